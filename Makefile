@@ -1,0 +1,99 @@
+# One door to everything: `make help`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+# A virtual environment knows its own path: a copied or moved checkout makes a new one.
+HERE := $(shell printf %s "$(CURDIR)" | cksum | cut -d ' ' -f 1)
+LOCKED := $(VENV)/.locked-$(HERE)
+READY := $(VENV)/.ready-$(HERE)
+
+PYTEST := $(BIN)/python -m pytest $(if $(CI),-p no:cacheprovider)
+STAGES := lint unit control-plane integration
+UV := uv==0.13.8
+CLUSTER ?= examples/sample-cluster.yaml
+HOST ?= 127.0.0.1
+PORT ?= 8888
+
+.PHONY: help setup run test $(STAGES) bench lock format clean wheel
+
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
+
+setup: $(READY) ## make .venv from the lock (PYTHON=python3.12 chooses the interpreter)
+	@echo "ready: $(BIN)/homeport"
+
+run: $(READY) ## serve the sample cluster on http://127.0.0.1:8888 (CLUSTER=, HOST=, PORT=)
+	@exec $(BIN)/homeport serve --cluster $(CLUSTER) --host $(HOST) --port $(PORT)
+
+test: $(READY) ## everything CI runs, quick first: lint, unit, control-plane, integration
+	@for stage in $(STAGES); do \
+	    echo "==> $$stage"; started=$$SECONDS; \
+	    $(MAKE) $$stage || { echo "==> $$stage: FAILED after $$((SECONDS - started)) s"; exit 1; }; \
+	    times="$${times:-}$$(printf '\n    %-14s %4d s' $$stage $$((SECONDS - started)))"; \
+	done; echo "==> passed:$$times"
+
+lint: $(READY) ## ruff, formatting, types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+unit: $(READY) ## every test that needs no control plane
+	@$(PYTEST) --ignore tests/integration
+
+control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, into a cache
+	@$(BIN)/python -m tests.controlplane.binaries
+
+integration: $(READY) control-plane ## the tests against a real control plane
+	@$(PYTEST) tests/integration
+
+bench: $(READY) ## measure speed under load
+	@$(BIN)/python -m tests.load.bench
+
+format: $(READY) ## rewrite the code in house format
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+wheel: $(READY) ## build the wheel into dist/
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist
+
+lock: $(VENV)-lock/bin/uv ## resolve the dependencies anew into both lock files (UPGRADE=1 takes newer versions)
+	@$(call compile,requirements.lock,)
+	@$(call compile,requirements-dev.lock,--group dev --constraint requirements.lock)
+
+clean: ## remove everything that was made
+	@rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+compile = $< pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	$(if $(UPGRADE),--upgrade) pyproject.toml $(2) --output-file $(1)
+
+$(VENV)-lock/bin/uv:
+	@$(find-python); "$$python" -m venv $(VENV)-lock
+	@$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
+
+$(LOCKED): requirements-dev.lock
+	@$(find-python); echo "==> $(VENV) with $$("$$python" --version)"; "$$python" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Each candidate is tried, not only looked up: a version manager's shim may exist and not run.
+find-python = python=; for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
+	    if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        python=$$candidate; break; \
+	    fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "no Python >= 3.11 with the venv module among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3);" \
+	        "install one (Debian: python3-venv), or name it: make PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi

@@ -1,0 +1,8 @@
+"""The contract a plugin sees: extension points, Status, CycleState, NodeInfo, and the Handle's Protocols.
+
+The vocabulary is kube-scheduler's. This is the surface third parties build on: it is explained at length and changes
+with care.
+
+Not here: the engine behind the contract (``app.runtime``), the picture behind the Handle (``app.cluster``), I/O of
+any kind.
+"""

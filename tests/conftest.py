@@ -1,0 +1,44 @@
+"""What every test run keeps to."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pytest
+from hypothesis import settings
+
+INTEGRATION: Final = Path(__file__).parent / "integration"
+MUST_RUN: Final = os.environ.get("CI", "").lower() in {"1", "true"}
+REFUSED: Final = "skipped or expected to fail, and CI lets nothing through unseen: "
+
+if not MUST_RUN:  # Hypothesis has a profile for CI, and it has no deadline either
+    settings.register_profile("homeport", deadline=None)
+    settings.load_profile("homeport")
+
+ReportT = TypeVar("ReportT", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below tests/integration needs the control plane."""
+    for item in items:
+        if item.path.is_relative_to(INTEGRATION):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _unskipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _unskipped((yield))
+
+
+def _unskipped(report: ReportT) -> ReportT:
+    """In CI a skip or an expected failure is a failure: what was not tested must be seen."""
+    if MUST_RUN and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = REFUSED + str(getattr(report, "wasxfail", report.longrepr))
+    return report

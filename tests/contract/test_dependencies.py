@@ -1,0 +1,49 @@
+"""Every dependency has a line that says what it replaces, and the locks can be used anywhere."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+RUNTIME = PROJECT["project"]["dependencies"]
+DEV = PROJECT["dependency-groups"]["dev"]
+
+
+def test_every_dependency_says_what_it_replaces() -> None:
+    page = (ROOT / "docs" / "adr" / "0002-dependencies.md").read_text(encoding="utf-8")
+
+    assert {_name(line) for line in RUNTIME + DEV} == {
+        name.lower() for name in re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        pytest.param("requirements.lock", RUNTIME, id="run time"),
+        pytest.param("requirements-dev.lock", RUNTIME + DEV, id="everything"),
+    ],
+)
+def test_a_lock_pins_all_that_is_asked_for_with_hashes_and_names_no_address(lock: str, wanted: list[str]) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    requirements = re.split(r"\n(?=\w)", text)[1:]
+
+    assert {_name(line) for line in wanted} <= {_name(line) for line in requirements}
+    assert [line for line in requirements if "--hash=sha256:" not in line] == []
+    assert re.findall(r"://|--index|--extra-index|--find-links|--trusted-host|(?<=\s)/\w+", text) == []
+
+
+def test_both_locks_agree() -> None:
+    everything = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    runtime = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"^\w\S*==\S+", runtime, re.MULTILINE)) <= set(
+        re.findall(r"^\w\S*==\S+", everything, re.MULTILINE)
+    )
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()

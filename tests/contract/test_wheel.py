@@ -1,0 +1,106 @@
+"""The wheel is complete, and an installed Homeport runs its own code or none."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+@dataclass(frozen=True)
+class Decoy:
+    """A folder with an ``app`` and a ``plugins`` of somebody else, which leave a trace if any line of them runs."""
+
+    folder: Path
+
+    @property
+    def trace(self) -> Path:
+        return self.folder / "executed"
+
+    def lay_out(self) -> None:
+        source = f"open({str(self.trace)!r}, 'a').write(__name__)\n"
+        for package in ("app", "plugins"):
+            (self.folder / package).mkdir()
+            for module in ("__init__.py", "__main__.py"):
+                (self.folder / package / module).write_text(source, encoding="utf-8")
+
+
+@pytest.fixture
+def decoy(tmp_path: Path) -> Decoy:
+    decoy = Decoy(tmp_path)
+    decoy.lay_out()
+    return decoy
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dist = tmp_path_factory.mktemp("dist")
+    _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist, ROOT)
+    return next(dist.glob("homeport-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that holds the wheel, and borrows its dependencies from this one."""
+    venv = tmp_path_factory.mktemp("venv")
+    _run(sys.executable, "-m", "venv", "--without-pip", venv)
+    pip = (sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "--disable-pip-version-check")
+    _run(*pip, "install", "--no-index", "--no-deps", wheel)
+    own = Path(sysconfig.get_path("purelib", vars={"base": str(venv)}))
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return venv
+
+
+def test_the_wheel_holds_every_file_of_app_and_plugins_and_the_doorstep(wheel: Path) -> None:
+    ours = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("app", "plugins")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+    assert ours | {"homeport.py"} == packed
+
+
+def test_the_console_script_does_not_care_where_it_is_started(venv: Path, decoy: Decoy) -> None:
+    run = _homeport(venv, "version", cwd=decoy.folder)
+
+    assert (0, True, "") == (run.returncode, VERSION in run.stdout, run.stderr)
+    assert not decoy.trace.exists()
+
+
+def test_a_decoy_on_pythonpath_is_refused_and_not_one_line_of_it_runs(venv: Path, decoy: Decoy) -> None:
+    run = _homeport(venv, "version", cwd=decoy.folder, PYTHONPATH=str(decoy.folder))
+
+    assert (2, "") == (run.returncode, run.stdout)
+    assert str(decoy.folder / "app" / "__init__.py") in run.stderr
+    assert str(venv) in run.stderr
+    assert f"unset PYTHONPATH, or take {str(decoy.folder)!r} out of it" in run.stderr
+    assert not decoy.trace.exists()
+
+
+def _homeport(venv: Path, *arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOMEPORT"))}
+    return subprocess.run(
+        [str(venv / "bin" / "homeport"), *arguments],
+        cwd=cwd,
+        env=clean | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
