@@ -1,0 +1,418 @@
+"""Kept counts: how many pods a selector matches, by node and by topology domain, up to date after every event.
+
+Three levels, so that an event costs one look-up however many constraints are alive, and pods are never walked again:
+
+    Group       (namespace, label set)                        -> node -> pods       fed by pod events
+    Selection   (namespace, selector)                         -> node -> pods       fed by the groups it matches
+    Topology    (topology key, required keys, inclusion)      node -> domain        fed by node events
+    Domains     Selection x Topology                          -> domain -> pods     fed by both
+
+Counted are pods that are neither terminating nor finished. Counts are sparse: a domain that exists without a pod is
+known to its Topology alone, so that thousands of hostname constraints do not each hold every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Final, Generic, TypeVar
+
+from app.framework.interface import ALL_NODES, Inclusion
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Node, Pod
+from app.kube.labels import LabelSet
+from app.kube.selectors import IN, Selector
+
+_MAX_SELECTIONS: Final = 8192
+_MAX_DOMAINS: Final = 16384
+_MAX_TOPOLOGIES: Final = 4096
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Group:
+    """All pods of one namespace with one label set. ``selections`` are those that match it."""
+
+    __slots__ = ("labels", "nodes", "selections")
+
+    def __init__(self, labels: LabelSet) -> None:
+        self.labels = labels
+        self.nodes: dict[str, int] = {}
+        self.selections: list[Selection] = []
+
+
+class Selection:
+    """Pods that one selector matches in one namespace, by node."""
+
+    __slots__ = ("domains", "namespace", "nodes", "selector")
+
+    def __init__(self, namespace: str, selector: Selector) -> None:
+        self.namespace = namespace
+        self.selector = selector
+        self.nodes: dict[str, int] = {}
+        self.domains: list[Domains] = []
+
+    def add(self, node: str, delta: int) -> None:
+        count = self.nodes.get(node, 0) + delta
+        if count:
+            self.nodes[node] = count
+        else:
+            self.nodes.pop(node, None)
+        for domains in self.domains:
+            value = domains.topology.domain.get(node)
+            if value is not None:
+                domains.add(value, delta)
+
+
+class Topology:
+    """Which domain each counted node is in, for one topology key, set of required keys and inclusion."""
+
+    __slots__ = ("domain", "inclusion", "key", "members", "required", "sizes", "users")
+
+    def __init__(self, key: str, required: frozenset[str], inclusion: Inclusion) -> None:
+        self.key = key
+        self.required = required
+        self.inclusion = inclusion
+        self.domain: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+        self.members: dict[str, set[str]] | None = None
+        self.users: list[Domains] = []
+
+    def reads_labels(self) -> frozenset[str]:
+        affinity = self.inclusion.affinity
+        return self.required | {self.key} | (affinity.label_keys() if affinity else frozenset())
+
+    def reads_taints(self) -> bool:
+        return self.inclusion.tolerations is not None
+
+    def place(self, node: Node) -> str | None:
+        """The domain of ``node``, or ``None`` if it does not count. Without the key, where allowed: ``""``."""
+        if not self.required <= node.labels.keys() or not self.inclusion.admits(node):
+            return None
+        return node.labels.get(self.key, "")
+
+    def update(self, name: str, node: Node | None) -> None:
+        """Move a node to where it belongs now (``None``: it is gone), and its pods with it."""
+        old, new = self.domain.get(name), None if node is None else self.place(node)
+        if old == new:
+            return
+        if old is not None:
+            self._leave(name, old)
+        if new is not None:
+            self._enter(name, new)
+
+    def _leave(self, name: str, value: str) -> None:
+        del self.domain[name]
+        self.sizes[value] -= 1
+        if not self.sizes[value]:
+            del self.sizes[value]
+        if self.members is not None:
+            self.members[value].discard(name)
+        self._move_pods(name, value, -1)
+
+    def _enter(self, name: str, value: str) -> None:
+        self.domain[name] = value
+        self.sizes[value] = self.sizes.get(value, 0) + 1
+        if self.members is not None:
+            self.members.setdefault(value, set()).add(name)
+        self._move_pods(name, value, 1)
+
+    def _move_pods(self, name: str, value: str, sign: int) -> None:
+        for user in self.users:
+            count = user.selection.nodes.get(name)
+            if count:
+                user.add(value, sign * count)
+
+    def nodes_in(self, value: str) -> Collection[str]:
+        if self.members is None:
+            self.members = {}
+            for name, at in self.domain.items():
+                self.members.setdefault(at, set()).add(name)
+        return self.members.get(value, ())
+
+
+class Domains:
+    """Counts of one selection by the domains of one topology. ``_at`` holds the domains by their count."""
+
+    __slots__ = ("_at", "counts", "selection", "topology")
+
+    def __init__(self, selection: Selection, topology: Topology) -> None:
+        self.selection = selection
+        self.topology = topology
+        self.counts: dict[str, int] = {}
+        self._at: dict[int, set[str]] = {}
+        for node, count in selection.nodes.items():
+            value = topology.domain.get(node)
+            if value is not None:
+                self.counts[value] = self.counts.get(value, 0) + count
+        for value, count in self.counts.items():
+            self._at.setdefault(count, set()).add(value)
+
+    def add(self, value: str, delta: int) -> None:
+        old = self.counts.get(value, 0)
+        new = old + delta
+        if old:
+            bucket = self._at[old]
+            bucket.discard(value)
+            if not bucket:
+                del self._at[old]
+        if new:
+            self.counts[value] = new
+            self._at.setdefault(new, set()).add(value)
+        else:
+            del self.counts[value]
+
+    def count(self, value: str) -> int:
+        return self.counts.get(value, 0)
+
+    def size(self) -> int:
+        return len(self.topology.sizes)
+
+    def domain_of(self, node: str) -> str | None:
+        return self.topology.domain.get(node)
+
+    def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
+        if deltas:
+            return self._minimum_with(deltas)
+        if len(self.counts) < len(self.topology.sizes):
+            return 0
+        return min(self._at, default=0)
+
+    def _minimum_with(self, deltas: Mapping[str, int]) -> int:
+        """The smallest changed count, against the smallest of the domains left alone."""
+        counts, sizes = self.counts, self.topology.sizes
+        found = [counts.get(value, 0) + delta for value, delta in deltas.items()]
+        others = len(sizes) - sum(value in sizes for value in deltas)
+        others_with_pods = len(counts) - sum(value in counts for value in deltas)
+        if others > others_with_pods:
+            found.append(0)
+        else:
+            untouched = (count for count in sorted(self._at) if any(it not in deltas for it in self._at[count]))
+            found.extend(next(((count,) for count in untouched), ()))
+        return min(found)
+
+    def above(self, limit: int) -> Collection[str]:
+        buckets = [values for count, values in self._at.items() if count > limit]
+        return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
+
+
+    def differences(self, fresh: Counters) -> list[str]:
+        """What differs from the same counts in ``fresh``, in words."""
+        topology, selection = self.topology, self.selection
+        other = fresh.domains(
+            selection.namespace, selection.selector, topology.key, topology.required, topology.inclusion
+        )
+        parts = {
+            "counts": (self.counts, other.counts),
+            "buckets": (self._at, other._at),
+            "domains": (topology.sizes, other.topology.sizes),
+            "places": (topology.domain, other.topology.domain),
+        }
+        where = f"{topology.key} of {selection.selector} in {selection.namespace}"
+        return [f"{name} by {where} differ from a recount" for name, (kept, new) in parts.items() if kept != new]
+
+
+class Bounded(Generic[K, V]):
+    """The entries used last. ``on_evict`` is told of each that has to go; hits and misses are counted."""
+
+    def __init__(self, limit: int, make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
+        self._entries: dict[K, V] = {}
+        self._limit = limit
+        self._make = make
+        self._on_evict = on_evict
+        self.hits = 0
+        self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._entries.values())
+
+    def get(self, key: K) -> V:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            self.misses += 1
+            entry = self._make(key)
+            if len(self._entries) >= self._limit:
+                self._on_evict(self._entries.pop(next(iter(self._entries))))
+        else:
+            self.hits += 1
+        self._entries[key] = entry
+        return entry
+
+
+    def forget(self, gone: Callable[[V], bool]) -> None:
+        """Take out entries that lost what they stand on."""
+        self._entries = {key: entry for key, entry in self._entries.items() if not gone(entry)}
+
+
+DomainsKey = tuple[str, Selector, str, frozenset[str], Inclusion]
+SelectionKey = tuple[str, Selector]
+TopologyKey = tuple[str, frozenset[str], Inclusion]
+
+
+class Counters:
+    """Implements ``framework.Counts`` over the node infos of a picture, which tells it of every change."""
+
+    def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
+        self._nodes = nodes
+        self._groups: dict[str, dict[LabelSet, Group]] = {}
+        self._by_pair: dict[tuple[str, ...], dict[Selection, None]] = {}
+        self._by_label: dict[str, dict[Topology, None]] = {}
+        self._by_taints: dict[Topology, None] = {}
+        self._selections = Bounded[SelectionKey, Selection](_MAX_SELECTIONS, self._new_selection, self._drop_selection)
+        self._topologies = Bounded[TopologyKey, Topology](_MAX_TOPOLOGIES, self._new_topology, self._drop_topology)
+        self._domains = Bounded[DomainsKey, Domains](_MAX_DOMAINS, self._new_domains, self._drop_domains)
+
+    def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
+        return self._selections.get((namespace, selector)).nodes
+
+    def domains(
+        self,
+        namespace: str,
+        selector: Selector,
+        topology_key: str,
+        required_keys: frozenset[str],
+        inclusion: Inclusion = ALL_NODES,
+    ) -> Domains:
+        return self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
+
+    def values(self, topology_key: str) -> Mapping[str, str]:
+        return self._plain(topology_key).domain
+
+    def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
+        return self._plain(topology_key).nodes_in(value)
+
+    def _plain(self, topology_key: str) -> Topology:
+        return self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
+
+    def pod(self, pod: Pod, node: str, delta: int) -> None:
+        """A counted pod came to (1) or left (-1) ``node``, which the picture need not know."""
+        groups = self._groups.setdefault(pod.namespace, {})
+        group = groups.get(pod.labels)
+        if group is None:
+            group = groups[pod.labels] = self._new_group(pod.namespace, pod.labels)
+        count = group.nodes.get(node, 0) + delta
+        if count:
+            group.nodes[node] = count
+        else:
+            del group.nodes[node]
+            if not group.nodes:
+                self._drop_group(pod.namespace, groups, group)
+        for selection in group.selections:
+            selection.add(node, delta)
+
+    def node(self, name: str, old: Node | None, new: Node | None) -> None:
+        """A node was added (``old`` is None), changed, or removed (``new`` is None)."""
+        for topology in self._touched(old, new):
+            topology.update(name, new)
+
+    def _touched(self, old: Node | None, new: Node | None) -> Iterable[Topology]:
+        if old is None or new is None:
+            return self._topologies
+        touched = dict(self._by_taints) if old.taints != new.taints else {}
+        if old.labels is not new.labels:
+            changed = {key for key, _ in old.labels.items() ^ new.labels.items()}
+            for key in changed:
+                touched.update(self._by_label.get(key, {}))
+        return touched
+
+    def _new_group(self, namespace: str, labels: LabelSet) -> Group:
+        group = Group(labels)
+        candidates = dict(self._by_pair.get((namespace,), {}))
+        for key, value in labels.items():
+            candidates.update(self._by_pair.get((namespace, key, value), {}))
+        group.selections = [it for it in candidates if it.selector.matches(labels)]
+        return group
+
+    def _drop_group(self, namespace: str, groups: dict[LabelSet, Group], group: Group) -> None:
+        del groups[group.labels]
+        if not groups:
+            del self._groups[namespace]
+
+    def _new_selection(self, key: SelectionKey) -> Selection:
+        namespace, selector = key
+        selection = Selection(namespace, selector)
+        for group in self._groups.get(namespace, {}).values():
+            if selector.matches(group.labels):
+                group.selections.append(selection)
+                for node, count in group.nodes.items():
+                    selection.nodes[node] = selection.nodes.get(node, 0) + count
+        for pair in self._pairs_of(selection):
+            self._by_pair.setdefault(pair, {})[selection] = None
+        return selection
+
+    def _drop_selection(self, selection: Selection) -> None:
+        for group in self._groups.get(selection.namespace, {}).values():
+            if selection in group.selections:
+                group.selections.remove(selection)
+        for pair in self._pairs_of(selection):
+            del self._by_pair[pair][selection]
+            if not self._by_pair[pair]:
+                del self._by_pair[pair]
+        for domains in selection.domains:
+            domains.topology.users.remove(domains)
+        self._domains.forget(lambda domains: domains.selection is selection)
+
+    def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
+        """Where a label set never seen finds the selection: by a pair that it must have, else by the namespace."""
+        required = next((it for it in selection.selector.requirements if it.operator == IN), None)
+        if required is None:
+            return [(selection.namespace,)]
+        return [(selection.namespace, required.key, value) for value in required.values]
+
+    def _new_topology(self, key: TopologyKey) -> Topology:
+        topology = Topology(*key)
+        for name, info in self._nodes.items():
+            topology.update(name, info.node)
+        for label in topology.reads_labels():
+            self._by_label.setdefault(label, {})[topology] = None
+        if topology.reads_taints():
+            self._by_taints[topology] = None
+        return topology
+
+    def _drop_topology(self, topology: Topology) -> None:
+        for label in topology.reads_labels():
+            self._by_label[label].pop(topology, None)
+        self._by_taints.pop(topology, None)
+        for domains in topology.users:
+            domains.selection.domains.remove(domains)
+        self._domains.forget(lambda domains: domains.topology is topology)
+
+    def _new_domains(self, key: DomainsKey) -> Domains:
+        namespace, selector, topology_key, required, inclusion = key
+        selection = self._selections.get((namespace, selector))
+        topology = self._topologies.get((topology_key, required, inclusion))
+        domains = Domains(selection, topology)
+        selection.domains.append(domains)
+        topology.users.append(domains)
+        return domains
+
+    def _drop_domains(self, domains: Domains) -> None:
+        domains.selection.domains.remove(domains)
+        domains.topology.users.remove(domains)
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """Entries, hits and misses of each level."""
+        levels = {"selection": self._selections, "topology": self._topologies, "domains": self._domains}
+        return {
+            name: {"entries": len(level), "hits": level.hits, "misses": level.misses} for name, level in levels.items()
+        }
+
+    def check(self, placed: Iterable[Pod]) -> list[str]:
+        """Recount everything from the pods the picture has placed; returns what differs, in words."""
+        fresh = Counters(self._nodes)
+        for pod in placed:
+            if not pod.terminating:
+                fresh.pod(pod, pod.node_name, 1)
+        wrong = [] if fresh._snapshot() == self._snapshot() else ["groups differ from a recount"]
+        for kept in self._selections:
+            if kept.nodes != fresh.pods_by_node(kept.namespace, kept.selector):
+                wrong.append(f"selection {kept.selector} in {kept.namespace} differs from a recount")
+        for domains in self._domains:
+            wrong.extend(domains.differences(fresh))
+        return wrong
+
+    def _snapshot(self) -> dict[tuple[str, LabelSet], dict[str, int]]:
+        return {(ns, labels): group.nodes for ns, groups in self._groups.items() for labels, group in groups.items()}

@@ -1,0 +1,62 @@
+"""Objects of any kind that plugins read, by kind, namespace and name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, TypeVar, cast
+
+from app.kube.kinds import Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+
+Object = TypeVar("Object", bound=KubeObject)
+
+
+class ObjectStore:
+    """Holds the newest form seen of each object: what we wrote ourselves is not undone by an older watch event."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
+        self._versions: dict[tuple[Kind[Any], str], int] = {}
+
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        return cast("Object | None", self._objects.get(kind, {}).get(namespace, {}).get(name))
+
+    def list(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        return cast("Collection[Object]", self._objects.get(kind, {}).get(namespace, {}).values())
+
+    def version(self, kind: Kind[Any], namespace: str) -> int:
+        return self._versions.get((kind, namespace), 0)
+
+    def keys(self, kind: Kind[Any]) -> Collection[ObjectKey]:
+        return list(self._keys(kind))
+
+    def _keys(self, kind: Kind[Any]) -> Iterator[ObjectKey]:
+        for namespace, objects in self._objects.get(kind, {}).items():
+            yield from ((namespace, name) for name in objects)
+
+    def upsert(self, kind: Kind[Any], found: KubeObject) -> None:
+        namespace, name = found.key
+        objects = self._objects.setdefault(kind, {}).setdefault(namespace, {})
+        if not _is_older(found, objects.get(name)):
+            objects[name] = found
+            self._touch(kind, namespace)
+
+    def delete(self, kind: Kind[Any], key: ObjectKey, uid: str = "") -> None:
+        """Remove an object; with ``uid`` only if it is still that one."""
+        namespace, name = key
+        objects = self._objects.get(kind, {}).get(namespace, {})
+        known = objects.get(name)
+        if known is not None and uid in ("", known.uid):
+            del objects[name]
+            self._touch(kind, namespace)
+
+    def _touch(self, kind: Kind[Any], namespace: str) -> None:
+        self._versions[(kind, namespace)] = self.version(kind, namespace) + 1
+
+
+def _is_older(found: KubeObject, known: KubeObject | None) -> bool:
+    """Whether ``found`` is an earlier form of ``known``. Resource versions of one resource compare as numbers."""
+    if known is None or known.uid != found.uid:
+        return False
+    new, old = (getattr(it, "resource_version", "") for it in (found, known))
+    return new.isdecimal() and old.isdecimal() and int(new) < int(old)

@@ -1,0 +1,222 @@
+"""The picture of the cluster: nodes, pods and the objects plugins declared, with everything derived from them.
+
+It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept`` and ``forget``, each of them synchronous, so
+that whoever decides between two awaits sees one consistent state. After any interleaving of events it equals a
+picture built from their end result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from app.cluster.assumed import AssumedPods
+from app.cluster.counters import Counters
+from app.cluster.objects import ObjectStore
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+
+Object = TypeVar("Object", bound=KubeObject)
+
+
+class Cluster:
+    """Implements ``framework.Objects``; its ``counts`` implement ``framework.Counts``."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeInfo] = {}
+        self.assumed = AssumedPods()
+        self.counts = Counters(self.nodes)
+        self.others = ObjectStore()
+        self._pods: dict[str, dict[str, Pod]] = {}
+        self._strays: dict[str, dict[str, Pod]] = {}
+        self._nominated: dict[str, dict[str, Pod]] = {}
+        self.generation = 0
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as the picture has it: an assumed one with the node it is assumed on."""
+        return self._pods.get(namespace, {}).get(name)
+
+    def pods(self) -> Iterator[Pod]:
+        for pods in self._pods.values():
+            yield from pods.values()
+
+    def bound_pods(self) -> Collection[Pod]:
+        return [pod for pod in self.pods() if pod.node_name and self.assumed.get(pod.uid) is None]
+
+    def nominated(self, node_name: str) -> Collection[Pod]:
+        """Waiting pods that are nominated to the node."""
+        return self._nominated.get(node_name, {}).values()
+
+    @property
+    def nominated_nodes(self) -> Collection[str]:
+        return self._nominated.keys()
+
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        return self.others.get(kind, namespace, name)
+
+    def list(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        return self.others.list(kind, namespace)
+
+    def version(self, kind: Kind[Any], namespace: str) -> int:
+        return self.others.version(kind, namespace)
+
+    def upsert_node(self, node: Node) -> None:
+        """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
+        self.generation += 1
+        info = self.nodes.get(node.name)
+        if info is None:
+            self.nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
+            self.counts.node(node.name, None, node)
+        else:
+            old, info.node = info.node, node
+            self.counts.node(node.name, old, node)
+
+    def delete_node(self, name: str) -> None:
+        """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
+        info = self.nodes.pop(name, None)
+        if info is None:
+            return
+        self.generation += 1
+        if info.pods:
+            self._strays[name] = info.pods
+        self.counts.node(name, info.node, None)
+
+    def upsert_pod(self, pod: Pod) -> None:
+        """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
+        self.generation += 1
+        known = self.pod(pod.namespace, pod.name)
+        if known is not None and known.uid != pod.uid:
+            self._forget_pod(known)
+            known = None
+        pod = self._with_assumption(pod)
+        if pod.finished:
+            if known is not None:
+                self._forget_pod(known)
+            return
+        self._pods.setdefault(pod.namespace, {})[pod.name] = pod
+        self._move(known, pod)
+
+    def _with_assumption(self, pod: Pod) -> Pod:
+        assumed = self.assumed.get(pod.uid)
+        if assumed is None:
+            return pod
+        if pod.node_name or pod.finished:
+            self.assumed.remove(pod.uid)
+            return pod
+        pod = replace(pod, node_name=assumed.node_name)
+        self.assumed.put(pod)
+        return pod
+
+    def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
+        """Remove a pod; with ``uid`` only if it is still that one."""
+        known = self.pod(*key)
+        if known is not None and uid in ("", known.uid):
+            self.generation += 1
+            self._forget_pod(known)
+
+    def _forget_pod(self, pod: Pod) -> None:
+        self.assumed.remove(pod.uid)
+        pods = self._pods[pod.namespace]
+        del pods[pod.name]
+        if not pods:
+            del self._pods[pod.namespace]
+        self._move(pod, None)
+
+    def assume(self, pod: Pod, node_name: str) -> None:
+        """Place a waiting pod on a node, in flight: counted, not certain."""
+        self.generation += 1
+        known = self.pod(pod.namespace, pod.name)
+        placed = replace(pod, node_name=node_name)
+        self._pods.setdefault(pod.namespace, {})[pod.name] = placed
+        self.assumed.put(placed)
+        self._move(known, placed)
+
+    def accept(self, uid: str) -> None:
+        """The API server took the binding of an assumed pod."""
+        self.assumed.accept(uid)
+
+    def forget(self, uid: str) -> None:
+        """The binding failed: the pod waits again. No effect once the watch has shown it bound."""
+        assumed = self.assumed.remove(uid)
+        if assumed is None:
+            return
+        self.generation += 1
+        waiting = replace(assumed, node_name="")
+        self._pods[waiting.namespace][waiting.name] = waiting
+        self._move(assumed, waiting)
+
+    @contextmanager
+    def without(self, uid: str, key: ObjectKey) -> Iterator[None]:
+        """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
+        known = self.pod(*key)
+        if known is None or uid not in ("", known.uid) or not (known.node_name or known.nominated_node_name):
+            yield
+            return
+        self._move(known, None)
+        try:
+            yield
+        finally:
+            self._move(None, known)
+
+    def _move(self, old: Pod | None, new: Pod | None) -> None:
+        """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
+        if old is not None and old.nominated_node_name:
+            _discard(self._nominated, old.nominated_node_name, old.uid)
+        if old is not None and old.node_name and (new is None or new.node_name != old.node_name):
+            self._remove_from_node(old)
+        if new is not None and new.node_name:
+            self._pods_on(new.node_name)[new.uid] = new
+        elif new is not None and new.nominated_node_name and not new.spec.gated:
+            self._nominated.setdefault(new.nominated_node_name, {})[new.uid] = new
+        self._recount(old, new)
+
+    def _recount(self, old: Pod | None, new: Pod | None) -> None:
+        was, now = _if_counted(old), _if_counted(new)
+        if was is not None and now is not None and was.node_name == now.node_name and was.labels is now.labels:
+            return
+        if was is not None:
+            self.counts.pod(was, was.node_name, -1)
+        if now is not None:
+            self.counts.pod(now, now.node_name, 1)
+
+    def _pods_on(self, node_name: str) -> dict[str, Pod]:
+        info = self.nodes.get(node_name)
+        return info.pods if info is not None else self._strays.setdefault(node_name, {})
+
+    def _remove_from_node(self, pod: Pod) -> None:
+        info = self.nodes.get(pod.node_name)
+        if info is not None:
+            info.pods.pop(pod.uid, None)
+        else:
+            _discard(self._strays, pod.node_name, pod.uid)
+
+    def check(self) -> list[str]:
+        """Recount everything derived; returns what differs, in words."""
+        placed = [pod for pod in self.pods() if pod.node_name]
+        wrong = self.counts.check(placed)
+        on_nodes = {uid: (name, pod) for name, pods in self._all_pods_on_nodes() for uid, pod in pods.items()}
+        if on_nodes != {pod.uid: (pod.node_name, pod) for pod in placed}:
+            wrong.append("pods on nodes differ from the pods")
+        return wrong
+
+    def _all_pods_on_nodes(self) -> Iterable[tuple[str, Mapping[str, Pod]]]:
+        yield from ((name, info.pods) for name, info in self.nodes.items())
+        yield from self._strays.items()
+
+
+def _if_counted(pod: Pod | None) -> Pod | None:
+    return pod if pod is not None and pod.node_name and not pod.terminating else None
+
+
+def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:
+    """Take ``uid`` out of a two-level table, and an emptied row with it."""
+    row = table.get(name)
+    if row is not None:
+        row.pop(uid, None)
+        if not row:
+            del table[name]

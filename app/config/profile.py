@@ -1,0 +1,88 @@
+"""Profiles in KubeSchedulerConfiguration's own words.
+
+``profiles[].schedulerName``, ``plugins.multiPoint|filter|score|…`` with ``enabled``, ``disabled``, ``*`` and weights,
+and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` gives them meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+POINTS: Final = (
+    "preEnqueue",
+    "queueSort",
+    "preFilter",
+    "filter",
+    "postFilter",
+    "preScore",
+    "score",
+    "reserve",
+    "permit",
+    "preBind",
+    "bind",
+    "postBind",
+)
+"""Extension points as KubeSchedulerConfiguration spells them, in the order of a cycle."""
+
+
+class _Words(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class PluginRef(_Words):
+    """A plugin by name; ``*`` in ``disabled`` means all defaults."""
+
+    name: str = Field(min_length=1)
+    weight: int = Field(default=0, ge=0, description="Weight of its score; 0 or absent: the plugin's default.")
+
+
+class PluginSet(_Words):
+    """What is added to and taken from the default plugins of one extension point."""
+
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class Plugins(_Words):
+    """Plugin sets by extension point; ``multiPoint`` stands for every point its plugins have."""
+
+    multi_point: PluginSet = PluginSet()
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+
+    def at(self, point: str) -> PluginSet:
+        """The set of one of ``POINTS``."""
+        found: PluginSet = getattr(self, "".join(f"_{c.lower()}" if c.isupper() else c for c in point))
+        return found
+
+
+class PluginConfig(_Words):
+    """Arguments of one plugin."""
+
+    name: str
+    args: dict[str, Any] = {}
+
+
+class Profile(_Words):
+    """Which plugins judge the pods of one ``spec.schedulerName``."""
+
+    scheduler_name: str = Field(default="default-scheduler", min_length=1)
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+DEFAULT_PROFILES: Final = (Profile(scheduler_name="default-scheduler"), Profile(scheduler_name="homeport"))
+"""Without configuration both names are served alike."""

@@ -1,0 +1,63 @@
+"""What plugins keep for the length of one evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+
+class StateData(Protocol):
+    """An entry of a ``CycleState``."""
+
+    def clone(self) -> Self:
+        """A copy that a dry run may change; may be the same object if dry runs leave it alone."""
+        ...
+
+
+T = TypeVar("T", bound=StateData)
+
+
+class StateKey(Generic[T]):
+    """A typed key. ``name`` appears in the error when nothing was written under it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class StateNotFound(LookupError):
+    """Nothing was written under that key: the extension point that writes it did not run."""
+
+
+class CycleState:
+    """Typed entries of one evaluation. filter and prioritize are separate evaluations: nothing is carried over.
+
+    ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
+    Binding itself; plugins add to them in ``pre_bind``.
+    """
+
+    __slots__ = ("_entries", "annotations", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._entries: dict[StateKey[Any], Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.annotations: dict[str, str] = {}
+
+    def write(self, key: StateKey[T], data: T) -> None:
+        self._entries[key] = data
+
+    def read(self, key: StateKey[T]) -> T:
+        """Raises ``StateNotFound``."""
+        try:
+            found: T = self._entries[key]
+        except KeyError:
+            raise StateNotFound(f'reading "{key.name}" from cycleState: not found') from None
+        return found
+
+    def clone(self) -> CycleState:
+        """Entries are cloned, the skip sets shared: a dry run does not change who takes part."""
+        copy = CycleState()
+        copy._entries = {key: data.clone() for key, data in self._entries.items()}
+        copy.skip_filter, copy.skip_score, copy.annotations = self.skip_filter, self.skip_score, self.annotations
+        return copy

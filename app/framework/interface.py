@@ -1,0 +1,365 @@
+"""The contract between Homeport and a plugin: everything a plugin sees, and all it may answer.
+
+Extension points carry kube-scheduler's names and meaning. A plugin implements one or more of the protocols below; the
+runtime finds out by asking which methods it has. Which verb runs which point:
+
+    filter      pre_filter, filter
+    prioritize  pre_score, score, normalize_score, then weights
+    preempt     pre_filter, remove_pod for each victim, filter
+    bind        pre_filter and filter once more on the newest picture, reserve, pre_bind, bind, post_bind;
+                unreserve in reverse order on any failure
+
+Deciding points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
+(``pre_bind``, ``bind``, ``post_bind``) are ``async def``. What a plugin needs of the world it gets from its
+``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct
+from pydantic import BaseModel, ConfigDict
+
+from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import Status
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import AnnotatedObject, Kind, KubeObject
+from app.kube.node_affinity import RequiredNodeAffinity
+from app.kube.selectors import Selector
+from app.kube.taints import Toleration, tolerates_all
+
+MAX_NODE_SCORE: Final = 100
+"""Scores after normalising lie in 0..100, as in kube-scheduler."""
+
+Object = TypeVar("Object", bound=KubeObject)
+
+
+class Inclusion(Struct, frozen=True, gc=False):
+    """What decides, beside its labels' keys, whether a node counts. A part that a policy ignores is ``None``."""
+
+    affinity: RequiredNodeAffinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+
+    def admits(self, node: Node) -> bool:
+        if self.affinity is not None and not self.affinity.matches(node.name, node.labels):
+            return False
+        return self.tolerations is None or tolerates_all(self.tolerations, node.taints)
+
+
+ALL_NODES: Final = Inclusion()
+
+
+class DomainCounts(Protocol):
+    """Kept counts of the pods a selector matches, by the value a topology key has on their nodes.
+
+    Only nodes that have all required keys and are admitted count. A domain with such a node and no pod exists
+    with 0. Live: valid until the next ``await``.
+    """
+
+    def count(self, value: str) -> int:
+        """Pods in the domain ``value``; 0 if there is no such domain."""
+        ...
+
+    def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
+        """The smallest count of any domain, each changed by ``deltas``; 0 if there are no domains."""
+        ...
+
+    def size(self) -> int:
+        """How many domains there are."""
+        ...
+
+    def above(self, limit: int) -> Collection[str]:
+        """The domains with more than ``limit`` pods, for ``limit`` >= 0."""
+        ...
+
+    def domain_of(self, node: str) -> str | None:
+        """The domain in which ``node`` counts; ``None`` if it does not count."""
+        ...
+
+
+class Counts(Protocol):
+    """Counts the picture keeps so that no plugin walks pods on the hot path.
+
+    Counted are bound and assumed pods that are neither finished nor terminating.
+    """
+
+    def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
+        """Pods that ``selector`` matches, by node; nodes without any are absent."""
+        ...
+
+    def domains(
+        self,
+        namespace: str,
+        selector: Selector,
+        topology_key: str,
+        required_keys: frozenset[str],
+        inclusion: Inclusion = ALL_NODES,
+    ) -> DomainCounts:
+        """The same by domain. A node without ``topology_key`` (where not required) is in the domain ``""``."""
+        ...
+
+    def values(self, topology_key: str) -> Mapping[str, str]:
+        """Node name to label value, for all nodes that have the label."""
+        ...
+
+    def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
+        """The nodes that carry the label with this value."""
+        ...
+
+
+class Objects(Protocol):
+    """Objects of the kinds that plugins declared with ``PluginSpec.kinds``."""
+
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
+    def list(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
+
+    def version(self, kind: Kind[Any], namespace: str) -> int:
+        """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them."""
+        ...
+
+    def bound_pods(self) -> Collection[Pod]:
+        """All pods bound to a node, confirmed by the API server. For repairs, not for the hot path."""
+        ...
+
+
+class WriteConflict(Exception):
+    """The object changed since it was read; the picture now holds its newest form."""
+
+
+class Writer(Protocol):
+    """The one narrow way in which a plugin writes to the cluster."""
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read.
+
+        The new form is in the picture when this returns. Raises ``WriteConflict``, ``ObjectGone`` or ``OSError``.
+        """
+        ...
+
+    async def refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> AnnotatedObject | None:
+        """Read the object anew, past the watch; ``None`` if it is gone. Raises ``OSError``."""
+        ...
+
+
+class ObjectGone(Exception):
+    """The object to write to no longer exists."""
+
+
+class Binder(Protocol):
+    """Binds pods. Owns UID and version preconditions and the reading back of unknown outcomes."""
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        """Success means: seen bound to that node."""
+        ...
+
+
+class Clock(Protocol):
+    """Seconds on a clock that never goes back."""
+
+    def __call__(self) -> float: ...
+
+
+class Handle(Struct, frozen=True):
+    """What a plugin may use of the world."""
+
+    counts: Counts
+    objects: Objects
+    writer: Writer
+    binder: Binder
+    clock: Clock
+
+
+class Plugin(Protocol):
+    """A plugin: built from its arguments and a ``Handle``, it has the methods of its extension points."""
+
+
+@runtime_checkable
+class QueueSortPlugin(Protocol):
+    """Order of waiting pods. Exactly one per profile."""
+
+    def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
+        """Whether ``pod`` is scheduled before ``other``."""
+        ...
+
+
+@runtime_checkable
+class PreFilterPlugin(Protocol):
+    """Called once per evaluation, before any node is looked at."""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
+        """Prepare ``state``. Skip leaves this plugin's filter out; a rejection ends the cycle.
+
+        The second part narrows the nodes to a set of names; ``None`` means all nodes.
+        """
+        ...
+
+
+@runtime_checkable
+class PreFilterExtensions(Protocol):
+    """Keeps a ``pre_filter`` state right while a dry run adds or removes pods."""
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status: ...
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status: ...
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    """May a pod run on a node?"""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Success, or a rejection with constant reasons."""
+        ...
+
+
+@runtime_checkable
+class BatchFilterPlugin(Protocol):
+    """``filter`` for all candidates at once; must equal the per-node form."""
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
+        """The rejected nodes only."""
+        ...
+
+
+@runtime_checkable
+class CertainFilterPlugin(Protocol):
+    """A filter that depends on other pods, and can say whether its answer holds whatever becomes of them.
+
+    A filter plugin without this is taken to depend on every pod, unless its ``PluginSpec`` says otherwise: binds
+    then wait for one another.
+    """
+
+    def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """Like ``filter``, but Success only if it holds for every subset of ``in_flight`` that may yet fail.
+
+        ``in_flight`` are pods that the counts include and whose binding is not certain.
+        """
+        ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    """Called once before scoring, with the feasible nodes."""
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        """Skip leaves this plugin's score out; any other non-success is an Error."""
+        ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """How good is a node?"""
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Any integer if the plugin normalises, else 0..100."""
+        ...
+
+
+@runtime_checkable
+class BatchScorePlugin(Protocol):
+    """``score`` for all nodes at once; must equal the per-node form."""
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]: ...
+
+
+@runtime_checkable
+class NormalizeScorePlugin(Protocol):
+    """Brings the raw scores of one plugin into 0..100."""
+
+    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]: ...
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    """Keeps book of a decision before it is carried out."""
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """The first failure stops the cycle and undoes all."""
+        ...
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undo, idempotently; also called where ``reserve`` never ran."""
+        ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    """Work that must be done before the pod is bound."""
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """May add to ``state.annotations``, which the Binding writes onto the pod."""
+        ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    """Binds the pod. The first that does not answer Skip decides."""
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    """Told of a pod that is bound."""
+
+    async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+
+
+@runtime_checkable
+class RepairPlugin(Protocol):
+    """Puts right in the background what a crash between two writes left undone."""
+
+    async def repair(self) -> None:
+        """Called after the picture is first complete, and then again and again. Idempotent."""
+        ...
+
+
+class PluginArgs(BaseModel):
+    """Base of every ``<PluginName>Args``: camelCase as in KubeSchedulerConfiguration, unknown fields refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    apiVersion: str | None = None  # noqa: N815  # a KubeSchedulerConfiguration carries both on every args object
+    kind: str | None = None
+
+
+Args = TypeVar("Args", bound=PluginArgs)
+
+
+def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
+    return ()
+
+
+class PluginSpec(Generic[Args]):
+    """How a plugin is found, configured and built: ``plugin(args, handle)``.
+
+    ``kinds`` names the kinds it reads beside pods and nodes. ``reads_pods``: its filter's answer depends on other
+    pods; if not, no bind needs to be waited for on its account.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        args: type[Args],
+        plugin: Callable[[Args, Handle], Plugin],
+        *,
+        kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
+        reads_pods: bool = True,
+    ) -> None:
+        self.name = name
+        self.args = args
+        self.plugin: Any = plugin
+        self.kinds = kinds
+        self.reads_pods = reads_pods
+
+    def build(self, args: PluginArgs, handle: Handle) -> Plugin:
+        """One plugin of one profile."""
+        built: Plugin = self.plugin(args, handle)
+        return built
+
+    def __repr__(self) -> str:
+        return f"PluginSpec({self.name!r})"

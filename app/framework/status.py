@@ -1,0 +1,85 @@
+"""What a plugin answers: kube-scheduler's status codes with reasons.
+
+A rejection is a value, a fault is an exception; ``app.runtime.guard`` alone turns the second into ``Error``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+
+class Code(IntEnum):
+    """Numbers and meaning as in kube-scheduler's framework interface."""
+
+    SUCCESS = 0
+    ERROR = 1
+    """Unexpected failure: ends the cycle, the pod is retried after a back-off."""
+    UNSCHEDULABLE = 2
+    """A rejection that preemption may cure."""
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    """A rejection that no preemption cures."""
+    WAIT = 4
+    """Permit only."""
+    SKIP = 5
+    """PreFilter, PreScore: leave this plugin out of the cycle. Bind: the next one shall bind."""
+    PENDING = 6
+    """A rejection that is retried without back-off."""
+
+    @property
+    def word(self) -> str:
+        """The name kube-scheduler prints: ``UnschedulableAndUnresolvable``."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
+_REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+
+class Status(Struct, frozen=True):
+    """``plugin`` is filled in by the runtime: a plugin need not name itself."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        return self.code is Code.SUCCESS
+
+    @property
+    def is_skip(self) -> bool:
+        return self.code is Code.SKIP
+
+    @property
+    def is_rejected(self) -> bool:
+        return self.code in _REJECTED
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> Status:
+        """This status with the plugin that gave it."""
+        return self if self.plugin == plugin else Status(self.code, self.reasons, plugin)
+
+
+SUCCESS: Final = Status(Code.SUCCESS)
+SKIP: Final = Status(Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """A rejection that preemption may cure. Reasons are constant texts without names or numbers."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """A rejection that no preemption cures. Reasons are constant texts without names or numbers."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+def error(reason: str, plugin: str = "") -> Status:
+    """A failure: the cycle ends."""
+    return Status(Code.ERROR, (reason,), plugin)

@@ -1,0 +1,64 @@
+"""ReplicaSets and StatefulSets, reduced to the selector that default spread constraints are derived from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotations_of, controller_of, required, shared
+from app.kube.selectors import InvalidSelector, Selector, decode_selector
+
+
+class Workload(Struct, frozen=True, gc=False):
+    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` where it is null or cannot be parsed."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    annotations: Mapping[str, str]
+    owner: OwnerReference | None
+    selector: Selector | None
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+
+class _WorkloadSpecObject(Struct):
+    selector: Raw = Raw()
+
+
+class _WorkloadObject(Struct):
+    metadata: MetadataObject
+    spec: _WorkloadSpecObject | None = None
+
+
+def _parse_selector(data: bytes) -> Selector | None:
+    try:
+        return decode_selector(data)
+    except InvalidSelector:
+        return None
+
+
+_selector_of: Final = shared("spec.selector", _parse_selector)
+_DECODER: Final = msgspec.json.Decoder(_WorkloadObject)
+
+
+def decode_workload(raw: bytes | Raw) -> Workload:
+    """Decode one ReplicaSet or StatefulSet. Raises ``msgspec.DecodeError``."""
+    found = _DECODER.decode(raw)
+    meta = found.metadata
+    return Workload(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        annotations=annotations_of(meta.annotations),
+        owner=controller_of(meta.owner_references),
+        selector=_selector_of(found.spec.selector) if found.spec else None,
+    )

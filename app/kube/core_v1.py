@@ -1,0 +1,357 @@
+"""Pods, nodes and services, reduced to the fields a decision reads.
+
+Each kind has a wire form (``…Object``, what JSON decodes to) and a slim form (frozen, shared where replicas are
+equal). 150,000 realistic pods are some 100 MB as slim structs and 3 GB as dicts.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.labels import LabelSet
+from app.kube.meta_v1 import (
+    MetadataObject,
+    ObjectKey,
+    OwnerReference,
+    annotations_of,
+    controller_of,
+    labels_of,
+    required,
+    shared,
+)
+from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
+from app.kube.taints import Taint, Toleration
+
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
+HONOR: Final = "Honor"
+IGNORE: Final = "Ignore"
+DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+class TopologySpreadConstraint(Struct, frozen=True, gc=False):
+    """One entry of ``spec.topologySpreadConstraints``.
+
+    ``selector`` is ``None`` for a null selector (matches nothing). ``invalid`` holds the parse error of a selector
+    that is none, for the plugin to answer with.
+    """
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    selector: Selector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+    invalid: str = ""
+
+
+class PodSpec(Struct, frozen=True, eq=False, weakref=True):
+    """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object."""
+
+    scheduler_name: str
+    priority: int
+    gated: bool
+    affinity: RequiredNodeAffinity
+    tolerations: tuple[Toleration, ...]
+    spread: tuple[TopologySpreadConstraint, ...]
+
+
+class Pod(Struct, frozen=True, gc=False):
+    """A pod of the picture or of a request. Empty strings stand for what is unset."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: LabelSet
+    annotations: dict[str, str]
+    owner: OwnerReference | None
+    spec: PodSpec
+    node_name: str
+    nominated_node_name: str
+    terminating: bool
+    finished: bool
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Node(Struct, frozen=True, gc=False):
+    """A node of the cluster."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: LabelSet
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+
+class Service(Struct, frozen=True, gc=False):
+    """A Service or a ReplicationController: ``selector`` is ``None`` where it is null."""
+
+    namespace: str
+    name: str
+    uid: str
+    selector: Selector | None
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+
+class _PodSpecObject(Struct, rename="camel"):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    scheduling_gates: Raw = Raw()
+    node_selector: Raw = Raw()
+    affinity: Raw = Raw()
+    tolerations: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+
+
+class _PodStatusObject(Struct, rename="camel"):
+    phase: str | None = None
+    nominated_node_name: str | None = None
+
+
+class PodObject(Struct):
+    """A Pod on the wire."""
+
+    metadata: MetadataObject
+    spec: _PodSpecObject | None = None
+    status: _PodStatusObject | None = None
+
+
+class _NodeSpecObject(Struct):
+    taints: Raw = Raw()
+    unschedulable: bool | None = None
+
+
+class NodeObject(Struct):
+    """A Node on the wire."""
+
+    metadata: MetadataObject
+    spec: _NodeSpecObject | None = None
+
+
+class _ServiceSpecObject(Struct):
+    selector: dict[str, str | None] | None = None
+
+
+class _ServiceObject(Struct):
+    metadata: MetadataObject
+    spec: _ServiceSpecObject | None = None
+
+
+class _RequirementObject(Struct):
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+    def slim(self) -> NodeSelectorRequirement:
+        return NodeSelectorRequirement(self.key or "", self.operator or "", tuple(self.values or ()))
+
+
+class _TermObject(Struct, rename="camel"):
+    match_expressions: list[_RequirementObject] | None = None
+    match_fields: list[_RequirementObject] | None = None
+
+    def slim(self) -> NodeSelectorTerm:
+        expressions, fields = self.match_expressions or (), self.match_fields or ()
+        return NodeSelectorTerm(tuple(it.slim() for it in expressions), tuple(it.slim() for it in fields))
+
+
+class _NodeSelectorObject(Struct, rename="camel"):
+    node_selector_terms: list[_TermObject] | None = None
+
+
+class _NodeAffinityObject(Struct, rename="camel"):
+    required_during_scheduling_ignored_during_execution: _NodeSelectorObject | None = None
+
+
+class _AffinityObject(Struct, rename="camel"):
+    node_affinity: _NodeAffinityObject | None = None
+
+
+class _TolerationObject(Struct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+    def slim(self) -> Toleration:
+        return Toleration(self.key or "", self.operator or "", self.value or "", self.effect or "")
+
+
+class _TaintObject(Struct):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+    def slim(self) -> Taint:
+        return Taint(self.key or "", self.effect or "", self.value or "")
+
+
+class _SpreadObject(Struct, rename="camel"):
+    max_skew: int | None = None
+    topology_key: str | None = None
+    when_unsatisfiable: str | None = None
+    label_selector: Raw = Raw()
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+    def slim(self) -> TopologySpreadConstraint:
+        selector, invalid = self._selector()
+        return TopologySpreadConstraint(
+            max_skew=self.max_skew or 0,
+            topology_key=self.topology_key or "",
+            when_unsatisfiable=self.when_unsatisfiable or "",
+            selector=selector,
+            min_domains=self.min_domains,
+            node_affinity_policy=self.node_affinity_policy,
+            node_taints_policy=self.node_taints_policy,
+            match_label_keys=tuple(self.match_label_keys or ()),
+            invalid=invalid,
+        )
+
+    def _selector(self) -> tuple[Selector | None, str]:
+        try:
+            return decode_selector(bytes(self.label_selector) or b"null"), ""
+        except InvalidSelector as error:
+            return None, str(error)
+
+
+def _parse_node_selector(data: bytes) -> tuple[tuple[str, str], ...]:
+    found = msgspec.json.decode(data, type=dict[str, str | None] | None) or {}
+    return tuple(sorted((key, value or "") for key, value in found.items()))
+
+
+def _parse_affinity_terms(data: bytes) -> tuple[NodeSelectorTerm, ...] | None:
+    found = msgspec.json.decode(data, type=_AffinityObject | None)
+    node = found and found.node_affinity
+    selector = node and node.required_during_scheduling_ignored_during_execution
+    return tuple(term.slim() for term in selector.node_selector_terms or ()) if selector else None
+
+
+def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
+    return tuple(it.slim() for it in msgspec.json.decode(data, type=list[_TolerationObject] | None) or ())
+
+
+def _parse_taints(data: bytes) -> tuple[Taint, ...]:
+    return tuple(it.slim() for it in msgspec.json.decode(data, type=list[_TaintObject] | None) or ())
+
+
+def _parse_spread(data: bytes) -> tuple[TopologySpreadConstraint, ...]:
+    return tuple(it.slim() for it in msgspec.json.decode(data, type=list[_SpreadObject] | None) or ())
+
+
+def _parse_gated(data: bytes) -> bool:
+    return bool(msgspec.json.decode(data, type=list[Raw] | None))
+
+
+_node_selector_of: Final = shared("spec.nodeSelector", _parse_node_selector)
+_affinity_terms_of: Final = shared("spec.affinity", _parse_affinity_terms)
+_tolerations_of: Final = shared("spec.tolerations", _parse_tolerations)
+_spread_of: Final = shared("spec.topologySpreadConstraints", _parse_spread)
+_gated_of: Final = shared("spec.schedulingGates", _parse_gated)
+_taints_of: Final = shared("spec.taints", _parse_taints)
+
+_SPECS: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
+_NO_SPEC: Final = _PodSpecObject()
+_NO_STATUS: Final = _PodStatusObject()
+
+
+def _pod_spec(found: _PodSpecObject) -> PodSpec:
+    node_selector, terms = _node_selector_of(found.node_selector), _affinity_terms_of(found.affinity)
+    parts = (
+        sys.intern(found.scheduler_name or DEFAULT_SCHEDULER_NAME),
+        found.priority or 0,
+        _gated_of(found.scheduling_gates),
+        RequiredNodeAffinity(node_selector, terms) if node_selector or terms is not None else ANY_NODE,
+        _tolerations_of(found.tolerations),
+        _spread_of(found.topology_spread_constraints),
+    )
+    spec = _SPECS.get(parts)
+    if spec is None:
+        spec = _SPECS[parts] = PodSpec(*parts)
+    return spec
+
+
+def slim_pod(found: PodObject) -> Pod:
+    """Slim form of a decoded Pod. Raises ``msgspec.ValidationError`` naming the field that is wrong."""
+    meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
+    return Pod(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=labels_of(meta.labels),
+        annotations=annotations_of(meta.annotations),
+        owner=controller_of(meta.owner_references),
+        spec=_pod_spec(spec),
+        node_name=sys.intern(spec.node_name or ""),
+        nominated_node_name=sys.intern(status.nominated_node_name or ""),
+        terminating=bool(meta.deletion_timestamp),
+        finished=status.phase in _FINISHED,
+    )
+
+
+def slim_node(found: NodeObject) -> Node:
+    """Slim form of a decoded Node. Raises ``msgspec.ValidationError`` naming the field that is wrong."""
+    meta, spec = found.metadata, found.spec or _NodeSpecObject()
+    return Node(
+        name=sys.intern(required(meta.name, "metadata.name")),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=labels_of(meta.labels),
+        taints=_taints_of(spec.taints),
+        unschedulable=bool(spec.unschedulable),
+    )
+
+
+_POD_DECODER: Final = msgspec.json.Decoder(PodObject)
+_NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
+_SERVICE_DECODER: Final = msgspec.json.Decoder(_ServiceObject)
+
+
+def decode_pod(raw: bytes | Raw) -> Pod:
+    """Decode one Pod. Raises ``msgspec.DecodeError``."""
+    return slim_pod(_POD_DECODER.decode(raw))
+
+
+def decode_node(raw: bytes | Raw) -> Node:
+    """Decode one Node. Raises ``msgspec.DecodeError``."""
+    return slim_node(_NODE_DECODER.decode(raw))
+
+
+def decode_service(raw: bytes | Raw) -> Service:
+    """Decode one Service or ReplicationController. Raises ``msgspec.DecodeError``."""
+    found = _SERVICE_DECODER.decode(raw)
+    meta, labels = found.metadata, found.spec and found.spec.selector
+    return Service(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        selector=None if labels is None else of_labels(labels),
+    )

@@ -1,0 +1,86 @@
+"""Kinds of objects: how each is named, and how it becomes slim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Raw
+
+from app.kube.apps_v1 import Workload, decode_workload
+from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
+from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
+
+
+class KubeObject(Protocol):
+    """What every slim object has."""
+
+    @property
+    def key(self) -> ObjectKey: ...
+    @property
+    def uid(self) -> str: ...
+
+
+class AnnotatedObject(KubeObject, Protocol):
+    """An object that can carry a home and has an owner of its own."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+    @property
+    def annotations(self) -> Mapping[str, str]: ...
+    @property
+    def owner(self) -> OwnerReference | None: ...
+
+
+T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
+
+
+class Kind(Generic[T_co]):
+    """A kind that the picture can hold. Two kinds of the same ``api_version`` and ``kind`` are equal.
+
+    ``metadata_only``: the API server is asked for metadata alone.
+    """
+
+    __slots__ = ("api_version", "decode", "kind", "metadata_only")
+
+    def __init__(
+        self, api_version: str, kind: str, decode: Callable[[bytes | Raw], T_co], *, metadata_only: bool = False
+    ) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        self.decode = decode
+        self.metadata_only = metadata_only
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kind) and (self.api_version, self.kind) == (other.api_version, other.kind)
+
+    def __hash__(self) -> int:
+        return hash((self.api_version, self.kind))
+
+    def __repr__(self) -> str:
+        return f"{self.api_version} {self.kind}"
+
+
+PODS: Final[Kind[Pod]] = Kind("v1", "Pod", decode_pod)
+NODES: Final[Kind[Node]] = Kind("v1", "Node", decode_node)
+SERVICES: Final[Kind[Service]] = Kind("v1", "Service", decode_service)
+REPLICATION_CONTROLLERS: Final[Kind[Service]] = Kind("v1", "ReplicationController", decode_service)
+REPLICA_SETS: Final[Kind[Workload]] = Kind("apps/v1", "ReplicaSet", decode_workload)
+STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_workload)
+
+_WORKLOADS: Final = {(it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS)}
+
+
+def owner_kind(api_version: str, kind: str) -> Kind[AnnotatedObject]:
+    """The kind of an owner, known to us or any custom resource (then by its metadata alone)."""
+    known = _WORKLOADS.get((api_version, kind))
+    return known if known is not None else partial_kind(api_version, kind)
+
+
+def partial_kind(api_version: str, kind: str) -> Kind[PartialObject]:
+    """A kind of which only metadata is read."""
+    return Kind(api_version, kind, decode_partial, metadata_only=True)

@@ -1,0 +1,37 @@
+"""Interned label sets: pods of one workload share one object, and identity is equality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from weakref import WeakValueDictionary
+
+
+class LabelSet(dict[str, str]):
+    """Labels of an object. Made by :func:`label_set` only, never changed; equal sets are the same object."""
+
+    __slots__ = ("__weakref__",)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # interned, hence safe to hash by identity
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other if isinstance(other, LabelSet) else dict.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+_SETS: WeakValueDictionary[tuple[tuple[str, str], ...], LabelSet] = WeakValueDictionary()
+
+
+def label_set(labels: Mapping[str, str | None] | None) -> LabelSet:
+    """The one ``LabelSet`` equal to ``labels``; ``None`` is the empty set, a null value the empty string."""
+    items = tuple(sorted((key, value or "") for key, value in labels.items())) if labels else ()
+    found = _SETS.get(items)
+    if found is None:
+        found = _SETS[items] = LabelSet(items)
+    return found
+
+
+NO_LABELS: Final = label_set(None)

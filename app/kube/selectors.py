@@ -1,0 +1,139 @@
+"""Label selectors in a canonical form, so that equal selectors share one kept count.
+
+Semantics are those of ``metav1.LabelSelector``: all requirements must hold; NotIn and DoesNotExist also match a
+label set without the key. A null selector matches nothing, an empty one everything: both are states of the caller,
+``None`` and ``EVERYTHING`` here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_PREFIX: Final = 253
+
+
+class InvalidSelector(ValueError):
+    """The selector cannot be parsed; plugins answer this with an Error status."""
+
+
+class Requirement(Struct, frozen=True, gc=False, order=True):
+    """``key operator values``; values are sorted and unique, empty for Exists and DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if self.operator == IN:
+            return value is not None and value in self.values
+        if self.operator == EXISTS:
+            return value is not None
+        if self.operator == NOT_IN:
+            return value is None or value not in self.values
+        return value is None
+
+
+class Selector(Struct, frozen=True, gc=False):
+    """A conjunction of requirements, sorted and unique. No requirements: matches everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def with_labels(self, pairs: Iterable[tuple[str, str]]) -> Selector:
+        """This selector AND each ``key=value`` of ``pairs``, which are not validated."""
+        return selector((*self.requirements, *(Requirement(key, IN, (value,)) for key, value in pairs)))
+
+
+EVERYTHING: Final = Selector()
+
+
+def selector(requirements: Iterable[Requirement]) -> Selector:
+    """The canonical selector of ``requirements``."""
+    return Selector(tuple(sorted(set(requirements))))
+
+
+def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
+    """A checked requirement. Raises ``InvalidSelector`` where kube-scheduler's parser would refuse it."""
+    found = Requirement(key, operator, tuple(sorted(set(values))))
+    _check(found)
+    return found
+
+
+def _check(found: Requirement) -> None:
+    if not is_label_key(found.key):
+        raise InvalidSelector(f"key: Invalid value: {found.key!r}: not a valid label key")
+    if found.operator in (IN, NOT_IN):
+        if not found.values:
+            raise InvalidSelector("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+    elif found.operator in (EXISTS, DOES_NOT_EXIST):
+        if found.values:
+            raise InvalidSelector("values: Invalid value: values set must be empty for exists and does not exist")
+    else:
+        raise InvalidSelector(f'"{found.operator}" is not a valid label selector operator')
+    for value in found.values:
+        if not is_label_value(value):
+            raise InvalidSelector(f"values: Invalid value: {value!r}: not a valid label value")
+
+
+@lru_cache(maxsize=4096)
+def is_label_key(key: str) -> bool:
+    """Whether ``key`` is a qualified name: an optional DNS subdomain, a slash, up to 63 characters."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _MAX_PREFIX or not _PREFIX.fullmatch(prefix)):
+        return False
+    return bool(_NAME.fullmatch(name))
+
+
+@lru_cache(maxsize=4096)
+def is_label_value(value: str) -> bool:
+    """Whether ``value`` is empty or up to 63 characters that begin and end alphanumeric."""
+    return not value or bool(_NAME.fullmatch(value))
+
+
+class _Expression(Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelectorObject(Struct, rename="camel"):
+    """``metav1.LabelSelector`` on the wire."""
+
+    match_labels: dict[str, str | None] | None = None
+    match_expressions: list[_Expression] | None = None
+
+    def parse(self) -> Selector:
+        """Canonical form. Raises ``InvalidSelector``."""
+        labels = (requirement(key, IN, (value or "",)) for key, value in (self.match_labels or {}).items())
+        expressions = (requirement(it.key, it.operator, it.values or ()) for it in self.match_expressions or ())
+        return selector((*labels, *expressions))
+
+
+def of_labels(labels: Mapping[str, str | None]) -> Selector:
+    """The selector of a plain label map, as Services and ReplicationControllers have it.
+
+    It is not validated, as in ``labels.SelectorFromSet``.
+    """
+    return selector(Requirement(key, IN, (value or "",)) for key, value in labels.items())
+
+
+def decode_selector(data: bytes) -> Selector | None:
+    """Decode a ``labelSelector``; ``null`` is ``None``. Raises ``InvalidSelector`` or ``msgspec.DecodeError``."""
+    found = msgspec.json.decode(data, type=LabelSelectorObject | None)
+    return None if found is None else found.parse()

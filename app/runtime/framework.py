@@ -1,0 +1,355 @@
+"""The engine: runs the plugins of one profile, extension point by extension point, in kube-scheduler's order.
+
+Rejections are returned, faults raised as ``PluginError``. Source of the rules: ``pkg/scheduler/framework/runtime`` of
+Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import (
+    MAX_NODE_SCORE,
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    CertainFilterPlugin,
+    NormalizeScorePlugin,
+)
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Code, Status, error, unresolvable
+from app.kube.core_v1 import Pod
+from app.runtime.guard import Guard, PluginError
+
+_OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
+_NO_PLUGIN_TOTAL: Final = 1
+
+
+class PluginSlot(Struct, frozen=True):
+    """A plugin at one extension point. ``weight`` matters at score only, ``reads_pods`` at filter only."""
+
+    name: str
+    plugin: Any
+    weight: int = 1
+    reads_pods: bool = True
+
+
+class Nominations(Protocol):
+    """Waiting pods that are nominated to a node, which filters must take into account."""
+
+    def nominated(self, node_name: str) -> Collection[Pod]: ...
+
+    @property
+    def nominated_nodes(self) -> Collection[str]: ...
+
+
+class Scores(Struct, frozen=True):
+    """``by_plugin``: normalised and unweighted, plugin -> node -> 0..100. ``totals``: node -> weighted sum.
+
+    ``weight`` is the sum of the weights of the plugins that scored.
+    """
+
+    by_plugin: dict[str, dict[str, int]]
+    totals: dict[str, int]
+    weight: int
+
+
+class PreFiltered(Struct, frozen=True):
+    """The merged answer of all PreFilter plugins; ``names`` is ``None`` where no plugin narrowed the nodes."""
+
+    status: Status
+    names: frozenset[str] | None = None
+    narrowed_by: tuple[str, ...] = ()
+
+    def outside(self, nodes: Candidates) -> dict[str, Status]:
+        """The candidates that a plugin's node set leaves out."""
+        names = self.names
+        if names is None:
+            return {}
+        status = unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
+        return {name: status for name in nodes.names if name not in names}
+
+
+class Verdict(Struct, frozen=True):
+    """What PreFilter and Filter say. ``rejected`` holds every candidate that may not be used, with the reason."""
+
+    pre_filter: Status
+    rejected: Mapping[str, Status]
+
+
+class Recheck(Struct, frozen=True):
+    """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
+
+    status: Status
+    certain: bool = True
+
+
+class Framework:
+    """The compiled form of a profile.
+
+    ``slots`` holds the plugins of every extension point in order. ``served`` are the scheduler names whose nominated
+    pods count: those of the other profiles too.
+    """
+
+    def __init__(
+        self,
+        scheduler_name: str,
+        slots: Mapping[str, Sequence[PluginSlot]],
+        *,
+        served: Collection[str],
+        nominations: Nominations,
+        guard: Guard,
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.slots = slots
+        self._served = served
+        self._nominations = nominations
+        self._guard = guard
+
+    @property
+    def plugins(self) -> dict[str, Any]:
+        """Every plugin of the profile by name."""
+        return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
+        """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
+        merged = PreFiltered(SUCCESS)
+        rejection: Status | None = None
+        for slot in self.slots["preFilter"]:
+            status, names = self._guard.call(slot.name, "PreFilter", slot.plugin.pre_filter, state, pod)
+            if status.is_skip:
+                state.skip_filter.add(slot.name)
+            elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFiltered(status.by(slot.name))
+            elif status.code is Code.UNSCHEDULABLE:
+                rejection = status.by(slot.name)
+            elif not status.is_success:
+                raise PluginError(error(f'running PreFilter plugin "{slot.name}": {status.message}', slot.name))
+            elif names is not None:
+                merged = _narrow(merged, slot.name, names)
+                if not merged.names:
+                    return merged
+        return merged if rejection is None else PreFiltered(rejection)
+
+    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> Verdict:
+        """PreFilter and Filter over all candidates."""
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Verdict(prepared.status, dict.fromkeys(nodes.names, prepared.status))
+        outside = prepared.outside(nodes)
+        return Verdict(SUCCESS, {**outside, **self.filter(state, pod, nodes.without(outside))})
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+        """The rejected candidates. Nodes with nominated pods are judged one by one, with and without these."""
+        nominated = {name: pods for name in self._nominated_among(nodes) if (pods := self._nominated_to(name, pod))}
+        rejected = self._filter_batch(state, pod, nodes.without(nominated))
+        for name, pods in nominated.items():
+            status = self._filter_with_nominated(state, pod, nodes.info(name), pods)
+            if not status.is_success:
+                rejected[name] = status
+        return rejected
+
+    def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Filter for one node, in two passes where pods are nominated to it."""
+        pods = self._nominated_to(node.name, pod)
+        return self._filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
+
+    def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
+        """PreFilter and Filter for the one node a pod is to be bound to."""
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Recheck(prepared.status)
+        if prepared.names is not None and node.name not in prepared.names:
+            return Recheck(unresolvable(_OUTSIDE.format(_bracketed(prepared.narrowed_by))))
+        status = self.filter_node(state, pod, node)
+        if not status.is_success or not in_flight:
+            return Recheck(status)
+        return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in self._filters(state)))
+
+    def _certain(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]
+    ) -> bool:
+        if not slot.reads_pods:
+            return True
+        if not isinstance(slot.plugin, CertainFilterPlugin):
+            return False
+        certain = slot.plugin.filter_certain
+        return self._guard.call(slot.name, "Filter", certain, state, pod, node, in_flight).is_success
+
+    def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
+        """Keep the plugins' state right as if ``added`` ran on ``node``. Raises ``PluginError``."""
+        for other in added:
+            self._extend("add_pod", state, pod, other, node)
+
+    def remove_pods(self, state: CycleState, pod: Pod, removed: Iterable[Pod], node: NodeInfo) -> None:
+        """Keep the plugins' state right as if ``removed`` were gone from ``node``. Raises ``PluginError``."""
+        for other in removed:
+            self._extend("remove_pod", state, pod, other, node)
+
+    def _extend(self, method: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo) -> None:
+        for slot in self.slots["preFilter"]:
+            if slot.name in state.skip_filter or not hasattr(slot.plugin, method):
+                continue
+            status = self._guard.call(
+                slot.name, "PreFilterExtensions", getattr(slot.plugin, method), state, pod, other, node
+            )
+            if not status.is_success:
+                raise PluginError(error(f'running {method} on PreFilter plugin "{slot.name}": {status.message}'))
+
+    def score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
+        """PreScore, Score, NormalizeScore and weights. Without any score plugin every node totals 1."""
+        self._pre_score(state, pod, nodes)
+        slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
+        by_plugin = {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
+        if not self.slots["score"]:
+            return Scores({}, dict.fromkeys(nodes.names, _NO_PLUGIN_TOTAL), 0)
+        totals = dict.fromkeys(nodes.names, 0)
+        for slot in slots:
+            for name, value in by_plugin[slot.name].items():
+                totals[name] += value * slot.weight
+        return Scores(by_plugin, totals, sum(slot.weight for slot in slots))
+
+    def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
+        for slot in self.slots["preScore"]:
+            status = self._guard.call(slot.name, "PreScore", slot.plugin.pre_score, state, pod, nodes)
+            if status.is_skip:
+                state.skip_score.add(slot.name)
+            elif not status.is_success:
+                raise PluginError(error(f'running PreScore plugin "{slot.name}": {status.message}', slot.name))
+
+    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
+        plugin = slot.plugin
+        if isinstance(plugin, BatchScorePlugin):
+            scores = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
+        else:
+            scores = {it.name: self._guard.call(slot.name, "Score", plugin.score, state, pod, it) for it in nodes}
+        if isinstance(plugin, NormalizeScorePlugin):
+            scores = self._guard.call(slot.name, "NormalizeScore", plugin.normalize_score, state, pod, scores)
+        for value in scores.values():
+            if not 0 <= value <= MAX_NODE_SCORE:
+                raise PluginError(error(_invalid_score(slot.name, value), slot.name))
+        return scores
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
+        for slot in self.slots["reserve"]:
+            status = self._guard.call(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
+            if not status.is_success:
+                return status.by(slot.name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undo all reserve plugins in reverse, also those that never reserved. A fault does not stop the others."""
+        for slot in reversed(self.slots["reserve"]):
+            try:
+                self._guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)
+            except PluginError:
+                continue
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """PreBind in order; the first failure stops."""
+        for slot in self.slots["preBind"]:
+            status = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
+            if not status.is_success:
+                return status.by(slot.name)
+        return SUCCESS
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
+        for slot in self.slots["bind"]:
+            status = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
+            if not status.is_skip:
+                return status.by(slot.name)
+        return error("every bind plugin skipped the pod")
+
+    async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Tell every PostBind plugin. The pod is bound: a fault is logged by the guard and changes nothing."""
+        for slot in self.slots["postBind"]:
+            try:
+                await self._guard.acall(slot.name, "PostBind", slot.plugin.post_bind, state, pod, node_name)
+            except PluginError:
+                continue
+
+    def _filters(self, state: CycleState) -> Iterator[PluginSlot]:
+        return (slot for slot in self.slots["filter"] if slot.name not in state.skip_filter)
+
+    def _filter_batch(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+        rejected: dict[str, Status] = {}
+        for slot in self._filters(state):
+            nodes = nodes.without(rejected)
+            if isinstance(slot.plugin, BatchFilterPlugin):
+                found = self._guard.call(slot.name, "filter", slot.plugin.filter_nodes, state, pod, nodes)
+            else:
+                statuses = {it.name: self._call_filter(slot, state, pod, it) for it in nodes}
+                found = {name: status for name, status in statuses.items() if not status.is_success}
+            rejected.update(_checked(slot.name, found))
+        return rejected
+
+    def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        for slot in self._filters(state):
+            status = self._call_filter(slot, state, pod, node)
+            if not status.is_success:
+                return _checked(slot.name, {node.name: status})[node.name]
+        return SUCCESS
+
+    def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        status: Status = self._guard.call(slot.name, "filter", slot.plugin.filter, state, pod, node)
+        return status
+
+    def _filter_with_nominated(
+        self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]
+    ) -> Status:
+        """A node must do both with the nominated pods on it and without: they may come or not."""
+        dry_run = state.clone()
+        self.add_pods(dry_run, pod, nominated, node)
+        status = self._filter_one(dry_run, pod, node.with_pods(nominated))
+        return self._filter_one(state, pod, node) if status.is_success else status
+
+    def _nominated_among(self, nodes: Candidates) -> Collection[str]:
+        nominated = self._nominations.nominated_nodes
+        return [name for name in nodes.names if name in nominated] if nominated else ()
+
+    def _nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
+        priority = pod.spec.priority
+        return [
+            other
+            for other in self._nominations.nominated(node_name)
+            if other.uid != pod.uid
+            and other.spec.priority >= priority
+            and other.spec.scheduler_name in self._served
+        ]
+
+
+def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFiltered:
+    by = (*merged.narrowed_by, plugin)
+    both = names if merged.names is None else merged.names & names
+    if both:
+        return PreFiltered(SUCCESS, both, by)
+    if len(by) == 1:
+        return PreFiltered(unresolvable(f"node(s) didn't satisfy plugin {plugin}"), both, by)
+    return PreFiltered(unresolvable(f"node(s) didn't satisfy plugin(s) {_bracketed(by)} simultaneously"), both, by)
+
+
+def _bracketed(names: Iterable[str]) -> str:
+    return f"[{' '.join(sorted(names))}]"
+
+
+def _checked(plugin: str, found: Mapping[str, Status]) -> dict[str, Status]:
+    """The rejections with their plugin's name. Anything that is no rejection ends the cycle."""
+    rejected = {}
+    named: dict[int, Status] = {}
+    for name, status in found.items():
+        if not status.is_rejected:
+            raise PluginError(error(f'running "{plugin}" filter plugin: {status.message}', plugin))
+        rejected[name] = named.get(id(status)) or named.setdefault(id(status), status.by(plugin))
+    return rejected
+
+
+def _invalid_score(plugin: str, value: int) -> str:
+    return (
+        f'plugin "{plugin}" returns an invalid score {value}, it should in the range of [0, {MAX_NODE_SCORE}] '
+        "after normalizing"
+    )

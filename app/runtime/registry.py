@@ -1,0 +1,64 @@
+"""The plugins that can be named in a profile, and the in-tree ones that stay in kube-scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from app.framework import interface
+from app.framework.interface import PluginSpec
+
+POINT_METHODS: Final[Mapping[str, type[Any]]] = {
+    "queueSort": interface.QueueSortPlugin,
+    "preFilter": interface.PreFilterPlugin,
+    "filter": interface.FilterPlugin,
+    "preScore": interface.PreScorePlugin,
+    "score": interface.ScorePlugin,
+    "reserve": interface.ReservePlugin,
+    "preBind": interface.PreBindPlugin,
+    "bind": interface.BindPlugin,
+    "postBind": interface.PostBindPlugin,
+}
+"""Which protocol a plugin must fit to take part at an extension point."""
+
+STAY_IN_SCHEDULER: Final = frozenset(
+    {
+        "SchedulingGates",
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "InterPodAffinity",
+        "DynamicResources",
+        "DefaultPreemption",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+        "NodeDeclaredFeatures",
+        "GangScheduling",
+    }
+)
+"""In-tree plugins of Kubernetes 1.36 that run in the scheduler beside Homeport: naming one is no mistake."""
+
+
+class Registry:
+    """Plugin specs by name. ``defaults`` are the names and weights a profile starts from, in order."""
+
+    def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
+        self._specs: dict[str, PluginSpec[Any]] = {}
+        self.defaults = defaults
+        for spec in specs:
+            if spec.name in self._specs:
+                raise ValueError(f'plugin "{spec.name}" is registered twice')
+            self._specs[spec.name] = spec
+
+    def __iter__(self) -> Iterator[PluginSpec[Any]]:
+        return iter(self._specs.values())
+
+    def get(self, name: str) -> PluginSpec[Any] | None:
+        return self._specs.get(name)

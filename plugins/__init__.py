@@ -1,0 +1,23 @@
+"""The plugins that come with Homeport, in the order the catalogue (``README.md`` beside this) lists them.
+
+One small module or package per plugin. A plugin sees ``app.framework`` and the object models of ``app.kube``, and
+nothing else: what it needs of the world comes in through its ``Handle``.
+
+Not here: I/O, clocks, threads, and anything one plugin would have to know of another.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.framework.interface import PluginSpec
+from plugins import default_binder, pod_topology_spread, priority_sort
+
+IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
+    priority_sort.SPEC,
+    pod_topology_spread.SPEC,
+    default_binder.SPEC,
+)
+
+DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "DefaultBinder": 1}
+"""What a profile enables at ``multiPoint`` unless it says otherwise, with its weights."""

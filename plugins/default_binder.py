@@ -1,0 +1,30 @@
+"""Binds a pod to its node by the API server's ``binding`` subresource."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import BindPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+
+NAME: Final = "DefaultBinder"
+
+
+class DefaultBinderArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+@final
+class DefaultBinder(BindPlugin):
+    """The handle's ``Binder`` carries the preconditions and reads back what it could not see."""
+
+    def __init__(self, args: DefaultBinderArgs, handle: Handle) -> None:
+        self._binder = handle.binder
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return await self._binder.bind(pod, node_name, state.annotations)
+
+
+SPEC: Final = PluginSpec(NAME, DefaultBinderArgs, DefaultBinder)

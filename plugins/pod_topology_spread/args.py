@@ -1,0 +1,89 @@
+"""``PodTopologySpreadArgs``, validated as kube-scheduler does, no more and no less."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from app.framework.interface import PluginArgs
+from app.kube.core_v1 import SCHEDULE_ANYWAY, TopologySpreadConstraint
+from app.kube.selectors import is_label_key
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),
+    TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY),
+)
+
+
+class DefaultConstraint(BaseModel):
+    """A constraint for pods that bring none; its selector is derived for each pod."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    max_skew: Annotated[int, Field(gt=0)]
+    topology_key: Annotated[str, Field(min_length=1)]
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    label_selector: None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] = []
+
+    @field_validator("topology_key")
+    @classmethod
+    def _is_label_key(cls, value: str) -> str:
+        if not is_label_key(value):
+            raise ValueError("not a valid label name")
+        return value
+
+    @field_validator("label_selector", mode="before")
+    @classmethod
+    def _no_selector(cls, value: Any) -> None:
+        if value is not None:
+            raise ValueError("constraint must not define a selector, as they deduced for each pod")
+
+    def slim(self) -> TopologySpreadConstraint:
+        return TopologySpreadConstraint(
+            max_skew=self.max_skew,
+            topology_key=self.topology_key,
+            when_unsatisfiable=self.when_unsatisfiable,
+            min_domains=self.min_domains,
+            node_affinity_policy=self.node_affinity_policy,
+            node_taints_policy=self.node_taints_policy,
+        )
+
+
+class PodTopologySpreadArgs(PluginArgs):
+    """As in ``kubescheduler.config.k8s.io/v1``.
+
+    ``System`` spreads pods of a Service or controller softly over hosts and zones; ``List`` uses
+    ``defaultConstraints``, none if it is empty.
+    """
+
+    default_constraints: tuple[DefaultConstraint, ...] = Field(default=(), alias="defaultConstraints")
+    defaulting_type: Literal["System", "List"] = Field(default="System", alias="defaultingType")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.defaulting_type == "System" and self.default_constraints:
+            raise ValueError("defaultingType: System: when .defaultConstraints are not empty")
+        seen = set()
+        for it in self.default_constraints:
+            pair = (it.topology_key, it.when_unsatisfiable)
+            if pair in seen:
+                raise ValueError(f"defaultConstraints: duplicate {{{pair[0]}, {pair[1]}}}")
+            seen.add(pair)
+        return self
+
+    @property
+    def system_defaulted(self) -> bool:
+        return self.defaulting_type == "System"
+
+    def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
+        """The defaults in force."""
+        return SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)

@@ -1,0 +1,56 @@
+"""The selector of default constraints, derived from what selects or owns the pod.
+
+Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.framework.interface import Objects
+from app.kube.core_v1 import Pod
+from app.kube.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS, Kind
+from app.kube.selectors import EVERYTHING, Requirement, Selector, selector
+
+KINDS: Final[tuple[Kind[Any], ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
+_MEMO_ENTRIES: Final = 4096
+
+
+class DefaultSelectors:
+    """Remembers the selector per label set and owner until a Service or controller of the namespace changes."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._memo: dict[tuple[Any, ...], Selector] = {}
+
+    def of(self, pod: Pod) -> Selector:
+        """The derived selector; ``EVERYTHING`` if nothing selects or owns the pod: then it has no defaults."""
+        stamp = tuple(self._objects.version(kind, pod.namespace) for kind in KINDS)
+        key = (pod.namespace, pod.labels, pod.owner, stamp)
+        found = self._memo.get(key)
+        if found is None:
+            if len(self._memo) >= _MEMO_ENTRIES:
+                self._memo.clear()
+            found = self._memo[key] = self._derive(pod)
+        return found
+
+    def _derive(self, pod: Pod) -> Selector:
+        merged: dict[str, Requirement] = {}
+        for service in self._objects.list(SERVICES, pod.namespace):
+            if service.selector is not None and service.selector.matches(pod.labels):
+                merged.update((it.key, it) for it in service.selector.requirements)
+        owned = self._owner_requirements(pod, merged)
+        return selector((*merged.values(), *owned)) if merged or owned else EVERYTHING
+
+    def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
+        """A ReplicationController's pairs replace those of Services; a workload's requirements are added."""
+        owner = pod.owner
+        match (owner.api_version, owner.kind) if owner else None:
+            case ("v1", "ReplicationController"):
+                found = self._objects.get(REPLICATION_CONTROLLERS, pod.namespace, owner.name)
+                merged.update((it.key, it) for it in (found.selector.requirements if found and found.selector else ()))
+            case ("apps/v1", "ReplicaSet" | "StatefulSet" as kind):
+                kinds = REPLICA_SETS if kind == "ReplicaSet" else STATEFUL_SETS
+                workload = self._objects.get(kinds, pod.namespace, owner.name)
+                return workload.selector.requirements if workload and workload.selector else ()
+        return ()

@@ -1,0 +1,119 @@
+"""Hard constraints: which nodes a pod may not use, now and whatever becomes of the binds in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from app.framework.cycle_state import StateKey
+from app.framework.interface import Counts, DomainCounts
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
+from app.kube.core_v1 import Pod
+from plugins.pod_topology_spread.constraints import Constraint
+
+REASON_CONSTRAINTS_NOT_MATCH: Final = "node(s) didn't match pod topology spread constraints"
+REASON_NODE_LABEL_NOT_MATCH: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing required label)"
+
+CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH)
+NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH)
+
+
+class HardConstraint:
+    """A hard constraint with its kept counts. ``deltas`` are the changes of a dry run, by domain."""
+
+    __slots__ = ("constraint", "deltas", "domains", "self_match")
+
+    def __init__(self, constraint: Constraint, domains: DomainCounts, self_match: int, deltas: dict[str, int]) -> None:
+        self.constraint = constraint
+        self.domains = domains
+        self.self_match = self_match
+        self.deltas = deltas
+
+    def clone(self) -> HardConstraint:
+        return HardConstraint(self.constraint, self.domains, self.self_match, dict(self.deltas))
+
+    def minimum(self, deltas: Mapping[str, int]) -> int:
+        """The global minimum; 0 where there are fewer domains than ``minDomains``."""
+        if self.domains.size() < self.constraint.min_domains:
+            return 0
+        return self.domains.minimum(deltas)
+
+    def limit(self, deltas: Mapping[str, int]) -> int:
+        """The largest count a domain may have for the pod to come in: skew = count + self - minimum."""
+        return self.constraint.max_skew + self.minimum(deltas) - self.self_match
+
+    def shift(self, other: Pod, node_name: str, delta: int) -> None:
+        """``other`` came to or left the node. Whether it is terminating plays no part, as in-tree."""
+        if not self.constraint.matches(other.labels):
+            return
+        value = self.domains.domain_of(node_name)
+        if value is not None:
+            self.deltas[value] = self.deltas.get(value, 0) + delta
+
+    def judge(self, node: NodeInfo) -> Status:
+        value = node.node.labels.get(self.constraint.topology_key)
+        if value is None:
+            return NODE_LABEL_NOT_MATCH
+        count = self.domains.count(value) + self.deltas.get(value, 0)
+        return SUCCESS if count <= self.limit(self.deltas) else CONSTRAINTS_NOT_MATCH
+
+    def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """The worst case: every bind in flight to this domain succeeds, every other one fails."""
+        value = node.node.labels.get(self.constraint.topology_key)
+        if value is None:
+            return NODE_LABEL_NOT_MATCH
+        lows: dict[str, int] = {}
+        for other in in_flight:
+            domain = self.domains.domain_of(other.node_name)
+            if domain is not None and domain != value and self.constraint.counted.matches(other.labels):
+                lows[domain] = lows.get(domain, 0) - 1
+        return SUCCESS if self.domains.count(value) <= self.limit(lows) else CONSTRAINTS_NOT_MATCH
+
+    def rejections(self, values: Mapping[str, str], nodes: Candidates) -> Mapping[str, Status]:
+        """``judge`` for all candidates; ``values`` maps the nodes that have the key to their value."""
+        limit = self.limit(self.deltas)
+        if self.deltas or limit < 0:
+            judged = ((it.name, self.judge(it)) for it in nodes)
+            return {name: status for name, status in judged if not status.is_success}
+        blocked = self.domains.above(limit)
+        found = list(map(values.get, nodes.names))
+        if not blocked and None not in found:
+            return {}
+        blocked = set(blocked)
+        return {
+            name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
+            for name, value in zip(nodes.names, found, strict=True)
+            if value is None or value in blocked
+        }
+
+
+class HardState:
+    """What PreFilter leaves for Filter: the hard constraints in list order."""
+
+    __slots__ = ("constraints",)
+
+    def __init__(self, constraints: Sequence[HardConstraint]) -> None:
+        self.constraints = constraints
+
+    def clone(self) -> HardState:
+        return HardState([it.clone() for it in self.constraints])
+
+
+HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
+
+
+def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> HardState:
+    """A node counts for any of the constraints only if it has the keys of all."""
+    required = frozenset(it.topology_key for it in constraints)
+    return HardState(
+        [
+            HardConstraint(
+                it,
+                counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion),
+                int(it.matches(pod.labels)),
+                {},
+            )
+            for it in constraints
+        ]
+    )

@@ -1,0 +1,159 @@
+"""Keeps a pod from nodes whose zone, host or other domain already has too many of its peers; prefers emptier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, final
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import (
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    CertainFilterPlugin,
+    FilterPlugin,
+    Handle,
+    NormalizeScorePlugin,
+    PluginSpec,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SKIP, SUCCESS, Status, error
+from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod
+from app.kube.kinds import Kind
+from app.kube.selectors import EVERYTHING
+from plugins.pod_topology_spread.args import PodTopologySpreadArgs
+from plugins.pod_topology_spread.constraints import (
+    Constraint,
+    InvalidConstraint,
+    default_constraints,
+    own_constraints,
+)
+from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
+from plugins.pod_topology_spread.filtering import HARD, hard_state
+from plugins.pod_topology_spread.scoring import SOFT, soft_state
+
+NAME: Final = "PodTopologySpread"
+_MEMO_ENTRIES: Final = 4096
+
+
+@final
+class PodTopologySpread(
+    PreFilterPlugin,
+    PreFilterExtensions,
+    FilterPlugin,
+    BatchFilterPlugin,
+    CertainFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    BatchScorePlugin,
+    NormalizeScorePlugin,
+):
+    """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._counts = handle.counts
+        self._defaults = args.constraints()
+        self._system_defaulted = args.system_defaulted
+        self._selectors = DefaultSelectors(handle.objects)
+        self._own = lru_cache(maxsize=_MEMO_ENTRIES)(_own_by_parts)
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except InvalidConstraint as invalid:
+            text = f"get constraints from pod: obtaining pod's hard topology spread constraints: {invalid}"
+            return error(text), None
+        if not constraints:
+            return SKIP, None
+        state.write(HARD, hard_state(pod, constraints, self._counts))
+        return SUCCESS, None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
+        return self._shift(state, pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
+        return self._shift(state, pod, removed, node, -1)
+
+    def _shift(self, state: CycleState, pod: Pod, other: Pod, node: NodeInfo, delta: int) -> Status:
+        if other.namespace == pod.namespace:
+            for constraint in state.read(HARD).constraints:
+                constraint.shift(other, node.name, delta)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        judged = (constraint.judge(node) for constraint in state.read(HARD).constraints)
+        return next((status for status in judged if not status.is_success), SUCCESS)
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
+        rejected: dict[str, Status] = {}
+        for constraint in state.read(HARD).constraints:
+            nodes = nodes.without(rejected)
+            rejected.update(constraint.rejections(self._counts.values(constraint.constraint.topology_key), nodes))
+        return rejected
+
+    def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        peers = [other for other in in_flight if other.namespace == pod.namespace and not other.terminating]
+        judged = (constraint.judge_certain(node, peers) for constraint in state.read(HARD).constraints)
+        return next((status for status in judged if not status.is_success), SUCCESS)
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        try:
+            constraints = self._constraints(pod, SCHEDULE_ANYWAY)
+        except InvalidConstraint as invalid:
+            text = f"calculating preScoreState: obtaining pod's soft topology spread constraints: {invalid}"
+            return error(text)
+        if not constraints:
+            return SKIP
+        require_all = bool(pod.spec.spread) or not self._system_defaulted
+        state.write(SOFT, soft_state(pod, constraints, nodes, self._counts, require_all=require_all))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return state.read(SOFT).raw(node.name)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
+        raw = state.read(SOFT).raw
+        return {name: raw(name) for name in nodes.names}
+
+    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
+        return state.read(SOFT).normalized(scores)
+
+    def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``."""
+        if pod.spec.spread:
+            return self._own(_Identity(pod), when)
+        if not any(it.when_unsatisfiable == when for it in self._defaults):
+            return ()
+        selector = self._selectors.of(pod)
+        return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
+
+
+class _Identity:
+    """A pod as far as its own constraints go: label set and spec, both interned, so that replicas share an entry."""
+
+    __slots__ = ("key", "pod")
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.key = (pod.labels, pod.spec)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.key == other.key
+
+
+def _own_by_parts(identity: _Identity, when: str) -> tuple[Constraint, ...]:
+    return own_constraints(identity.pod, when)
+
+
+def _kinds(args: PodTopologySpreadArgs) -> tuple[Kind[Any], ...]:
+    return KINDS if args.constraints() else ()
+
+
+SPEC: Final = PluginSpec(NAME, PodTopologySpreadArgs, PodTopologySpread, kinds=_kinds)

@@ -1,0 +1,30 @@
+"""Orders waiting pods: higher priority first, then who has waited longer."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from app.framework.interface import Handle, PluginArgs, PluginSpec, QueueSortPlugin
+from app.kube.core_v1 import Pod
+
+NAME: Final = "PrioritySort"
+
+
+class PrioritySortArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+@final
+class PrioritySort(QueueSortPlugin):
+    """Source of the rule: ``framework/plugins/queuesort`` of Kubernetes 1.36."""
+
+    def __init__(self, args: PrioritySortArgs, handle: Handle) -> None:
+        pass
+
+    def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
+        if pod.spec.priority != other.spec.priority:
+            return pod.spec.priority > other.spec.priority
+        return queued_at < other_queued_at
+
+
+SPEC: Final = PluginSpec(NAME, PrioritySortArgs, PrioritySort)
