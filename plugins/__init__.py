@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.framework.interface import PluginSpec
-from plugins import default_binder, pod_topology_spread, priority_sort
+from plugins import default_binder, pod_topology_spread, priority_sort, sticky_node
 
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
+    sticky_node.SPEC,
     default_binder.SPEC,
 )
 
-DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "DefaultBinder": 1}
+DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
 """What a profile enables at ``multiPoint`` unless it says otherwise, with its weights."""

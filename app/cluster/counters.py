@@ -14,7 +14,7 @@ known to its Topology alone, so that thousands of hostname constraints do not ea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from app.framework.interface import ALL_NODES, Inclusion
 from app.framework.node_info import NodeInfo
@@ -132,33 +132,33 @@ class Topology:
 
 
 class Domains:
-    """Counts of one selection by the domains of one topology. ``_at`` holds the domains by their count."""
+    """Counts of one selection by the domains of one topology. ``by_count`` holds the domains by their count."""
 
-    __slots__ = ("_at", "counts", "selection", "topology")
+    __slots__ = ("by_count", "counts", "selection", "topology")
 
     def __init__(self, selection: Selection, topology: Topology) -> None:
         self.selection = selection
         self.topology = topology
         self.counts: dict[str, int] = {}
-        self._at: dict[int, set[str]] = {}
+        self.by_count: dict[int, set[str]] = {}
         for node, count in selection.nodes.items():
             value = topology.domain.get(node)
             if value is not None:
                 self.counts[value] = self.counts.get(value, 0) + count
         for value, count in self.counts.items():
-            self._at.setdefault(count, set()).add(value)
+            self.by_count.setdefault(count, set()).add(value)
 
     def add(self, value: str, delta: int) -> None:
         old = self.counts.get(value, 0)
         new = old + delta
         if old:
-            bucket = self._at[old]
+            bucket = self.by_count[old]
             bucket.discard(value)
             if not bucket:
-                del self._at[old]
+                del self.by_count[old]
         if new:
             self.counts[value] = new
-            self._at.setdefault(new, set()).add(value)
+            self.by_count.setdefault(new, set()).add(value)
         else:
             del self.counts[value]
 
@@ -176,7 +176,7 @@ class Domains:
             return self._minimum_with(deltas)
         if len(self.counts) < len(self.topology.sizes):
             return 0
-        return min(self._at, default=0)
+        return min(self.by_count, default=0)
 
     def _minimum_with(self, deltas: Mapping[str, int]) -> int:
         """The smallest changed count, against the smallest of the domains left alone."""
@@ -187,14 +187,15 @@ class Domains:
         if others > others_with_pods:
             found.append(0)
         else:
-            untouched = (count for count in sorted(self._at) if any(it not in deltas for it in self._at[count]))
+            untouched = (
+                count for count in sorted(self.by_count) if any(it not in deltas for it in self.by_count[count])
+            )
             found.extend(next(((count,) for count in untouched), ()))
         return min(found)
 
     def above(self, limit: int) -> Collection[str]:
-        buckets = [values for count, values in self._at.items() if count > limit]
+        buckets = [values for count, values in self.by_count.items() if count > limit]
         return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
-
 
     def differences(self, fresh: Counters) -> list[str]:
         """What differs from the same counts in ``fresh``, in words."""
@@ -204,7 +205,7 @@ class Domains:
         )
         parts = {
             "counts": (self.counts, other.counts),
-            "buckets": (self._at, other._at),
+            "buckets": (self.by_count, other.by_count),
             "domains": (topology.sizes, other.topology.sizes),
             "places": (topology.domain, other.topology.domain),
         }
@@ -240,7 +241,6 @@ class Bounded(Generic[K, V]):
             self.hits += 1
         self._entries[key] = entry
         return entry
-
 
     def forget(self, gone: Callable[[V], bool]) -> None:
         """Take out entries that lost what they stand on."""
@@ -395,7 +395,11 @@ class Counters:
 
     def statistics(self) -> dict[str, dict[str, int]]:
         """Entries, hits and misses of each level."""
-        levels = {"selection": self._selections, "topology": self._topologies, "domains": self._domains}
+        levels: dict[str, Bounded[Any, Any]] = {
+            "selection": self._selections,
+            "topology": self._topologies,
+            "domains": self._domains,
+        }
         return {
             name: {"entries": len(level), "hits": level.hits, "misses": level.misses} for name, level in levels.items()
         }
@@ -407,9 +411,11 @@ class Counters:
             if not pod.terminating:
                 fresh.pod(pod, pod.node_name, 1)
         wrong = [] if fresh._snapshot() == self._snapshot() else ["groups differ from a recount"]
-        for kept in self._selections:
-            if kept.nodes != fresh.pods_by_node(kept.namespace, kept.selector):
-                wrong.append(f"selection {kept.selector} in {kept.namespace} differs from a recount")
+        wrong.extend(
+            f"selection {kept.selector} in {kept.namespace} differs from a recount"
+            for kept in self._selections
+            if kept.nodes != fresh.pods_by_node(kept.namespace, kept.selector)
+        )
         for domains in self._domains:
             wrong.extend(domains.differences(fresh))
         return wrong

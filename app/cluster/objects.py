@@ -21,7 +21,7 @@ class ObjectStore:
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
         return cast("Object | None", self._objects.get(kind, {}).get(namespace, {}).get(name))
 
-    def list(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
         return cast("Collection[Object]", self._objects.get(kind, {}).get(namespace, {}).values())
 
     def version(self, kind: Kind[Any], namespace: str) -> int:

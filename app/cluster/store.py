@@ -7,7 +7,7 @@ picture built from their end result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from app.cluster.counters import Counters
 from app.cluster.objects import ObjectStore
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod
-from app.kube.kinds import Kind, KubeObject
+from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
 Object = TypeVar("Object", bound=KubeObject)
@@ -45,6 +45,12 @@ class Cluster:
         for pods in self._pods.values():
             yield from pods.values()
 
+    def count_of(self, kind: Kind[Any]) -> int:
+        """How many objects of a kind the picture holds."""
+        if kind == PODS:
+            return sum(map(len, self._pods.values()))
+        return len(self.nodes) if kind == NODES else len(self.others.keys(kind))
+
     def bound_pods(self) -> Collection[Pod]:
         return [pod for pod in self.pods() if pod.node_name and self.assumed.get(pod.uid) is None]
 
@@ -59,8 +65,8 @@ class Cluster:
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
         return self.others.get(kind, namespace, name)
 
-    def list(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
-        return self.others.list(kind, namespace)
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        return self.others.in_namespace(kind, namespace)
 
     def version(self, kind: Kind[Any], namespace: str) -> int:
         return self.others.version(kind, namespace)
@@ -204,7 +210,7 @@ class Cluster:
             wrong.append("pods on nodes differ from the pods")
         return wrong
 
-    def _all_pods_on_nodes(self) -> Iterable[tuple[str, Mapping[str, Pod]]]:
+    def _all_pods_on_nodes(self) -> Iterator[tuple[str, Mapping[str, Pod]]]:
         yield from ((name, info.pods) for name, info in self.nodes.items())
         yield from self._strays.items()
 

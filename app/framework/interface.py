@@ -6,6 +6,7 @@ runtime finds out by asking which methods it has. Which verb runs which point:
     filter      pre_filter, filter
     prioritize  pre_score, score, normalize_score, then weights
     preempt     pre_filter, remove_pod for each victim, filter
+    all         missing, whose answers are read from the API server first
     bind        pre_filter and filter once more on the newest picture, reserve, pre_bind, bind, post_bind;
                 unreserve in reverse order on any failure
 
@@ -16,7 +17,7 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
@@ -114,7 +115,7 @@ class Objects(Protocol):
     """Objects of the kinds that plugins declared with ``PluginSpec.kinds``."""
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
-    def list(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
 
     def version(self, kind: Kind[Any], namespace: str) -> int:
         """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them."""
@@ -129,6 +130,10 @@ class WriteConflict(Exception):
     """The object changed since it was read; the picture now holds its newest form."""
 
 
+class ObjectGone(Exception):
+    """The object to write to no longer exists."""
+
+
 class Writer(Protocol):
     """The one narrow way in which a plugin writes to the cluster."""
 
@@ -140,14 +145,6 @@ class Writer(Protocol):
         The new form is in the picture when this returns. Raises ``WriteConflict``, ``ObjectGone`` or ``OSError``.
         """
         ...
-
-    async def refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> AnnotatedObject | None:
-        """Read the object anew, past the watch; ``None`` if it is gone. Raises ``OSError``."""
-        ...
-
-
-class ObjectGone(Exception):
-    """The object to write to no longer exists."""
 
 
 class Binder(Protocol):
@@ -307,6 +304,15 @@ class PostBindPlugin(Protocol):
     """Told of a pod that is bound."""
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+
+
+@runtime_checkable
+class LookUpPlugin(Protocol):
+    """Needs objects that may be younger than the watch shows: a pod can arrive before its owner does."""
+
+    def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision."""
+        ...
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ equal). 150,000 realistic pods are some 100 MB as slim structs and 3 GB as dicts
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -73,7 +74,7 @@ class Pod(Struct, frozen=True, gc=False):
     uid: str
     resource_version: str
     labels: LabelSet
-    annotations: dict[str, str]
+    annotations: Mapping[str, str]
     owner: OwnerReference | None
     spec: PodSpec
     node_name: str
@@ -348,7 +349,8 @@ def decode_node(raw: bytes | Raw) -> Node:
 def decode_service(raw: bytes | Raw) -> Service:
     """Decode one Service or ReplicationController. Raises ``msgspec.DecodeError``."""
     found = _SERVICE_DECODER.decode(raw)
-    meta, labels = found.metadata, found.spec and found.spec.selector
+    meta = found.metadata
+    labels = found.spec.selector if found.spec is not None else None
     return Service(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),

@@ -16,7 +16,7 @@ from msgspec import Struct
 from app.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, is_label_key, is_label_value
 
 _INT64_MAX: Final = 2**63 - 1
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # a label value is no longer, and int() refuses thousands of digits
 _NAME_FIELD: Final = "metadata.name"
 
 

@@ -107,8 +107,8 @@ def is_label_value(value: str) -> bool:
 
 
 class _Expression(Struct):
-    key: str = ""
-    operator: str = ""
+    key: str | None = None
+    operator: str | None = None
     values: list[str] | None = None
 
 
@@ -121,7 +121,9 @@ class LabelSelectorObject(Struct, rename="camel"):
     def parse(self) -> Selector:
         """Canonical form. Raises ``InvalidSelector``."""
         labels = (requirement(key, IN, (value or "",)) for key, value in (self.match_labels or {}).items())
-        expressions = (requirement(it.key, it.operator, it.values or ()) for it in self.match_expressions or ())
+        expressions = (
+            requirement(it.key or "", it.operator or "", it.values or ()) for it in self.match_expressions or ()
+        )
         return selector((*labels, *expressions))
 
 

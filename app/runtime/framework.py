@@ -17,11 +17,13 @@ from app.framework.interface import (
     BatchFilterPlugin,
     BatchScorePlugin,
     CertainFilterPlugin,
+    LookUpPlugin,
     NormalizeScorePlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable
 from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
 from app.runtime.guard import Guard, PluginError
 
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
@@ -108,11 +110,18 @@ class Framework:
         self._served = served
         self._nominations = nominations
         self._guard = guard
+        every = {slot.name: slot for of_point in slots.values() for slot in of_point}
+        self._lookups = [slot for slot in every.values() if isinstance(slot.plugin, LookUpPlugin)]
 
     @property
     def plugins(self) -> dict[str, Any]:
         """Every plugin of the profile by name."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
+
+    def missing(self, pod: Pod) -> Iterator[tuple[Kind[Any], str, str]]:
+        """Objects that a decision about the pod needs and the picture does not have."""
+        for slot in self._lookups:
+            yield from self._guard.call(slot.name, "Missing", slot.plugin.missing, pod)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
@@ -169,9 +178,7 @@ class Framework:
             return Recheck(status)
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in self._filters(state)))
 
-    def _certain(
-        self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]
-    ) -> bool:
+    def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
         if not slot.reads_pods:
             return True
         if not isinstance(slot.plugin, CertainFilterPlugin):
@@ -236,7 +243,7 @@ class Framework:
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
         for slot in self.slots["reserve"]:
-            status = self._guard.call(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
+            status: Status = self._guard.call(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -252,7 +259,7 @@ class Framework:
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """PreBind in order; the first failure stops."""
         for slot in self.slots["preBind"]:
-            status = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
+            status: Status = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -260,7 +267,7 @@ class Framework:
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
         for slot in self.slots["bind"]:
-            status = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
+            status: Status = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
             if not status.is_skip:
                 return status.by(slot.name)
         return error("every bind plugin skipped the pod")
@@ -299,9 +306,7 @@ class Framework:
         status: Status = self._guard.call(slot.name, "filter", slot.plugin.filter, state, pod, node)
         return status
 
-    def _filter_with_nominated(
-        self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]
-    ) -> Status:
+    def _filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
         """A node must do both with the nominated pods on it and without: they may come or not."""
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
@@ -317,9 +322,7 @@ class Framework:
         return [
             other
             for other in self._nominations.nominated(node_name)
-            if other.uid != pod.uid
-            and other.spec.priority >= priority
-            and other.spec.scheduler_name in self._served
+            if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
         ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.registry import Collector
 
 _VERB_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -35,25 +35,6 @@ class Metrics:
         )
         self.plugin_faults = Counter(
             "homeport_plugin_faults", "Exceptions that left a plugin.", ["plugin", "point"], registry=self.registry
-        )
-        self.objects = Gauge("homeport_objects", "Objects in the picture, by kind.", ["kind"], registry=self.registry)
-        self.assumed = Gauge(
-            "homeport_assumed_pods", "Pods assumed on a node and not yet shown there.", registry=self.registry
-        )
-        self.freshness = Gauge(
-            "homeport_feed_age_seconds", "Time since the watch of a kind was last heard of.", ["kind"],
-            registry=self.registry,
-        )
-        self.synced = Gauge(
-            "homeport_feed_synced", "1 once the first list of a kind is applied.", ["kind"], registry=self.registry
-        )
-        self.feed_events = Counter(
-            "homeport_feed_events", "Watch events applied, by kind.", ["kind"], registry=self.registry
-        )
-        self.relists = Counter("homeport_feed_relists", "Lists taken, by kind.", ["kind"], registry=self.registry)
-        self.undecodable = Counter(
-            "homeport_feed_undecodable", "Objects left out because they do not decode.", ["kind"],
-            registry=self.registry,
         )
 
     def add_collector(self, collector: Collector) -> None:

@@ -36,7 +36,7 @@ class DefaultSelectors:
 
     def _derive(self, pod: Pod) -> Selector:
         merged: dict[str, Requirement] = {}
-        for service in self._objects.list(SERVICES, pod.namespace):
+        for service in self._objects.in_namespace(SERVICES, pod.namespace):
             if service.selector is not None and service.selector.matches(pod.labels):
                 merged.update((it.key, it) for it in service.selector.requirements)
         owned = self._owner_requirements(pod, merged)
@@ -45,7 +45,9 @@ class DefaultSelectors:
     def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
         """A ReplicationController's pairs replace those of Services; a workload's requirements are added."""
         owner = pod.owner
-        match (owner.api_version, owner.kind) if owner else None:
+        if owner is None:
+            return ()
+        match owner.api_version, owner.kind:
             case ("v1", "ReplicationController"):
                 found = self._objects.get(REPLICATION_CONTROLLERS, pod.namespace, owner.name)
                 merged.update((it.key, it) for it in (found.selector.requirements if found and found.selector else ()))

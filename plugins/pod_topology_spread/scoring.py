@@ -52,7 +52,7 @@ class SoftState:
             if credit is not None:
                 total += credit
         whole = int(total)
-        return whole + 1 if total - whole >= 0.5 else whole  # noqa: PLR2004  # a half
+        return whole + 1 if total - whole >= 0.5 else whole  # a half
 
     def normalized(self, scores: Mapping[str, int]) -> dict[str, int]:
         """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; ignored nodes 0."""
@@ -100,9 +100,7 @@ def _soft(
         yield SoftConstraint(on_node, credit, _credit(it, 0, weight))
 
 
-def _by_host(
-    constraint: Constraint, size: int, on_node: Mapping[str, str], pods: Mapping[str, int]
-) -> SoftConstraint:
+def _by_host(constraint: Constraint, size: int, on_node: Mapping[str, str], pods: Mapping[str, int]) -> SoftConstraint:
     """Hosts are counted on the very node, whatever the inclusion policies say, hence by name and not by value."""
     weight = _weight(size)
     credit = {name: _credit(constraint, count, weight) for name, count in pods.items()}

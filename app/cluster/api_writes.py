@@ -1,0 +1,199 @@
+"""The ways in which decisions reach the API server: the Binding, and annotations of owners.
+
+A write whose fate is unknown is read back before anything is said about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import structlog
+from msgspec.structs import replace
+
+from app.cluster.store import Cluster
+from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.status import SUCCESS, Status, error, unschedulable
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
+from app.kube.core_v1 import Pod, decode_pod
+from app.kube.kinds import AnnotatedObject, Kind
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+
+_LOG: Final = structlog.get_logger(__name__)
+
+PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
+FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
+"""Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
+
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_RETRY_SECONDS: Final = 0.25
+_MAX_RETRY_SECONDS: Final = 2.0
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+    """The Binding: UID and version are preconditions, annotations land on the pod in the same write."""
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if pod.resource_version:
+        metadata["resourceVersion"] = pod.resource_version
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    target = {"apiVersion": "v1", "kind": "Node", "name": node_name}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+class ApiBinder:
+    """Binds through ``pods/binding``. Success is only ever said of a pod that was seen bound to that node."""
+
+    def __init__(self, client: KubeClient, sleep: Sleep = asyncio.sleep) -> None:
+        self._client = client
+        self._sleep = sleep
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error."""
+        try:
+            await self._post(pod, node_name, annotations)
+        except ApiError as refused:
+            if refused.status == _CONFLICT:
+                return await self._after_conflict(pod, node_name, annotations, refused)
+            return error(f"the API server refused the binding: {refused.message}")
+        except UnknownOutcome as unclear:
+            _LOG.warning("bind outcome unknown", pod=str(pod), node=node_name, cause=str(unclear))
+            return await self._after_unknown(pod, node_name)
+        except ApiUnavailable as unsent:
+            return error(f"the API server cannot be reached: {unsent}")
+        return SUCCESS
+
+    async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> None:
+        body = binding(pod, node_name, annotations)
+        await self._client.post(PODS.path(pod.namespace, pod.name, "binding"), body)
+
+    async def _after_conflict(
+        self, pod: Pod, node_name: str, annotations: Mapping[str, str], refused: ApiError
+    ) -> Status:
+        """Bound there already is success; a pod of which only status or annotations moved is tried once more."""
+        found = await self._read(pod)
+        status = _seen(found, pod, node_name)
+        if status is not None:
+            return status
+        if found is None or not _decides_alike(found, pod):
+            return unschedulable(f"the pod changed while it was being bound: {refused.message}")
+        try:
+            await self._post(replace(pod, resource_version=found.resource_version), node_name, annotations)
+        except ApiError as again:
+            return _seen(await self._read(pod), pod, node_name) or unschedulable(
+                f"the pod keeps changing while it is being bound: {again.message}"
+            )
+        except UnknownOutcome:
+            return await self._after_unknown(pod, node_name)
+        except ApiUnavailable as unsent:
+            return error(f"the API server cannot be reached: {unsent}")
+        return SUCCESS
+
+    async def _after_unknown(self, pod: Pod, node_name: str) -> Status:
+        """Read until the API server answers; if the pod is not bound, fence it off before it is given up."""
+        while True:
+            found = await self._read(pod)
+            status = _seen(found, pod, node_name)
+            if status is not None:
+                return status
+            if found is not None and await self._fence(found):
+                return error("the binding did not arrive at the API server")
+
+    async def _fence(self, found: Pod) -> bool:
+        """Move the version on from what was read; ``False`` if the pod changed meanwhile and must be read again."""
+        annotations = {FENCE: found.resource_version}
+        metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": annotations}
+        try:
+            await self._client.patch(PODS, found.namespace, found.name, {"metadata": metadata})
+        except (ApiError, ApiUnavailable, UnknownOutcome):
+            await self._sleep(_RETRY_SECONDS)
+            return False
+        return True
+
+    async def _read(self, pod: Pod) -> Pod | None:
+        """The pod as the API server has it; ``None`` if it is gone. Tried until it answers."""
+        delay = _RETRY_SECONDS
+        while True:
+            try:
+                return decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
+            except ApiError as refused:
+                if refused.status == _NOT_FOUND:
+                    return None
+                _LOG.warning("pod cannot be read back", pod=str(pod), cause=refused.message)
+            except ApiUnavailable as cause:
+                _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
+            await self._sleep(delay)
+            delay = min(delay * 2, _MAX_RETRY_SECONDS)
+
+
+def _seen(found: Pod | None, pod: Pod, node_name: str) -> Status | None:
+    """What a read-back settles; ``None`` if the pod waits unbound."""
+    if found is None or found.uid != pod.uid:
+        return error(f'pods "{pod.name}" not found')
+    if not found.node_name:
+        return None
+    if found.node_name == node_name:
+        return SUCCESS
+    return error(f'pod {pod.name} is already assigned to node "{found.node_name}"')
+
+
+def _decides_alike(found: Pod, pod: Pod) -> bool:
+    """Whether a decision taken on ``pod`` holds for ``found``: all but status and annotations is the same."""
+    return (found.labels, found.spec, found.owner, found.terminating) == (
+        pod.labels,
+        pod.spec,
+        pod.owner,
+        pod.terminating,
+    )
+
+
+class ApiWriter:
+    """Annotates objects under optimistic concurrency and keeps the picture up to what was written."""
+
+    def __init__(self, client: KubeClient, cluster: Cluster, resources: Mapping[Kind[Any], Resource]) -> None:
+        self._client = client
+        self._objects = cluster.others
+        self._resources = resources
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": dict(annotations)}
+        resource = self._resource(kind)
+        try:
+            written = await self._client.patch(resource, found.namespace, found.name, {"metadata": metadata})
+        except ApiError as refused:
+            if refused.status == _NOT_FOUND:
+                raise self._gone(kind, found) from None
+            if refused.status == _CONFLICT:
+                await self._refresh(kind, found)
+                raise WriteConflict(refused.message) from None
+            raise OSError(refused.message) from refused
+        except (UnknownOutcome, ApiUnavailable) as unclear:
+            raise OSError(str(unclear)) from unclear
+        self._objects.upsert(kind, kind.decode(written))
+
+    async def _refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        try:
+            raw = await self._client.get(self._resource(kind), found.namespace, found.name)
+        except ApiError as refused:
+            if refused.status == _NOT_FOUND:
+                raise self._gone(kind, found) from None
+            raise OSError(refused.message) from refused
+        except ApiUnavailable as cause:
+            raise OSError(str(cause)) from cause
+        self._objects.upsert(kind, kind.decode(raw))
+
+    def _gone(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> ObjectGone:
+        self._objects.delete(kind, found.key, found.uid)
+        return ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
+
+    def _resource(self, kind: Kind[Any]) -> Resource:
+        try:
+            return self._resources[kind]
+        except KeyError:
+            raise OSError(f"{kind!r} is not served by the API server") from None

@@ -1,0 +1,80 @@
+"""What fills the picture and carries decisions out: a live API server, or a saved cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from app.cluster.saved import MemoryBinder, MemoryWriter, NothingToRead, load_saved
+from app.cluster.store import Cluster
+from app.framework.interface import Binder, Writer
+from app.kube.kinds import NODES, PODS, Kind
+
+
+class FeedState(Struct, frozen=True):
+    """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of."""
+
+    state: str
+    objects: int
+    age: float
+    synced: bool
+    events: int = 0
+    relists: int = 0
+    undecodable: int = 0
+
+
+class Feed(Protocol):
+    """A source of the picture, with the ways to write back to where it came from."""
+
+    binder: Binder
+    writer: Writer
+
+    async def start(self) -> None:
+        """Begin to fill the picture. Returns at once; ``problem`` tells when it is complete."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    async def complete(self) -> None:
+        """Wait until the picture is complete for the first time."""
+        ...
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None: ...
+    async def fetch_pod(self, namespace: str, name: str) -> None: ...
+
+    def problem(self) -> str:
+        """Why the picture cannot be decided on, in a sentence; empty if it can."""
+        ...
+
+    def states(self) -> Mapping[str, FeedState]:
+        """By kind."""
+        ...
+
+
+class SavedFeed(NothingToRead):
+    """A cluster from a file. Complete from the start, and never too old."""
+
+    def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
+        self._cluster = cluster
+        self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+        self.binder: Binder = MemoryBinder(cluster)
+        self.writer: Writer = MemoryWriter(cluster)
+        load_saved(path, cluster, kinds)
+
+    async def start(self) -> None:
+        return
+
+    async def stop(self) -> None:
+        return
+
+    async def complete(self) -> None:
+        return
+
+    def problem(self) -> str:
+        return ""
+
+    def states(self) -> Mapping[str, FeedState]:
+        return {repr(kind): FeedState("saved", self._cluster.count_of(kind), 0.0, True) for kind in self._kinds}

@@ -1,0 +1,139 @@
+"""A cluster from a file, as ``kubectl get … -o yaml`` or ``-o json`` writes it; binds and homes stay in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from app.cluster.sinks import sink_for
+from app.cluster.store import Cluster
+from app.framework.interface import ObjectGone
+from app.framework.status import SUCCESS, Status, error
+from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class SavedClusterError(ValueError):
+    """The file cannot be served; says which document and why."""
+
+
+def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
+    """Put every object of ``kinds``, pods and nodes into the picture; other kinds are left out.
+
+    The file is one List, or many documents, in YAML or JSON. Returns how many objects were taken. Raises
+    ``SavedClusterError``.
+    """
+    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+    wanted = {(kind.api_version, kind.kind): kind for kind in every}
+    taken = 0
+    for index, found in enumerate(_objects(path)):
+        kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
+        if kind is not None:
+            sink_for(cluster, kind).upsert(_decode(kind, found, f"{path}: object {index}"))
+            taken += 1
+    if not cluster.nodes:
+        raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
+    return taken
+
+
+def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
+    for document in _documents(path):
+        if document is None:
+            continue
+        if not isinstance(document, dict) or "kind" not in document:
+            raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
+        if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
+            yield from _items(document)
+        else:
+            yield document
+
+
+def _items(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Items of a typed list (PodList) carry no kind of their own."""
+    defaults = {"apiVersion": found.get("apiVersion"), "kind": str(found["kind"]).removesuffix("List")}
+    for item in found["items"]:
+        yield {**defaults, **item} if isinstance(item, dict) else {}
+
+
+def _documents(path: Path) -> Iterable[Any]:
+    try:
+        text = path.read_bytes()
+        if text.lstrip().startswith(b"{"):
+            return [msgspec.json.decode(text)]
+        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
+    except OSError as found:
+        raise SavedClusterError(f"{path}: cannot be read: {found}") from None
+    except (yaml.YAMLError, msgspec.DecodeError, UnicodeDecodeError) as found:
+        raise SavedClusterError(f"{path}: is neither YAML nor JSON: {found}") from None
+
+
+def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
+    """Slim form. An object written by hand may lack a UID and version: its name serves."""
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict):
+        raise SavedClusterError(f"{where}: {kind.kind} without metadata")
+    made_up = f"{metadata.get('namespace', 'default')}/{metadata.get('name')}"
+    completed = {**found, "metadata": {"uid": made_up, "resourceVersion": "1", **metadata}}
+    try:
+        return kind.decode(msgspec.json.encode(completed))
+    except (msgspec.DecodeError, TypeError) as error_:
+        raise SavedClusterError(f"{where}: {kind.kind} {made_up}: {error_}") from None
+
+
+class MemoryBinder:
+    """Binds in the picture itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        known = self._cluster.pod(*pod.key)
+        if known is None or known.uid != pod.uid:
+            return error(f'pods "{pod.name}" not found')
+        bound = replace(
+            known,
+            node_name=node_name,
+            nominated_node_name="",
+            annotations={**known.annotations, **annotations},
+            resource_version=_next(known.resource_version),
+        )
+        self._cluster.upsert_pod(bound)
+        return SUCCESS
+
+
+class MemoryWriter:
+    """Writes annotations in the picture itself: nobody else does, so nothing conflicts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._objects = cluster.others
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        known: Any = self._objects.get(kind, found.namespace, found.name)
+        if known is None:
+            raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
+        merged = {key: value for key, value in {**known.annotations, **annotations}.items() if value is not None}
+        version = _next(known.resource_version)
+        self._objects.upsert(kind, replace(known, annotations=merged, resource_version=version))
+
+
+class NothingToRead:
+    """The reader of a saved cluster: all there is, is in the picture."""
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        return
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        return
+
+
+def _next(version: str) -> str:
+    return str(int(version) + 1) if version.isdecimal() else "1"

@@ -1,0 +1,86 @@
+"""Where the objects of one kind go: one small sink per kind, the same for a live watch and a saved cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Protocol, TypeVar
+
+from app.cluster.store import Cluster
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Sink(Protocol[T_contra]):
+    """Takes in what is seen of one kind. Synchronous: the picture is never half changed."""
+
+    def upsert(self, obj: T_contra) -> None: ...
+
+    def delete(self, key: ObjectKey, uid: str) -> None:
+        """Forget an object; with a ``uid`` only if it is still that one."""
+        ...
+
+    def keys(self) -> Collection[ObjectKey]:
+        """What a fresh list has to confirm, or it is gone."""
+        ...
+
+
+class PodSink:
+    """Pods. One with a bind in flight is left alone by a list that began before it was read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def upsert(self, obj: Pod) -> None:
+        self._cluster.upsert_pod(obj)
+
+    def delete(self, key: ObjectKey, uid: str) -> None:
+        self._cluster.delete_pod(key, uid)
+
+    def keys(self) -> Collection[ObjectKey]:
+        in_flight = {pod.uid for pod in self._cluster.assumed.in_flight()}
+        return [pod.key for pod in self._cluster.pods() if pod.uid not in in_flight]
+
+
+class NodeSink:
+    """Nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def upsert(self, obj: Node) -> None:
+        self._cluster.upsert_node(obj)
+
+    def delete(self, key: ObjectKey, uid: str) -> None:
+        known = self._cluster.nodes.get(key[1])
+        if known is not None and uid in ("", known.node.uid):
+            self._cluster.delete_node(key[1])
+
+    def keys(self) -> Collection[ObjectKey]:
+        return [("", name) for name in self._cluster.nodes]
+
+
+class ObjectSink:
+    """Any other kind."""
+
+    def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
+        self._objects = cluster.others
+        self._kind = kind
+
+    def upsert(self, obj: KubeObject) -> None:
+        self._objects.upsert(self._kind, obj)
+
+    def delete(self, key: ObjectKey, uid: str) -> None:
+        self._objects.delete(self._kind, key, uid)
+
+    def keys(self) -> Collection[ObjectKey]:
+        return self._objects.keys(self._kind)
+
+
+def sink_for(cluster: Cluster, kind: Kind[Any]) -> Sink[Any]:
+    """The sink of a kind."""
+    if kind == PODS:
+        return PodSink(cluster)
+    return NodeSink(cluster) if kind == NODES else ObjectSink(cluster, kind)

@@ -1,0 +1,119 @@
+"""Settings of the process: from the command line, then ``HOMEPORT_*``, then the configuration file, then defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic.alias_generators import to_camel, to_snake
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from app.config.profile import DEFAULT_PROFILES, Profile
+
+API_VERSION: Final = "homeport.dev/v1alpha1"
+KIND: Final = "HomeportConfiguration"
+
+_DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h))")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class SettingsError(ValueError):
+    """Everything that is wrong with the settings, a sentence a line."""
+
+
+def parse_duration(value: Any) -> Any:
+    """Seconds of a duration as Go writes it (``5s``, ``500ms``, ``1m30s``); anything else is left as it is."""
+    if not isinstance(value, str):
+        return value
+    parts = _DURATION.findall(value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise ValueError(f'"{value}" is not a duration such as 5s, 500ms or 1m30s')
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
+
+
+class Settings(BaseSettings):
+    """Each field is ``--name`` where the command line has it, ``HOMEPORT_NAME``, and ``name`` in the file."""
+
+    model_config = SettingsConfigDict(env_prefix="HOMEPORT_", extra="forbid", frozen=True)
+
+    kubeconfig: str | None = Field(
+        default=None, description="Path of a kubeconfig. Default: $KUBECONFIG, then in-cluster, then ~/.kube/config."
+    )
+    cluster: str | None = Field(
+        default=None, description="Serve this saved cluster (kubectl get … -o yaml|json) without an API server."
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8888, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    http_timeout: Seconds = Field(
+        default=5.0,
+        ge=0.5,
+        description="The scheduler's httpTimeout for this extender; the two must be equal. Durations as in Go: 5s.",
+    )
+    max_priority: int = Field(
+        default=10,
+        ge=1,
+        le=100,
+        description="Top of the prioritize scale. Above 10 buys resolution: kube-scheduler does not clamp.",
+    )
+    max_body_bytes: int = Field(
+        default=128 * 1024 * 1024, ge=1024, description="Larger request bodies are refused unread."
+    )
+    max_feed_age: Seconds = Field(
+        default=120.0, ge=5.0, description="Nothing heard of a watch for this long: verbs fail rather than guess."
+    )
+    repair_interval: Seconds = Field(
+        default=60.0, ge=1.0, description="Time between two background repairs of half-done writes."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is logged. Single requests are logged at debug."
+    )
+    log_format: Literal["json", "console"] = Field(default="json", description="A JSON object a line, or plain text.")
+    profiles: tuple[Profile, ...] = Field(
+        default=DEFAULT_PROFILES,
+        min_length=1,
+        description="Profiles by schedulerName, in KubeSchedulerConfiguration's words.",
+    )
+
+
+def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
+    """Merge the sources. ``given`` is what the command line sets; ``config`` the path of the file, if there is one.
+
+    Raises ``SettingsError`` with every mistake found.
+    """
+    from_file = read_config(Path(config)) if config else {}
+    from_env = EnvSettingsSource(Settings)()
+    try:
+        return Settings.model_validate({**from_file, **from_env, **given})
+    except ValidationError as error:
+        raise SettingsError("\n".join(_sentence(it) for it in error.errors())) from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The fields of a configuration file by their names here. Raises ``SettingsError``."""
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path}: is not YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path}: expected a mapping with apiVersion: {API_VERSION} and kind: {KIND}")
+    document = dict(found)
+    named = (document.pop("apiVersion", None), document.pop("kind", None))
+    if named != (API_VERSION, KIND):
+        raise SettingsError(
+            f"{path}: expected apiVersion: {API_VERSION} and kind: {KIND}, found {named[0]}, {named[1]}"
+        )
+    return {to_snake(str(key)): value for key, value in document.items()}
+
+
+def _sentence(found: Any) -> str:
+    at = ".".join(to_camel(part) if isinstance(part, str) else str(part) for part in found["loc"])
+    return f"{at}: {found['msg']}"

@@ -1,0 +1,34 @@
+"""What each caller is told when a verb cannot decide. The one table; docs/wire.md shows it to users.
+
+    verb        told                                                    why
+    filter      200, ``Error``                                          only a 200 carries a message to the pod
+    bind        200, ``Error``                                          the same
+    prioritize  200, the same score for every host                      an error or an empty list piles up pods
+                500, no body, where the hosts cannot be read
+    preempt     500, no body                                            its answer has no field for an error
+
+It holds for every outcome that is a failure: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``,
+``out_of_time``, ``bind_conflict`` and ``bind_failed``. A non-200 has no body, or the caller's connection is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.verbs.outcome import Verb, VerbFailure
+from app.wire.extender_v1 import encode_binding, encode_filter_error, encode_priorities
+
+OK: Final = 200
+INTERNAL_SERVER_ERROR: Final = 500
+
+
+def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
+    """Status and body for a verb that failed."""
+    match verb:
+        case "filter":
+            return OK, encode_filter_error(failure.message)
+        case "bind":
+            return OK, encode_binding(failure.message)
+        case "prioritize" if failure.hosts:
+            return OK, encode_priorities(dict.fromkeys(failure.hosts, 0))
+    return INTERNAL_SERVER_ERROR, b""

@@ -1,0 +1,70 @@
+"""The operator's pages under /api/v1: what is running here, and is its bookkeeping right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+
+class ProfileStatus(BaseModel):
+    """One profile as it runs."""
+
+    scheduler_name: str
+    points: dict[str, list[str]] = Field(description="Plugins by extension point, in order.")
+
+
+class FeedStatus(BaseModel):
+    """Where the objects of one kind come from, and how far along that is."""
+
+    state: str = Field(description="listing, watching, not_served, forbidden, or saved for a cluster from a file")
+    objects: int
+    age_seconds: float = Field(description="Time since the watch was last heard of.")
+
+
+class Status(BaseModel):
+    """What is running here."""
+
+    version: str
+    problem: str = Field(description="Why no decision can be taken; empty if all is well.")
+    feeds: dict[str, FeedStatus]
+    assumed_pods: int
+    counters: dict[str, dict[str, int]] = Field(description="Entries, hits and misses of each level of kept counts.")
+    profiles: list[ProfileStatus]
+
+
+class Check(BaseModel):
+    """The result of counting everything anew."""
+
+    consistent: bool
+    differences: list[str]
+
+
+class StatusSource(Protocol):
+    """Implemented by the composition root."""
+
+    def status(self) -> Status: ...
+    def check(self) -> list[str]: ...
+
+
+def operator_router(source: StatusSource) -> APIRouter:
+    """Read-only pages; nothing here changes a decision."""
+    router = APIRouter(prefix="/api/v1", tags=["operator"])
+
+    @router.get("/status", summary="Version, feeds, kept counts, profiles")
+    async def status() -> Status:
+        return source.status()
+
+    @router.get("/check", summary="Recount every kept count and compare; blocks decisions while it runs")
+    async def check() -> Check:
+        found = source.check()
+        return Check(consistent=not found, differences=found)
+
+    return router
+
+
+def points_of(slots: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """The extension points that have plugins."""
+    return {point: names for point, names in slots.items() if names}

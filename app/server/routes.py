@@ -1,0 +1,66 @@
+"""The four verbs of the extender protocol, as raw routes: a body in, a verb, bytes out."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Final
+
+import structlog
+from fastapi import APIRouter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from app.server.errors import OK, failure_answer
+from app.server.limits import read_body
+from app.telemetry.metrics import Metrics
+from app.verbs.outcome import Answer, Verb, VerbFailure
+
+VerbCall = Callable[[bytes], Awaitable[Answer]]
+
+_LOG: Final = structlog.get_logger(__name__)
+_JSON: Final = "application/json"
+
+
+def verb_router(verbs: Mapping[Verb, VerbCall], metrics: Metrics, *, max_body_bytes: int) -> APIRouter:
+    """``POST /<verb>`` for each of ``verbs``."""
+    router = APIRouter()
+    for verb, call in verbs.items():
+        endpoint = _Endpoint(verb, call, metrics, max_body_bytes)
+        router.add_route(f"/{verb}", endpoint.handle, methods=["POST"], name=verb)
+    return router
+
+
+class _Endpoint:
+    """One verb over HTTP. With ``app.runtime.guard`` the only place of a broad ``except``: the last resort."""
+
+    def __init__(self, verb: Verb, call: VerbCall, metrics: Metrics, max_body_bytes: int) -> None:
+        self._verb = verb
+        self._call = call
+        self._max_body_bytes = max_body_bytes
+        self._duration = metrics.request_duration.labels(verb)
+        self._requests = metrics.requests
+
+    async def handle(self, request: Request) -> Response:
+        started = perf_counter()
+        try:
+            status, body, outcome = await self._answer(request)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        self._duration.observe(perf_counter() - started)
+        self._requests.labels(self._verb, outcome).inc()
+        return Response(body, status, media_type=_JSON)
+
+    async def _answer(self, request: Request) -> tuple[int, bytes, str]:
+        try:
+            answer = await self._call(await read_body(request, self._max_body_bytes))
+        except VerbFailure as failure:
+            _LOG.info("verb failed", verb=self._verb, outcome=failure.outcome, message=failure.message)
+            return *failure_answer(self._verb, failure), failure.outcome
+        except ClientDisconnect:
+            raise
+        except Exception as fault:  # noqa: BLE001  # the last resort: see the class
+            _LOG.error("internal error", verb=self._verb, traceback="".join(traceback.format_exception(fault)))
+            return *failure_answer(self._verb, VerbFailure("fault", "homeport: internal error")), "fault"
+        return OK, answer.body, answer.outcome

@@ -1,0 +1,48 @@
+"""Assembles the HTTP application, and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import uvicorn
+from fastapi import APIRouter, FastAPI
+
+_KEEP_ALIVE_SECONDS: Final = 120
+"""Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
+_BACKLOG: Final = 2048
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_web(routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str) -> FastAPI:
+    """The application with all its routes."""
+    web = FastAPI(
+        title="Homeport",
+        version=version,
+        summary="A Kubernetes scheduler extender: replicas spread, machines come home.",
+        lifespan=lifespan,
+    )
+    for router in routers:
+        web.include_router(router)
+    return web
+
+
+def run(web: FastAPI, *, host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are finished."""
+    config = uvicorn.Config(
+        web,
+        host=host,
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        backlog=_BACKLOG,
+        server_header=False,
+        date_header=False,
+    )
+    uvicorn.Server(config).run()

@@ -1,0 +1,227 @@
+"""The bind verb: a transaction that never sends a binding which could leave a hard constraint broken.
+
+One transaction per pod, owned by the service and not by the HTTP request: a caller that hangs up changes nothing.
+
+    1  the pod from the picture, or read; UID and node must be right; already bound there is success
+    2  re-check and assume in one step, without an await; if it holds only should some bind in flight succeed (or
+       fail), wait until that one is settled and decide anew
+    3  reserve, pre-bind
+    4  re-check again in the step that hands over the POST
+    5  bind; seen bound: certain, answer success, then post-bind
+    6  any failure: undo in reverse, forget, and only then answer
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Binder, Clock
+from app.framework.node_info import NodeInfo
+from app.framework.status import Code, Status
+from app.kube.core_v1 import Pod
+from app.kube.meta_v1 import ObjectKey
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.verbs.outcome import Answer, VerbFailure
+from app.verbs.readiness import require_picture
+from app.verbs.service import Deciding
+from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
+
+UNSETTLED: Final = "homeport: other binds that this one depends on did not settle in time"
+
+
+class _Running(Struct, frozen=True):
+    node: str
+    uid: str
+    task: asyncio.Task[Answer]
+
+
+class BindVerb:
+    """``time_limit``: seconds a caller is kept waiting, and a transaction waits for others to settle."""
+
+    def __init__(self, deciding: Deciding, binder: Binder, clock: Clock, *, time_limit: float) -> None:
+        self._deciding = deciding
+        self._cluster = deciding.cluster
+        self._binder = binder
+        self._clock = clock
+        self._time_limit = time_limit
+        self._running: dict[ObjectKey, _Running] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._settled = asyncio.Event()
+
+    async def __call__(self, body: bytes) -> Answer:
+        """Answer a bind request. Raises ``VerbFailure``."""
+        try:
+            args = decode_binding(body)
+        except MalformedRequest as error:
+            raise VerbFailure("bad_request", f"homeport: malformed bind request: {error}") from None
+        deadline = self._clock() + self._time_limit
+        task = await self._transaction(args, deadline)
+        done, _ = await asyncio.wait({task}, timeout=deadline - self._clock())
+        if not done:
+            raise VerbFailure("out_of_time", "homeport: the bind has not settled in time")
+        return task.result()
+
+    async def drain(self) -> None:
+        """Wait for all transactions and what follows them; for an orderly end."""
+        while pending := [*(it.task for it in self._running.values()), *self._background]:
+            await asyncio.wait(pending)
+
+    async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
+        """The running transaction for the same pod and node, or a new one once another node's has settled."""
+        key = (args.namespace, args.name)
+        while (running := self._running.get(key)) is not None:
+            if (running.node, running.uid) == (args.node, args.uid):
+                return running.task
+            done, _ = await asyncio.wait({running.task}, timeout=deadline - self._clock())
+            if not done:
+                raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
+        task = asyncio.create_task(self._run(args, deadline))
+        self._running[key] = _Running(args.node, args.uid, task)
+        task.add_done_callback(lambda done: self._end(key, done))
+        return task
+
+    def _end(self, key: ObjectKey, task: asyncio.Task[Answer]) -> None:
+        del self._running[key]
+        self._settle()
+        if not task.cancelled():
+            task.exception()  # the caller may have hung up: nobody else would look
+
+    async def _run(self, args: BindingArgs, deadline: float) -> Answer:
+        require_picture(self._deciding.problem)
+        pod = await self._pod(args)
+        if pod.node_name:
+            return _answer_bound(pod, args.node)
+        framework = self._deciding.framework_for(pod)
+        if framework is None:
+            return await self._bind_foreign(pod, self._node(args.node))
+        await self._deciding.look_up_missing(framework, pod)
+        state = CycleState()
+        pod = await self._check_and_assume(framework, state, args, deadline)
+        try:
+            await self._carry_out(framework, state, pod, args.node, deadline)
+        except BaseException:
+            self._undo(framework, state, pod, args.node)
+            raise
+        self._cluster.accept(pod.uid)
+        self._spawn(framework.post_bind(state, pod, args.node))
+        return Answer(encode_binding(), "bound")
+
+    async def _bind_foreign(self, pod: Pod, node: NodeInfo) -> Answer:
+        """A pod of no profile here: kube-scheduler leaves its binding to us all the same."""
+        self._cluster.assume(pod, node.name)
+        try:
+            _raise_unless_bound(await self._binder.bind(pod, node.name, {}))
+        except BaseException:
+            self._cluster.forget(pod.uid)
+            raise
+        self._cluster.accept(pod.uid)
+        return Answer(encode_binding(), "bound")
+
+    async def _pod(self, args: BindingArgs) -> Pod:
+        """The pod that is meant, read from the API server if the picture does not have it yet."""
+        known = self._cluster.pod(args.namespace, args.name)
+        if known is None or args.uid not in ("", known.uid):
+            try:
+                await self._deciding.reader.fetch_pod(args.namespace, args.name)
+            except OSError as error:
+                raise VerbFailure("bind_failed", f"homeport: the pod cannot be read: {error}") from error
+        return self._known_pod(args)
+
+    def _known_pod(self, args: BindingArgs) -> Pod:
+        pod = self._cluster.pod(args.namespace, args.name)
+        if pod is None:
+            raise VerbFailure("bind_failed", f'homeport: pods "{args.name}" not found')
+        if args.uid not in ("", pod.uid):
+            raise VerbFailure("bind_failed", "homeport: the pod was replaced by another of the same name")
+        return pod
+
+    def _node(self, name: str) -> NodeInfo:
+        node = self._cluster.nodes.get(name)
+        if node is None:
+            raise VerbFailure("bind_failed", f'homeport: nodes "{name}" not found')
+        return node
+
+    async def _check_and_assume(
+        self, framework: Framework, state: CycleState, args: BindingArgs, deadline: float
+    ) -> Pod:
+        """Everything is read anew after each wait; between the check that passes and the assumption there is none."""
+        while True:
+            pod = self._known_pod(args)
+            if pod.node_name:
+                raise VerbFailure("bind_failed", "homeport: the pod was bound by somebody else")
+            if self._holds(framework, state, pod, self._node(args.node)):
+                self._cluster.assume(pod, args.node)
+                return pod
+            await self._until_settled(deadline)
+
+    def _holds(self, framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> bool:
+        """Whether binding holds whatever becomes of the others in flight. Raises ``VerbFailure`` if it is refused."""
+        others = [it for it in self._cluster.assumed.in_flight() if it.uid != pod.uid]
+        try:
+            with self._cluster.without(pod.uid, pod.key):
+                found = framework.recheck(state, pod, node, others)
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+        if not found.status.is_success:
+            raise VerbFailure("bind_conflict", f"homeport: no longer possible: {found.status.message}")
+        return found.certain
+
+    async def _carry_out(
+        self, framework: Framework, state: CycleState, pod: Pod, node_name: str, deadline: float
+    ) -> None:
+        try:
+            _raise_unless_success(framework.reserve(state, pod, node_name))
+            checked = self._cluster.generation
+            _raise_unless_success(await framework.pre_bind(state, pod, node_name))
+            while self._cluster.generation != checked:
+                checked = self._cluster.generation
+                if not self._holds(framework, state, pod, self._node(node_name)):
+                    await self._until_settled(deadline)
+                    checked = -1
+            _raise_unless_bound(await framework.bind(state, pod, node_name))
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+
+    def _undo(self, framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
+        framework.unreserve(state, pod, node_name)
+        self._cluster.forget(pod.uid)
+
+    async def _until_settled(self, deadline: float) -> None:
+        """Until any bind in flight has succeeded or failed."""
+        remaining = deadline - self._clock()
+        try:
+            await asyncio.wait_for(self._settled.wait(), remaining)
+        except TimeoutError:
+            raise VerbFailure("bind_conflict", UNSETTLED) from None
+
+    def _settle(self) -> None:
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _answer_bound(pod: Pod, node_name: str) -> Answer:
+    if pod.node_name == node_name:
+        return Answer(encode_binding(), "already_bound")
+    raise VerbFailure("bind_failed", f'homeport: the pod is already bound to node "{pod.node_name}"')
+
+
+def _raise_unless_success(status: Status) -> None:
+    if not status.is_success:
+        raise VerbFailure("bind_conflict", f"homeport: {status.plugin}: {status.message}")
+
+
+def _raise_unless_bound(status: Status) -> None:
+    if not status.is_success:
+        conflict = status.code is not Code.ERROR
+        raise VerbFailure("bind_conflict" if conflict else "bind_failed", f"homeport: {status.message}")

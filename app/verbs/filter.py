@@ -1,0 +1,67 @@
+"""The filter verb: PreFilter and Filter over the nodes that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.framework.cycle_state import CycleState
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.verbs.candidates import Asked, asked_nodes
+from app.verbs.outcome import Answer, Outcome, VerbFailure
+from app.verbs.readiness import require_picture
+from app.verbs.service import Deciding
+from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args, encode_filter
+
+
+class FilterVerb:
+    """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop."""
+
+    def __init__(self, deciding: Deciding) -> None:
+        self._deciding = deciding
+
+    async def __call__(self, body: bytes) -> Answer:
+        """Answer a filter request. Raises ``VerbFailure``."""
+        try:
+            args = decode_args(body)
+        except MalformedRequest as error:
+            raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
+        framework = self._deciding.framework_for(args.pod)
+        if framework is None:
+            return Answer(_pass_all(args), "nothing_to_do")
+        require_picture(self._deciding.problem)
+        await self._deciding.look_up_missing(framework, args.pod)
+        return self._decide(framework, args)
+
+    def _decide(self, framework: Framework, args: ExtenderArgs) -> Answer:
+        try:
+            asked = asked_nodes(args, self._deciding.cluster.nodes)
+            rejected = self._rejected(framework, args.pod, asked)
+        except MalformedRequest as error:
+            raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+        return _answer(asked, rejected)
+
+    def _rejected(self, framework: Framework, pod: Pod, asked: Asked) -> Mapping[str, Status]:
+        with self._deciding.cluster.without(pod.uid, pod.key):
+            verdict = framework.feasible(CycleState(), pod, asked.candidates)
+        return {**verdict.rejected, **asked.unknown} if asked.unknown else verdict.rejected
+
+
+def _answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
+    failed = {name: status.message for name, status in rejected.items()}
+    passed = [name for name in asked.names if name not in rejected] if rejected else asked.names
+    outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
+    if asked.raw is None:
+        return Answer(encode_filter(failed, names=passed), outcome)
+    raw = asked.raw
+    return Answer(encode_filter(failed, nodes=[raw[name] for name in passed]), outcome)
+
+
+def _pass_all(args: ExtenderArgs) -> bytes:
+    if args.names is not None:
+        return encode_filter({}, names=args.names)
+    return encode_filter({}, nodes=args.nodes)

@@ -1,0 +1,68 @@
+"""The prioritize verb: PreScore, Score, NormalizeScore and weights, on the wire's scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import MAX_NODE_SCORE
+from app.runtime.framework import Framework, Scores
+from app.runtime.guard import PluginError
+from app.verbs.candidates import asked_nodes
+from app.verbs.outcome import Answer, VerbFailure
+from app.verbs.readiness import require_picture
+from app.verbs.service import Deciding
+from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args, encode_priorities
+
+
+def quantised(total: int, weight: int, max_priority: int) -> int:
+    """A sum of weighted scores (0..100 each) on the scale 0..``max_priority``.
+
+    The weighted mean, scaled and rounded half up: ``round(total / weight / 10)`` for the scale of 10. kube-scheduler
+    multiplies it by the extender's weight and by 10. Without any score it is 0 for every node.
+    """
+    if weight == 0:
+        return 0
+    whole = MAX_NODE_SCORE * weight
+    return (2 * total * max_priority + whole) // (2 * whole)
+
+
+class PrioritizeVerb:
+    """Scores every host that was asked for, with an integer: a host left out would get 0, an empty list all pods."""
+
+    def __init__(self, deciding: Deciding) -> None:
+        self._deciding = deciding
+
+    async def __call__(self, body: bytes) -> Answer:
+        """Answer a prioritize request. Raises ``VerbFailure``."""
+        args, hosts = _decode(body)
+        framework = self._deciding.framework_for(args.pod)
+        if framework is None or not hosts:
+            return Answer(encode_priorities(dict.fromkeys(hosts, 0)), "nothing_to_do")
+        require_picture(self._deciding.problem, tuple(hosts))
+        await self._deciding.look_up_missing(framework, args.pod)
+        try:
+            scores = self._scores(framework, args)
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}", tuple(hosts)) from fault
+        return Answer(encode_priorities({**hosts, **self._on_wire(scores)}), "scored")
+
+    def _scores(self, framework: Framework, args: ExtenderArgs) -> Scores:
+        candidates = asked_nodes(args, self._deciding.cluster.nodes).candidates
+        with self._deciding.cluster.without(args.pod.uid, args.pod.key):
+            return framework.score(CycleState(), args.pod, candidates)
+
+    def _on_wire(self, scores: Scores) -> Mapping[str, int]:
+        weight, most = scores.weight, self._deciding.max_priority
+        scale = {total: quantised(total, weight, most) for total in set(scores.totals.values())}
+        return {name: scale[total] for name, total in scores.totals.items()}
+
+
+def _decode(body: bytes) -> tuple[ExtenderArgs, dict[str, int]]:
+    """The request, and every host asked for with the score of one that is not known."""
+    try:
+        args = decode_args(body)
+        names = args.names if args.names is not None else asked_nodes(args, {}).names
+    except MalformedRequest as error:
+        raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
+    return args, dict.fromkeys(names, 0)

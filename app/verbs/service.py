@@ -1,0 +1,52 @@
+"""What all verbs share: the picture, the profiles, and the door through which missing owners are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from app.cluster.store import Cluster
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+from app.runtime.framework import Framework
+from app.verbs.readiness import Problem
+
+
+class Reader(Protocol):
+    """Reads past the watch what a decision needs at once, and puts it into the picture."""
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        """No error if it is not there or cannot be read: the decision finds it missing."""
+        ...
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        """The same for a pod. Raises ``OSError`` if the API server cannot be asked."""
+        ...
+
+
+class Deciding(Struct, frozen=True):
+    """The means of a decision, made once by ``app.main``."""
+
+    cluster: Cluster
+    profiles: Mapping[str, Framework]
+    reader: Reader
+    problem: Problem
+    max_priority: int = 10
+
+    def framework_for(self, pod: Pod) -> Framework | None:
+        """The profile of the pod's schedulerName; ``None`` where it is none of ours."""
+        return self.profiles.get(pod.spec.scheduler_name)
+
+    async def look_up_missing(self, framework: Framework, pod: Pod) -> None:
+        """Fetch what the plugins need of this pod's owners and the watch has not brought yet.
+
+        Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
+        brings nothing new.
+        """
+        asked: set[tuple[Kind[Any], str, str]] = set()
+        while missing := set(framework.missing(pod)) - asked:
+            asked |= missing
+            for kind, namespace, name in missing:
+                await self.reader.fetch(kind, namespace, name)

@@ -1,0 +1,301 @@
+"""The extender/v1 JSON of kube-scheduler: what a request says, and answers that it can read.
+
+Answers use PascalCase and are never without the list that was asked for. Requests are read as Go reads them: any case
+of a key, ``null`` for any list. The usual spelling is decoded directly; anything else takes a slower way that folds
+keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from app.kube.core_v1 import Pod, PodObject, slim_pod
+
+
+class MalformedRequest(ValueError):
+    """The body is no request of this verb; says where and why."""
+
+
+class NodeListObject(Struct):
+    """A NodeList whose items stay as they came, to be sent back without loss."""
+
+    items: list[Raw] | None = None
+
+
+class _ExtenderArgs(Struct, rename="pascal", forbid_unknown_fields=True):
+    pod: PodObject
+    nodes: NodeListObject | None = None
+    node_names: list[str] | None = None
+
+
+class ExtenderArgs(Struct, frozen=True):
+    """A filter or prioritize request. Exactly one of ``names`` and ``nodes`` is given."""
+
+    pod: Pod
+    names: Sequence[str] | None
+    nodes: Sequence[Raw] | None
+
+
+class MetaPod(Struct):
+    """A victim by its UID."""
+
+    uid: str = field(name="UID", default="")
+
+
+class MetaVictims(Struct):
+    """The victims on one node, most important first. Never ``null``, never empty in an answer."""
+
+    pods: list[MetaPod] = field(name="Pods", default_factory=list)
+    num_pdb_violations: int = field(name="NumPDBViolations", default=0)
+
+
+class _MetaVictimsObject(Struct):
+    pods: list[MetaPod] | None = field(name="Pods", default=None)
+    num_pdb_violations: int | None = field(name="NumPDBViolations", default=None)
+
+    def slim(self) -> MetaVictims:
+        return MetaVictims(self.pods or [], self.num_pdb_violations or 0)
+
+
+class _VictimMeta(Struct):
+    uid: str = ""
+
+
+class _Victim(Struct):
+    metadata: _VictimMeta = field(default_factory=_VictimMeta)
+
+
+class _VictimsObject(Struct):
+    pods: list[_Victim] | None = field(name="Pods", default=None)
+    num_pdb_violations: int | None = field(name="NumPDBViolations", default=None)
+
+    def slim(self) -> MetaVictims:
+        return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
+
+
+class _PreemptionArgs(Struct, rename="pascal", forbid_unknown_fields=True):
+    pod: PodObject
+    node_name_to_victims: dict[str, _VictimsObject | None] | None = None
+    node_name_to_meta_victims: dict[str, _MetaVictimsObject | None] | None = None
+
+
+class PreemptionArgs(Struct, frozen=True):
+    """A preempt request; both forms of victims read as the meta form. Nodes without victims are left out."""
+
+    pod: Pod
+    victims: Mapping[str, MetaVictims]
+
+
+class _BindingArgs(Struct, rename="pascal", forbid_unknown_fields=True):
+    pod_name: str | None = None
+    pod_namespace: str | None = None
+    node: str | None = None
+    pod_uid: str | None = field(name="PodUID", default=None)
+
+
+class BindingArgs(Struct, frozen=True):
+    """A bind request. ``uid`` may be empty: then any pod of that name is meant."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class _FilterResult(Struct, rename="pascal"):
+    nodes: Any
+    node_names: Sequence[str] | None
+    failed_nodes: Mapping[str, str]
+    failed_and_unresolvable_nodes: Mapping[str, str]
+    error: str
+
+
+class _HostPriority(Struct, rename="pascal"):
+    host: str
+    score: int
+
+
+class _PreemptionResult(Struct, rename="pascal"):
+    node_name_to_meta_victims: Mapping[str, MetaVictims]
+
+
+class _BindingResult(Struct, rename="pascal"):
+    error: str
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_ARGS: Final = msgspec.json.Decoder(_ExtenderArgs)
+_PREEMPTION: Final = msgspec.json.Decoder(_PreemptionArgs)
+_BINDING: Final = msgspec.json.Decoder(_BindingArgs)
+
+T = TypeVar("T")
+
+
+def decode_args(body: bytes) -> ExtenderArgs:
+    """Read a filter or prioritize request. Raises ``MalformedRequest``."""
+    found = _decode(body, _ARGS, _has_usual_spelling)
+    names, nodes = found.node_names, found.nodes
+    if names is None and (nodes is None or nodes.items is None):
+        raise MalformedRequest("neither NodeNames nor Nodes is given")
+    return ExtenderArgs(_slim(found.pod), names, None if names is not None or nodes is None else nodes.items)
+
+
+def decode_preemption(body: bytes) -> PreemptionArgs:
+    """Read a preempt request. Raises ``MalformedRequest``."""
+    found = _decode(body, _PREEMPTION, _has_usual_spelling)
+    given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
+    victims = {name: it.slim() for name, it in given.items() if it is not None}
+    return PreemptionArgs(_slim(found.pod), {name: it for name, it in victims.items() if it.pods})
+
+
+def decode_binding(body: bytes) -> BindingArgs:
+    """Read a bind request. Raises ``MalformedRequest``."""
+    found = _decode(body, _BINDING, lambda it: it.pod_name is not None)
+    return BindingArgs(
+        namespace=_given("PodNamespace", found.pod_namespace),
+        name=_given("PodName", found.pod_name),
+        uid=found.pod_uid or "",
+        node=_given("Node", found.node),
+    )
+
+
+def _given(field_name: str, value: str | None) -> str:
+    if not value:
+        raise MalformedRequest(f"{field_name} is empty")
+    return value
+
+
+def encode_filter(
+    failed: Mapping[str, str], *, names: Sequence[str] | None = None, nodes: Sequence[Raw] | None = None
+) -> bytes:
+    """A filter answer in the form that was asked: ``names`` or ``nodes`` that pass, and why the others do not."""
+    listed = None if nodes is None else {"metadata": {}, "items": nodes}
+    return _ENCODER.encode(_FilterResult(listed, names, {}, failed, ""))
+
+
+def encode_filter_error(message: str) -> bytes:
+    """A filter answer that fails the cycle with ``message`` on the pod."""
+    return _ENCODER.encode(_FilterResult(None, None, {}, {}, message))
+
+
+def encode_priorities(scores: Mapping[str, int]) -> bytes:
+    """A prioritize answer: an integer for every host."""
+    return _ENCODER.encode([_HostPriority(host, score) for host, score in scores.items()])
+
+
+def encode_victims(victims: Mapping[str, MetaVictims]) -> bytes:
+    """A preempt answer, always in meta form. A node without victims must not be in it."""
+    return _ENCODER.encode(_PreemptionResult(victims))
+
+
+def encode_binding(error: str = "") -> bytes:
+    """A bind answer; an empty ``error`` says that the pod was seen bound."""
+    return _ENCODER.encode(_BindingResult(error))
+
+
+def _slim(found: PodObject) -> Pod:
+    try:
+        return slim_pod(found)
+    except msgspec.DecodeError as error:
+        raise MalformedRequest(f"Pod: {error}") from None
+
+
+def _decode(body: bytes, decoder: msgspec.json.Decoder[T], is_usual: Any) -> T:
+    try:
+        found = decoder.decode(body)
+        if is_usual(found):
+            return found
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # perhaps only the spelling of its keys: folded below, where a real error is raised
+    try:
+        return decoder.decode(_folded(body))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedRequest(str(error)) from None
+    except RecursionError:
+        raise MalformedRequest("nested too deeply") from None
+
+
+def _has_usual_spelling(found: Any) -> bool:
+    """kube-scheduler always sends a spec: without one, its key may be spelled otherwise."""
+    return found.pod.spec is not None and found.pod.metadata.name is not None
+
+
+def _field_names(*types: type[Struct]) -> dict[str, str]:
+    return {it.encode_name.lower(): it.encode_name for kind in types for it in msgspec.structs.fields(kind)}
+
+
+_TOP: Final = {
+    **_field_names(_ExtenderArgs, _PreemptionArgs, _BindingArgs),
+    **_field_names(_MetaVictimsObject, MetaPod),
+}
+_NESTED: Final = {
+    name.lower(): name
+    for names in (
+        ("metadata", "name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
+        ("creationTimestamp", "deletionTimestamp", "apiVersion", "kind", "controller", "items"),
+        ("spec", "nodeName", "schedulerName", "priority", "schedulingGates", "nodeSelector", "tolerations"),
+        ("key", "operator", "value", "values", "effect", "taints", "unschedulable"),
+        ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
+        ("matchExpressions", "matchFields", "matchLabels", "matchLabelKeys", "labelSelector"),
+        ("topologySpreadConstraints", "topologyKey", "whenUnsatisfiable", "maxSkew", "minDomains"),
+        ("nodeAffinityPolicy", "nodeTaintsPolicy", "status", "phase", "nominatedNodeName"),
+    )
+    for name in names
+}
+_VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
+_OBJECTS: Final = frozenset({"Pod", "Nodes"})
+_USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
+
+
+def _folded(body: bytes) -> bytes:
+    """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
+    found = msgspec.json.decode(body)
+    if not isinstance(found, dict):
+        raise msgspec.ValidationError(f"Expected `object`, got `{type(found).__name__}`")
+    return _ENCODER.encode({name: value for key, value in found.items() for name, value in _fold_top(key, value)})
+
+
+def _fold_top(key: str, value: Any) -> list[tuple[str, Any]]:
+    name = _TOP.get(key.lower())
+    if name is None:
+        return []
+    if name in _OBJECTS:
+        return [(name, _fold(value))]
+    if name in _VICTIM_MAPS and isinstance(value, dict):
+        return [(name, {node: _fold_victims(victims) for node, victims in value.items()})]
+    if name == "NodeNames" and isinstance(value, list):
+        return [(name, ["" if it is None else it for it in value])]
+    return [(name, value)]
+
+
+def _fold_victims(found: Any) -> Any:
+    if not isinstance(found, dict):
+        return found
+    folded = {_TOP.get(key.lower(), key): value for key, value in found.items()}
+    pods = folded.get("Pods")
+    if isinstance(pods, list):
+        folded["Pods"] = [_fold_victim(pod) for pod in pods if pod is not None]
+    return folded
+
+
+def _fold_victim(found: Any) -> Any:
+    if not isinstance(found, dict):
+        return found
+    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
+    return {"UID": uids[-1]} if uids else _fold(found)
+
+
+def _fold(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_fold(it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    folded = {}
+    for key, part in value.items():
+        name = _NESTED.get(key.lower(), key)
+        folded[name] = part if name in _USER_KEYS else _fold(part)
+    return folded
