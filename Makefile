@@ -28,7 +28,8 @@ setup: $(READY) ## make .venv from the lock (PYTHON=python3.12 chooses the inter
 	@echo "ready: $(BIN)/homeport"
 
 run: $(READY) ## serve the sample cluster on http://127.0.0.1:8888 (CLUSTER=, HOST=, PORT=)
-	@exec $(BIN)/homeport serve --cluster $(CLUSTER) --host $(HOST) --port $(PORT)
+	@sed 's|127.0.0.1:8888|$(HOST):$(PORT)|' examples/curl.txt
+	@exec $(BIN)/homeport serve --log-format console --cluster $(CLUSTER) --host $(HOST) --port $(PORT)
 
 test: $(READY) ## everything CI runs, quick first: lint, unit, control-plane, integration
 	@for stage in $(STAGES); do \

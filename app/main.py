@@ -30,6 +30,7 @@ from app.server.web import create_web, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
 from app.verbs.bind import BindVerb
+from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
 from app.verbs.outcome import Verb
 from app.verbs.preempt import PreemptVerb
@@ -57,7 +58,12 @@ class Service:
         self._frameworks = self._build(resolved)
         self._bind = BindVerb(
             deciding := Deciding(
-                self._cluster, self._frameworks, self._feed, self._feed.problem, max_priority=settings.max_priority
+                self._cluster,
+                self._frameworks,
+                self._feed,
+                self._feed.problem,
+                DueBinds(monotonic, wait_seconds=settings.due_bind_wait),
+                max_priority=settings.max_priority,
             ),
             self._feed.binder,
             monotonic,

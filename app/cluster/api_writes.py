@@ -32,6 +32,7 @@ _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
 
 Sleep = Callable[[float], Awaitable[None]]
+ResourceOf = Callable[[Kind[Any]], Resource | None]
 
 
 def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -154,10 +155,10 @@ def _decides_alike(found: Pod, pod: Pod) -> bool:
 class ApiWriter:
     """Annotates objects under optimistic concurrency and keeps the picture up to what was written."""
 
-    def __init__(self, client: KubeClient, cluster: Cluster, resources: Mapping[Kind[Any], Resource]) -> None:
+    def __init__(self, client: KubeClient, cluster: Cluster, resource_of: ResourceOf) -> None:
         self._client = client
         self._objects = cluster.others
-        self._resources = resources
+        self._resource_of = resource_of
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
@@ -193,7 +194,7 @@ class ApiWriter:
         return ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
 
     def _resource(self, kind: Kind[Any]) -> Resource:
-        try:
-            return self._resources[kind]
-        except KeyError:
-            raise OSError(f"{kind!r} is not served by the API server") from None
+        resource = self._resource_of(kind)
+        if resource is None:
+            raise OSError(f"{kind!r} is not served by the API server")
+        return resource

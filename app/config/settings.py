@@ -65,6 +65,12 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         default=128 * 1024 * 1024, ge=1024, description="Larger request bodies are refused unread."
     )
+    due_bind_wait: Seconds = Field(
+        default=0.005,
+        ge=0.0,
+        le=0.1,
+        description="The longest a filter call waits for a bind that is on its way and matters to it; 0s: never.",
+    )
     max_feed_age: Seconds = Field(
         default=120.0, ge=5.0, description="Nothing heard of a watch for this long: verbs fail rather than guess."
     )

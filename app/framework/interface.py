@@ -230,6 +230,10 @@ class CertainFilterPlugin(Protocol):
     then wait for one another.
     """
 
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        """Whether the filter's answer about ``pod`` may depend on where ``other`` runs."""
+        ...
+
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """Like ``filter``, but Success only if it holds for every subset of ``in_flight`` that may yet fail.
 

@@ -123,6 +123,17 @@ class Framework:
         for slot in self._lookups:
             yield from self._guard.call(slot.name, "Missing", slot.plugin.missing, pod)
 
+    def depends(self, pod: Pod, other: Pod) -> bool:
+        """Whether where ``other`` runs may matter to the filters of ``pod``."""
+        return any(
+            slot.reads_pods
+            and (
+                not isinstance(slot.plugin, CertainFilterPlugin)
+                or self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other)
+            )
+            for slot in self.slots["filter"]
+        )
+
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
         merged = PreFiltered(SUCCESS)

@@ -83,11 +83,12 @@ class BindVerb:
                 raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
         task = asyncio.create_task(self._run(args, deadline))
         self._running[key] = _Running(args.node, args.uid, task)
-        task.add_done_callback(lambda done: self._end(key, done))
+        task.add_done_callback(lambda done: self._end(key, args.uid, done))
         return task
 
-    def _end(self, key: ObjectKey, task: asyncio.Task[Answer]) -> None:
+    def _end(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
         del self._running[key]
+        self._deciding.due.arrived(uid)
         self._settle()
         if not task.cancelled():
             task.exception()  # the caller may have hung up: nobody else would look
@@ -157,6 +158,7 @@ class BindVerb:
                 raise VerbFailure("bind_failed", "homeport: the pod was bound by somebody else")
             if self._holds(framework, state, pod, self._node(args.node)):
                 self._cluster.assume(pod, args.node)
+                self._deciding.due.arrived(pod.uid)
                 return pod
             await self._until_settled(deadline)
 

@@ -33,7 +33,11 @@ class FilterVerb:
             return Answer(_pass_all(args), "nothing_to_do")
         require_picture(self._deciding.problem)
         await self._deciding.look_up_missing(framework, args.pod)
-        return self._decide(framework, args)
+        await self._deciding.due.wait(framework, args.pod)
+        answer = self._decide(framework, args)
+        if answer.outcome == "feasible":
+            self._deciding.due.expect(args.pod)
+        return answer
 
     def _decide(self, framework: Framework, args: ExtenderArgs) -> Answer:
         try:

@@ -11,6 +11,7 @@ from app.cluster.store import Cluster
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
+from app.verbs.due import DueBinds
 from app.verbs.readiness import Problem
 
 
@@ -33,6 +34,7 @@ class Deciding(Struct, frozen=True):
     profiles: Mapping[str, Framework]
     reader: Reader
     problem: Problem
+    due: DueBinds
     max_priority: int = 10
 
     def framework_for(self, pod: Pod) -> Framework | None:

@@ -95,6 +95,15 @@ class PodTopologySpread(
             rejected.update(constraint.rejections(self._counts.values(constraint.constraint.topology_key), nodes))
         return rejected
 
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        if pod.namespace != other.namespace:
+            return False
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except InvalidConstraint:
+            return False
+        return any(constraint.counted.matches(other.labels) for constraint in constraints)
+
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         peers = [other for other in in_flight if other.namespace == pod.namespace and not other.terminating]
         judged = (constraint.judge_certain(node, peers) for constraint in state.read(HARD).constraints)

@@ -1,0 +1,130 @@
+"""The picture of a live cluster: one reflector per kind, and the ways back to the API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Any, Final
+
+from app.cluster.api_writes import PODS as PODS_RESOURCE
+from app.cluster.api_writes import ApiBinder, ApiWriter
+from app.cluster.feeds import FeedState
+from app.cluster.reflector import Reflector
+from app.cluster.sinks import sink_for
+from app.cluster.store import Cluster
+from app.framework.interface import Binder, Writer
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource
+from app.kube.core_v1 import decode_pod
+from app.kube.credentials import load
+from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+
+_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""kube-scheduler does not see finished pods either."""
+
+_NOT_FOUND: Final = 404
+_FETCH_SECONDS: Final = 1.0
+
+
+class LiveFeed:
+    """Implements ``feeds.Feed``. Raises ``CredentialsError`` when made. ``max_age`` is in seconds."""
+
+    def __init__(self, kubeconfig: str | None, cluster: Cluster, kinds: Iterable[Kind[Any]], *, max_age: float) -> None:
+        self._cluster = cluster
+        self._max_age = max_age
+        self._client = KubeClient(load(kubeconfig))
+        every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+        self._reflectors = {kind: self._reflector(kind) for kind in every}
+        self._complete = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.binder: Binder = ApiBinder(self._client)
+        self.writer: Writer = ApiWriter(self._client, cluster, self._resource)
+
+    def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
+        return Reflector(
+            self._client,
+            (kind.api_version, kind.kind),
+            decode=kind.decode,
+            key_of=_key_of,
+            sink=sink_for(self._cluster, kind),
+            metadata_only=kind.metadata_only,
+            field_selector=_NOT_FINISHED if kind == PODS else "",
+            on_synced=self._one_synced,
+        )
+
+    def _resource(self, kind: Kind[Any]) -> Resource | None:
+        reflector = self._reflectors.get(kind)
+        return None if reflector is None else reflector.resource
+
+    def _one_synced(self) -> None:
+        if all(reflector.synced for reflector in self._reflectors.values()):
+            self._complete.set()
+
+    async def start(self) -> None:
+        self._tasks = [asyncio.create_task(it.run(), name=repr(kind)) for kind, it in self._reflectors.items()]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    async def complete(self) -> None:
+        await self._complete.wait()
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        resource = self._resource(kind)
+        if resource is None:
+            return
+        try:
+            raw = await self._client.get(
+                resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
+            )
+        except (ApiError, ApiUnavailable):
+            return
+        self._cluster.others.upsert(kind, kind.decode(raw))
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        try:
+            raw = await self._client.get(PODS_RESOURCE, namespace, name, timeout=_FETCH_SECONDS)
+        except ApiError as refused:
+            if refused.status == _NOT_FOUND:
+                return
+            raise OSError(refused.message) from refused
+        except ApiUnavailable as cause:
+            raise OSError(str(cause)) from cause
+        self._cluster.upsert_pod(decode_pod(raw))
+
+    def problem(self) -> str:
+        if not self._complete.is_set():
+            waiting = [_described(kind, it) for kind, it in self._reflectors.items() if not it.synced]
+            return f"the picture of the cluster is not complete: waiting for {', '.join(waiting)}"
+        oldest = monotonic() - self._max_age
+        for kind, reflector in self._reflectors.items():
+            if reflector.last_contact < oldest and reflector.state != "not_served":
+                return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
+        return ""
+
+    def states(self) -> Mapping[str, FeedState]:
+        now = monotonic()
+        return {
+            repr(kind): FeedState(
+                state=it.state,
+                objects=self._cluster.count_of(kind),
+                age=max(0.0, now - it.last_contact) if it.synced and it.state != "not_served" else 0.0,
+                synced=it.synced,
+                events=it.events,
+                relists=it.relists,
+                undecodable=it.undecodable,
+            )
+            for kind, it in self._reflectors.items()
+        }
+
+
+def _key_of(found: KubeObject) -> ObjectKey:
+    return found.key
+
+
+def _described(kind: Kind[Any], reflector: Reflector[Any]) -> str:
+    return f"{kind!r} ({reflector.state}{': ' if reflector.cause else ''}{reflector.cause})"

@@ -1,0 +1,424 @@
+"""List, then watch: keeps one kind of the picture equal to what the API server holds.
+
+::
+
+    starting ─▶ listing ─▶ watching ──── the watch ends or breaks ───▶ retrying ─▶ watching, from the version last seen
+                   ▲                                                      │
+                   └────────── that version is gone (410) ────────────────┘
+    forbidden (403), not_served (no such kind): said once, looked for again every few seconds
+
+A list is applied as a difference: upserts in slices that let others run, deletions last, so that the picture never
+lacks what the cluster has. One object that does not decode is left out, counted and named; the rest goes on.
+
+Not here: what an object means, and what to do about a kind that stays away. Sinks and readiness know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
+from typing import Final, Generic, Literal, NoReturn, TypeVar
+
+import msgspec
+import structlog
+from msgspec import Raw, Struct
+
+from app.cluster.sinks import Sink
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, KubeError, Resource
+from app.kube.meta_v1 import ObjectKey
+
+_LOG: Final = structlog.get_logger(__name__)
+
+State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
+
+FIRST_PAGE: Final = 2000
+"""Objects a page while nobody waits for answers yet."""
+
+PAGE: Final = 500
+"""Objects a page later on: taking a page of full pods apart holds up the event loop for 2 to 3 ms."""
+
+SLICE_SECONDS: Final = 0.003
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""Between looks for a kind that is forbidden or not served, less some jitter."""
+
+_FIRST_WAIT: Final = 0.05
+_LONGEST_WAIT: Final = 2.0
+_LONGEST_RETRY_AFTER: Final = 60.0
+_STEADY_SECONDS: Final = 10.0
+"""A watch that lasted this long was a good one, whether or not there was anything to tell."""
+
+_WATCH_SECONDS: Final = 270.0
+_WATCH_SPREAD: Final = 40.0
+_PENDING_PROBES: Final = 64
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+_GONE: Final = 410
+
+T = TypeVar("T")
+
+
+class NotServed(KubeError):
+    """The API server knows no such kind."""
+
+
+class _ListMeta(Struct, rename="camel"):
+    resource_version: str | None = None
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class _Page(Struct):
+    metadata: _ListMeta
+    items: list[Raw] | None = None
+
+
+class _Event(Struct):
+    type: str
+    object: Raw
+
+
+class _Meta(Struct, rename="camel"):
+    """A bookmark has a version and no name."""
+
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _Identified(Struct):
+    metadata: _Meta
+
+
+_PAGES: Final = msgspec.json.Decoder(_Page)
+_EVENTS: Final = msgspec.json.Decoder(_Event)
+_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+
+
+class _Loads:
+    """How many first lists are under way in this process, and whether collection was on before."""
+
+    under_way = 0
+    collecting = False
+
+
+@contextmanager
+def bulk_load() -> Iterator[None]:
+    """No garbage collection until the last one of these ends; what is there then is never looked at again.
+
+    The picture lives as long as the process: looking through it took 20 s of a first list of 24 s.
+    """
+    if _Loads.under_way == 0:
+        _Loads.collecting = gc.isenabled()
+        gc.disable()
+    _Loads.under_way += 1
+    try:
+        yield
+    finally:
+        _Loads.under_way -= 1
+        if _Loads.under_way == 0:
+            gc.freeze()
+            if _Loads.collecting:
+                gc.enable()
+
+
+class Reflector(Generic[T]):
+    """Fills ``sink`` with one kind. Run as a task of its own; the attributes are for others to read.
+
+    ``synced``: a first list is fully applied, or the kind is not served, which is as good as an empty one.
+    ``last_contact``: when the API server was last heard of: an event, a bookmark, a list, a probe it came up to.
+    ``fresh_as_of``: all that was written before then is in the picture. Both on ``clock``, ``-inf`` before the first.
+    ``cause``: why ``state`` is what it is, for a person; empty while all is well.
+    ``events``, ``relists``, ``restarts`` (watches that ended), ``undecodable`` only ever grow.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource | tuple[str, str],
+        *,
+        decode: Callable[[bytes | Raw], T],
+        key_of: Callable[[T], ObjectKey],
+        sink: Sink[T],
+        metadata_only: bool = False,
+        field_selector: str = "",
+        on_synced: Callable[[], None] = lambda: None,
+        loading: Callable[[], AbstractContextManager[None]] = bulk_load,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        """A ``(api_version, kind)`` is looked up first, and again for as long as the API server does not serve it.
+
+        ``decode`` may raise ``msgspec.DecodeError`` or ``ValueError``; ``key_of`` is ``(namespace, name)``.
+        """
+        self.resource = resource if isinstance(resource, Resource) else None
+        self.state: State = "starting"
+        self.cause = ""
+        self.synced = False
+        self.last_contact = -inf
+        self.fresh_as_of = -inf
+        self.events = self.relists = self.restarts = self.undecodable = 0
+        self._wanted = (resource.api_version, resource.kind) if isinstance(resource, Resource) else resource
+        self._client = client
+        self._decode = decode
+        self._key_of = key_of
+        self._sink = sink
+        self._metadata_only = metadata_only
+        self._field_selector = field_selector
+        self._on_synced = on_synced
+        self._loading = loading
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng
+        self._version = ""
+        self._failures = 0
+        self._told = False
+        self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
+        self._undecodable_keys: set[ObjectKey] = set()
+        self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled, whatever the API server does."""
+        while True:
+            try:
+                await self._follow()
+                wait = self._back_off()
+            except NotServed as error:
+                wait = await self._do_without(error)
+            except KubeError as error:
+                wait = self._after(error)
+            await self._sleep(wait)
+
+    async def probe(self) -> bool:
+        """Ask for the newest version there is; ``True`` if the picture was up to date when this was called.
+
+        Versions are counted over all kinds, so a quiet kind lags behind without missing anything. Then ``False`` means
+        "not known yet": ``fresh_as_of`` moves on when an event or a bookmark reaches the version asked for.
+        """
+        began = self._clock()
+        try:
+            newest = await self._newest_version()
+        except KubeError:
+            return False
+        self._probes.append((newest, began))
+        self._settle_probes()
+        return self.fresh_as_of >= began
+
+    async def _newest_version(self) -> int:
+        if self.resource is None or not self._version:
+            raise NotServed("no list of it has been taken")
+        # Without a resourceVersion a list is consistent: it is no older than this request.
+        page = _page(await self._client.list_page(self.resource, limit=1, metadata_only=True))
+        newest = _number(page.metadata.resource_version or "")
+        if newest < 0:
+            raise ApiUnavailable("versions that do not compare")
+        return newest
+
+    def _settle_probes(self) -> None:
+        seen = _number(self._version)
+        while self._probes and self._probes[0][0] <= seen:
+            _, began = self._probes.popleft()
+            self.fresh_as_of = max(self.fresh_as_of, began)
+            self.last_contact = max(self.last_contact, began)
+
+    async def _follow(self) -> None:
+        """One round; ends when a watch ends in good order."""
+        if self.resource is None:
+            self.resource = await self._client.resolve(*self._wanted)
+        if self.resource is None:
+            raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
+        if not self._version:
+            await self._list(self.resource)
+        await self._watch(self.resource)
+
+    async def _list(self, resource: Resource) -> None:
+        self.relists += self.synced
+        with nullcontext() if self.synced else self._loading():
+            began = self._clock()
+            unconfirmed = set(self._sink.keys())
+            version = await self._apply_pages(resource, unconfirmed)
+            await self._delete(unconfirmed)
+        self._reached(version)
+        self.fresh_as_of = max(self.fresh_as_of, began)
+        self._well()
+        self._become_synced()
+
+    async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
+        """Apply every page; what was seen is taken out of ``unconfirmed``. Returns the version of the list."""
+        limit = PAGE if self.synced else FIRST_PAGE
+        token = ""
+        while True:
+            raw = await self._client.list_page(
+                resource,
+                limit=limit,
+                continue_=token,
+                metadata_only=self._metadata_only,
+                field_selector=self._field_selector,
+            )
+            page = _page(raw)
+            self.state = "listing"
+            await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
+            token = page.metadata.continue_ or ""
+            if not token:
+                return page.metadata.resource_version or ""
+
+    async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
+        """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
+        if unconfirmed:
+            unconfirmed.intersection_update(self._sink.keys())
+        await self._in_slices(unconfirmed, lambda key: self._sink.delete(key, ""))
+
+    async def _in_slices(self, items: Iterable[Item], do: Callable[[Item], None]) -> None:
+        until = self._clock() + SLICE_SECONDS
+        for item in items:
+            do(item)
+            if self._clock() > until:
+                await asyncio.sleep(0)
+                until = self._clock() + SLICE_SECONDS
+
+    async def _watch(self, resource: Resource) -> None:
+        watching = self._client.watch(
+            resource,
+            resource_version=self._version,
+            metadata_only=self._metadata_only,
+            field_selector=self._field_selector,
+            timeout_seconds=int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng()),
+        )
+        async with watching as lines:
+            self.state, self.cause = "watching", ""
+            await self._take_all(lines)
+
+    async def _take_all(self, lines: AsyncIterator[bytes]) -> None:
+        opened = self._clock()
+        try:
+            async for line in lines:
+                self._take(line)
+        finally:
+            self.restarts += 1
+            if self._clock() - opened >= _STEADY_SECONDS:
+                self._well()
+
+    def _take(self, line: bytes) -> None:
+        """Apply one event. Raises ``ApiError`` for an event that says the watch is over."""
+        try:
+            event = _EVENTS.decode(line)
+            if event.type == "ERROR":
+                raise ApiError.parse(event.object)
+            meta = _IDENTIFIED.decode(event.object).metadata
+        except msgspec.DecodeError as error:
+            self._skip(("", ""), error)
+            return
+        if event.type == "DELETED":
+            self._forget((meta.namespace or "", meta.name or ""), meta.uid or "")
+        elif event.type != "BOOKMARK":
+            self._upsert(event.object)
+        self.events += event.type != "BOOKMARK"
+        self._reached(meta.resource_version or self._version)
+        self._well()
+
+    def _upsert(self, raw: Raw) -> ObjectKey:
+        """Returns the key, also of an object that does not decode: it exists, and what is known of it stays."""
+        try:
+            found = self._decode(raw)
+        except (msgspec.DecodeError, ValueError) as error:
+            return self._skip(_key(raw), error)
+        self._sink.upsert(found)
+        key = self._key_of(found)
+        if self._undecodable_keys:
+            self._undecodable_keys.discard(key)
+        return key
+
+    def _forget(self, key: ObjectKey, uid: str) -> None:
+        self._undecodable_keys.discard(key)
+        self._sink.delete(key, uid)
+
+    def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
+        self.undecodable += 1
+        if key not in self._undecodable_keys:
+            self._undecodable_keys.add(key)
+            self._log.error("object left out", object="/".join(filter(None, key)), cause=str(error))
+        return key
+
+    def _reached(self, version: str) -> None:
+        self._version = version
+        self.last_contact = self._clock()
+        if self._probes:
+            self._settle_probes()
+
+    def _well(self) -> None:
+        self._failures = 0
+        self._told = False
+
+    def _become_synced(self) -> None:
+        if not self.synced:
+            self.synced = True
+            self._on_synced()
+
+    async def _do_without(self, error: NotServed) -> float:
+        """As good as an empty list: what was there went with its definition."""
+        self._version = ""
+        await self._delete(set(self._sink.keys()))
+        self._become_synced()
+        return self._stay_away("not_served", error)
+
+    def _after(self, error: KubeError) -> float:
+        """What an error leaves to be done; returns how long to wait before it."""
+        status = error.status if isinstance(error, ApiError) else 0
+        if status == _GONE:
+            self._version = ""
+        if status == _NOT_FOUND:
+            self.resource, self._version = None, ""
+        if status == _FORBIDDEN:
+            return self._stay_away("forbidden", error)
+        if not self._told:
+            self._told = True
+            self._log.warning("watch interrupted", cause=str(error))
+        self.state, self.cause = "retrying", str(error)
+        asked_for = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
+        return max(self._back_off(), min(asked_for, _LONGEST_RETRY_AFTER))
+
+    def _stay_away(self, state: State, error: KubeError) -> float:
+        if self.state != state:
+            self._log.warning("kind cannot be watched", state=state, cause=str(error))
+        self.state, self.cause = state, str(error)
+        return LOOK_AGAIN_SECONDS * self._jitter()
+
+    def _back_off(self) -> float:
+        wait = min(_FIRST_WAIT * 2.0**self._failures, _LONGEST_WAIT)
+        self._failures = min(self._failures + 1, 16)
+        return wait * self._jitter()
+
+    def _jitter(self) -> float:
+        return 0.5 + 0.5 * self._rng()
+
+
+Item = TypeVar("Item")
+
+
+def _page(raw: bytes) -> _Page:
+    try:
+        page = _PAGES.decode(raw)
+    except msgspec.DecodeError as error:
+        raise ApiUnavailable(f"list: {error}") from error
+    if not page.metadata.resource_version:
+        raise ApiUnavailable("list: no resourceVersion")
+    return page
+
+
+def _key(raw: Raw) -> ObjectKey:
+    try:
+        meta = _IDENTIFIED.decode(raw).metadata
+    except msgspec.DecodeError:
+        return ("", "")
+    return (meta.namespace or "", meta.name or "")
+
+
+def _number(version: str) -> int:
+    """Versions compare as numbers (KEP-5504); -1 for one that is none."""
+    return int(version) if version.isdecimal() else -1

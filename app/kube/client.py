@@ -1,0 +1,502 @@
+"""The API client: requests are built by plain functions, sent by ``KubeClient``, and answered in raw bytes.
+
+What can go wrong::
+
+    KubeError
+    ├── ApiError          the API server said no; nothing was changed
+    ├── ApiUnavailable    no answer to a read, or a write that was never sent; nothing was changed
+    └── UnknownOutcome    a write that may or may not have happened: read it back
+
+Callers decide what an object is and what to do about an error; nothing here retries except once after a 401, with
+renewed credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+from urllib.parse import quote
+
+import httpx
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.credentials import Access, Credentials, CredentialsError
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+REQUEST_SECONDS: Final = 10.0
+LIST_SECONDS: Final = 60.0
+SILENCE_SECONDS: Final = 100.0
+"""A watch that says nothing for this long is taken for dead: bookmarks come every 60 to 75 seconds."""
+
+_CONNECT_SECONDS: Final = 3.0
+_LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
+_UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
+_SERVER_ERROR: Final = 500
+_NEVER_SENT: Final = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+_LONGEST_MESSAGE: Final = 500
+
+# A peer that is gone without a word is noticed in some 50 seconds, also where no data is due.
+_SOCKET_OPTIONS: Final = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value)
+      for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+      if hasattr(socket, name)),
+)  # fmt: skip
+
+
+class KubeError(Exception):
+    """Any failure to get something done by the API server."""
+
+
+class ApiUnavailable(KubeError):
+    """A read without an answer, or a write that never left."""
+
+
+class UnknownOutcome(KubeError):
+    """A write that was sent and not clearly answered: a timeout, a reset, an answer from the 5xx range."""
+
+
+class ApiError(KubeError):
+    """The API server's refusal. ``retry_after`` is in seconds, ``None`` if it names no time."""
+
+    def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(f"{message or 'no message'} ({status} {reason})".replace(" )", ")"))
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    @classmethod
+    def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
+        """Read a Status object; what is none becomes the message, since proxies answer in prose."""
+        try:
+            found = _STATUS.decode(raw)
+        except msgspec.DecodeError:
+            return cls(status, "", bytes(raw)[:_LONGEST_MESSAGE].decode(errors="replace").strip(), retry_after)
+        if retry_after is None and found.details is not None:
+            retry_after = found.details.retry_after_seconds or None
+        return cls(status or found.code or 0, found.reason or "", found.message or "", retry_after)
+
+
+class _StatusDetails(Struct, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
+class _Status(Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _StatusDetails | None = None
+
+
+class _ServedResource(Struct):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _ServedResources(Struct):
+    resources: list[_ServedResource] | None = None
+
+
+_STATUS: Final = msgspec.json.Decoder(_Status)
+_SERVED: Final = msgspec.json.Decoder(_ServedResources)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where the API server keeps the objects of a kind. ``group`` is empty for core/v1."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of the collection (in one namespace or in all), of an object, or of its subresource."""
+        scope = ("namespaces", namespace) if self.namespaced and namespace else ()
+        parts = (*scope, self.plural, *filter(None, (name, subresource)))
+        return f"{_root(self.api_version)}/{'/'.join(quote(part, safe='') for part in parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, not yet sent."""
+
+    method: Literal["GET", "PATCH", "POST"]
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    accept: str = JSON
+    body: bytes = b""
+    content_type: str = ""
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def discovery_request(api_version: str) -> Request:
+    return Request("GET", _root(api_version))
+
+
+def list_request(
+    resource: Resource,
+    *,
+    limit: int = 0,
+    continue_: str = "",
+    resource_version: str = "",
+    metadata_only: bool = False,
+    field_selector: str = "",
+) -> Request:
+    """One page. Without ``resource_version`` the newest state, without ``limit`` all of it.
+
+    A ``continue_`` token holds the version of its first page, and the API server takes no other beside it.
+    """
+    query = {
+        "limit": str(limit or ""),
+        "continue": continue_,
+        "resourceVersion": "" if continue_ else resource_version,
+        "fieldSelector": field_selector,
+    }
+    return Request("GET", resource.path(), _set(query), METADATA_LIST if metadata_only else JSON)
+
+
+def watch_request(
+    resource: Resource,
+    *,
+    resource_version: str,
+    metadata_only: bool = False,
+    field_selector: str = "",
+    timeout_seconds: int = 0,
+    bookmarks: bool = True,
+) -> Request:
+    """Everything after ``resource_version``. ``timeout_seconds``: after which the API server ends it in good order."""
+    query = {
+        "watch": "true",
+        "allowWatchBookmarks": "true" if bookmarks else "",
+        "resourceVersion": resource_version,
+        "fieldSelector": field_selector,
+        "timeoutSeconds": str(timeout_seconds or ""),
+    }
+    return Request("GET", resource.path(), _set(query), METADATA if metadata_only else JSON)
+
+
+def get_request(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
+    return Request("GET", resource.path(namespace, name), accept=METADATA if metadata_only else JSON)
+
+
+def patch_request(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    body: Mapping[str, Any],
+    *,
+    content_type: str = MERGE_PATCH,
+    subresource: str = "",
+) -> Request:
+    path = resource.path(namespace, name, subresource)
+    return Request("PATCH", path, body=msgspec.json.encode(body), content_type=content_type)
+
+
+def post_request(path: str, body: Mapping[str, Any]) -> Request:
+    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in query.items() if value)
+
+
+class KubeClient:
+    """Sends requests as whoever the credentials say. Every method raises only the errors drawn above."""
+
+    def __init__(self, credentials: Credentials, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        """``transport`` replaces the network, for tests."""
+        self._credentials = credentials
+        self._transport = transport
+        self._access: Access | None = None
+        self._http: httpx.AsyncClient | None = None
+        self._retired: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection; requests under way end with an error."""
+        for http in (self._http, self._retired):
+            if http is not None:
+                await http.aclose()
+
+    async def resolve(self, api_version: str, kind: str) -> Resource | None:
+        """Where a kind is kept; ``None`` if the API server does not serve it."""
+        try:
+            raw = await self._send(discovery_request(api_version), REQUEST_SECONDS)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+        group, _, version = api_version.rpartition("/")
+        for it in _decoded(_SERVED, raw).resources or ():
+            if it.kind == kind and "/" not in it.name:
+                return Resource(group, version, it.name, kind, it.namespaced)
+        return None
+
+    async def list_page(
+        self,
+        resource: Resource,
+        *,
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        metadata_only: bool = False,
+        field_selector: str = "",
+        timeout: float = LIST_SECONDS,  # noqa: ASYNC109  # a deadline of the request, told apart from a cancellation
+    ) -> bytes:
+        """One page of a list over all namespaces, see :func:`list_request`."""
+        request = list_request(
+            resource,
+            limit=limit,
+            continue_=continue_,
+            resource_version=resource_version,
+            metadata_only=metadata_only,
+            field_selector=field_selector,
+        )
+        return await self._send(request, timeout)
+
+    async def get(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        metadata_only: bool = False,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+    ) -> bytes:
+        """One object, as it is now."""
+        return await self._send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        content_type: str = MERGE_PATCH,
+        subresource: str = "",
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+    ) -> bytes:
+        """Change an object; returns it as it then is. A ``resourceVersion`` in ``body`` is a precondition."""
+        request = patch_request(resource, namespace, name, body, content_type=content_type, subresource=subresource)
+        return await self._send(request, timeout)
+
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+    ) -> bytes:
+        """Create something at a path, see :meth:`Resource.path`."""
+        return await self._send(post_request(path, body), timeout)
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        metadata_only: bool = False,
+        field_selector: str = "",
+        timeout_seconds: int = 290,
+        bookmarks: bool = True,
+        silence: float = SILENCE_SECONDS,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The events after ``resource_version``, one JSON document each.
+
+        They end when the API server ends the watch in good order, and with ``ApiUnavailable`` when the connection
+        breaks or nothing comes for ``silence`` seconds.
+        """
+        request = watch_request(
+            resource,
+            resource_version=resource_version,
+            metadata_only=metadata_only,
+            field_selector=field_selector,
+            timeout_seconds=timeout_seconds,
+            bookmarks=bookmarks,
+        )
+        response = await self._opened(request, silence)
+        lines = _lines(request, response)
+        try:
+            yield lines
+        finally:
+            await lines.aclose()
+            await response.aclose()
+
+    async def _send(self, request: Request, seconds: float) -> bytes:
+        """Send and read the whole answer within ``seconds``."""
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._authorized(request, seconds, stream=False)
+        except httpx.HTTPError as error:
+            raise _failure(request, error) from error
+        except TimeoutError as error:
+            raise _unanswered(request, f"no answer within {seconds:g} s") from error
+        return _checked(request, response)
+
+    async def _opened(self, request: Request, silence: float) -> httpx.Response:
+        """The headers come at once, also where no event is due."""
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                response = await self._authorized(request, silence, stream=True)
+                if not response.is_success:
+                    await response.aread()
+                    _checked(request, response)
+        except httpx.HTTPError as error:
+            raise _failure(request, error) from error
+        except TimeoutError as error:
+            raise _unanswered(request, f"not opened within {REQUEST_SECONDS:g} s") from error
+        return response
+
+    async def _authorized(self, request: Request, silence: float, *, stream: bool) -> httpx.Response:
+        """Send with fresh credentials; once more with renewed ones if these are refused."""
+        try:
+            access = await self._credentials.access()
+            response = await self._attempt(request, access, silence, stream=stream)
+            if response.status_code != _UNAUTHORIZED:
+                return response
+            await response.aclose()
+            access = await self._credentials.renewed(access)
+        except CredentialsError as error:
+            raise ApiUnavailable(str(error)) from error
+        return await self._attempt(request, access, silence, stream=stream)
+
+    async def _attempt(self, request: Request, access: Access, silence: float, *, stream: bool) -> httpx.Response:
+        http = await self._http_for(access)
+        headers = {"Accept": request.accept}
+        if access.authorization:
+            headers["Authorization"] = access.authorization
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        built = http.build_request(
+            request.method,
+            access.server + request.path,
+            params=request.query or None,
+            content=request.body or None,
+            headers=headers,
+            timeout=httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS),
+            extensions={"sni_hostname": access.tls_server_name} if access.tls_server_name else None,
+        )
+        return await http.send(built, stream=stream)
+
+    async def _http_for(self, access: Access) -> httpx.AsyncClient:
+        """The connections made with these certificates.
+
+        Those of earlier ones are left to what still runs over them, until certificates change again.
+        """
+        if self._http is not None and _same_peer(self._access, access):
+            return self._http
+        retired, self._retired = self._retired, self._http
+        http = self._http = self._connections(access)
+        self._access = access
+        if retired is not None:
+            await retired.aclose()
+        return http
+
+    def _connections(self, access: Access) -> httpx.AsyncClient:
+        # No proxy from the environment: that one is meant for the world outside, and the networks in NO_PROXY that
+        # keep cluster traffic off it are read by Go programs only. A kubeconfig's proxy-url is meant for us.
+        transport = self._transport or httpx.AsyncHTTPTransport(
+            verify=access.tls,
+            limits=_LIMITS,
+            trust_env=False,
+            proxy=access.proxy or None,
+            socket_options=_SOCKET_OPTIONS,
+        )
+        # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
+        headers = {"User-Agent": "homeport", "Accept-Encoding": "identity"}
+        return httpx.AsyncClient(transport=transport, trust_env=False, headers=headers)
+
+
+def _same_peer(known: Access | None, access: Access) -> bool:
+    return known is not None and known.tls is access.tls and known.proxy == access.proxy
+
+
+def _checked(request: Request, response: httpx.Response) -> bytes:
+    if response.is_success:
+        return response.content
+    error = ApiError.parse(
+        response.content, status=response.status_code, retry_after=_seconds(response.headers.get("Retry-After"))
+    )
+    if request.writes and error.status >= _SERVER_ERROR:
+        # A time-out of etcd, or a proxy that lost its peer, says nothing about what became of the write.
+        raise UnknownOutcome(f"{request}: {error}") from error
+    raise error
+
+
+def _failure(request: Request, error: httpx.HTTPError) -> KubeError:
+    told = f"{type(error).__name__} {error}".strip()
+    return ApiUnavailable(f"{request}: {told}") if isinstance(error, _NEVER_SENT) else _unanswered(request, told)
+
+
+def _unanswered(request: Request, told: str) -> KubeError:
+    return UnknownOutcome(f"{request}: {told}") if request.writes else ApiUnavailable(f"{request}: {told}")
+
+
+def _seconds(header: str | None) -> float | None:
+    """``Retry-After`` as a number; its other form, a date, is not used by API servers."""
+    return float(header) if header is not None and header.isdecimal() else None
+
+
+def _decoded(decoder: msgspec.json.Decoder[_ServedResources], raw: bytes) -> _ServedResources:
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise ApiUnavailable(f"discovery: {error}") from error
+
+
+async def _lines(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """Complete lines; what a broken connection leaves of the last one is dropped, the next watch brings it whole."""
+    rest = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+    except httpx.HTTPError as error:
+        raise _failure(request, error) from error

@@ -1,0 +1,317 @@
+"""Who Homeport is to the API server: a kubeconfig or a pod's service account, read and kept fresh.
+
+The ``kubernetes`` library reads them (docs/adr/0003-credentials-by-a-library.md): certificates, tokens, token files,
+exec plugins. It blocks, so it runs in a thread. Here is only when to read again and what a request takes from it.
+"""
+
+# The library claims to be typed, but its configuration module is not.
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, Protocol
+
+import structlog
+import yaml
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.dateutil import parse_rfc3339
+from kubernetes.config.exec_provider import ExecProvider
+from kubernetes.config.incluster_config import InClusterConfigLoader
+from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
+
+_LOG: Final = structlog.get_logger(__name__)
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REREAD_SECONDS: Final = 60.0
+"""How old what was read from files may get; kubelet replaces a token when a fifth of its life is left."""
+
+RENEW_AT: Final = 0.9
+"""The part of its life after which a credential with an expiry is renewed."""
+
+_PLUGIN_SECONDS: Final = 60.0
+_TRY_AGAIN_SECONDS: Final = 5.0
+_SHORTEST_LIFE: Final = 1.0  # of what comes expired: a plugin must not run for each request
+_MISTAKES: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
+"""What the library raises for files that are missing, unreadable or not of the form it expects."""
+
+
+class CredentialsError(Exception):
+    """No credentials can be had. The message names the file, and the context and user as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one request needs. ``tls`` is the same object for as long as certificates do not change."""
+
+    server: str
+    authorization: str
+    tls: ssl.SSLContext
+    tls_server_name: str
+    proxy: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Tls:
+    """Files by name and by content: kubelet, cert-manager and exec plugins replace them while we run."""
+
+    files: tuple[str | None, ...]
+    contents: tuple[bytes, ...]
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a source holds at this moment. ``expires`` is a Unix time; ``reread`` is in seconds from now."""
+
+    server: str
+    authorization: str
+    tls: _Tls
+    tls_server_name: str
+    proxy: str
+    expires: float
+    reread: float
+
+
+class Source(Protocol):
+    """Where credentials are kept. Its string names it in errors."""
+
+    def check(self) -> None:
+        """Raise ``CredentialsError`` for mistakes that can be seen without running anything."""
+        ...
+
+    def read(self) -> _Found:
+        """Read everything anew; blocks, may run a plugin. Raises ``CredentialsError``."""
+        ...
+
+
+def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
+    """Find credentials: the file given, ``$KUBECONFIG``, a pod's service account, ``~/.kube/config``, in this order.
+
+    ``kubeconfig`` may be a list of files as in ``$KUBECONFIG``. Runs no plugin; that waits for the first request.
+    Raises ``CredentialsError``.
+    """
+    source = _source(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
+    source.check()
+    return Credentials(source)
+
+
+def _source(kubeconfig: str, service_account: Path) -> Source:
+    if kubeconfig:
+        return Kubeconfig(kubeconfig)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").is_file():
+        return ServiceAccount(service_account)
+    return Kubeconfig("~/.kube/config")
+
+
+class Credentials:
+    """Credentials that stay fresh: read again each minute, before they expire, and when the API server refuses them."""
+
+    def __init__(self, source: Source, *, now: Callable[[], float] = time.time) -> None:
+        self._source = source
+        self._now = now
+        self._lock = asyncio.Lock()
+        self._access: Access | None = None
+        self._tls: _Tls | None = None
+        self._read_at = -inf
+        self._renew_at = -inf
+        self._expires = -inf
+
+    async def access(self) -> Access:
+        """What the next request uses; waits only when something has to be read. Raises ``CredentialsError``."""
+        if self._access is None or self._now() >= self._renew_at:
+            async with self._lock:
+                if self._access is None or self._now() >= self._renew_at:
+                    return await self._keep_fresh()
+        return self._access
+
+    async def renewed(self, rejected: Access) -> Access:
+        """What to use after a 401, read once however many requests were refused. Raises ``CredentialsError``."""
+        async with self._lock:
+            too_soon = self._now() - self._read_at < _TRY_AGAIN_SECONDS
+            if self._access is not None and (self._access is not rejected or too_soon):
+                return self._access
+            return await self._read()
+
+    async def _keep_fresh(self) -> Access:
+        """What was read last stays good until it expires, however its source fares."""
+        try:
+            return await self._read()
+        except CredentialsError as error:
+            if self._access is None or self._now() >= self._expires:
+                raise
+            self._renew_at = self._now() + _TRY_AGAIN_SECONDS
+            _LOG.warning("credentials not renewed", cause=str(error))
+            return self._access
+
+    async def _read(self) -> Access:
+        try:
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                found, context = await asyncio.to_thread(self._read_and_build)
+        except TimeoutError:
+            raise CredentialsError(f"{self._source}: no answer within {_PLUGIN_SECONDS:.0f} s") from None
+        now = self._now()
+        self._read_at, self._expires = now, found.expires
+        life = RENEW_AT * (found.expires - now)
+        self._renew_at = now + max(_SHORTEST_LIFE, min(found.reread, life))
+        self._tls = found.tls
+        self._access = Access(found.server, found.authorization, context, found.tls_server_name, found.proxy)
+        return self._access
+
+    def _read_and_build(self) -> tuple[_Found, ssl.SSLContext]:
+        found = self._source.read()
+        if self._access is not None and self._tls == found.tls:
+            return found, self._access.tls
+        with _told(str(self._source)):
+            return found, _context(found.tls)
+
+
+class ServiceAccount:
+    """The service account of the pod we run in."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __str__(self) -> str:
+        return f"service account {self._folder}"
+
+    def check(self) -> None:
+        self.read()
+
+    def read(self) -> _Found:
+        found = _Target()
+        with _told(str(self)):
+            token, authority = str(self._folder / "token"), str(self._folder / "ca.crt")
+            InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(found)
+            return found.taken(expires=inf, reread=REREAD_SECONDS)
+
+
+class Kubeconfig:
+    """One or more kubeconfig files, joined as kubectl does, in their current context."""
+
+    def __init__(self, files: str) -> None:
+        self._files = files
+        self._where = f"kubeconfig {files}"
+
+    def __str__(self) -> str:
+        return self._where
+
+    def check(self) -> None:
+        self._open()
+
+    def read(self) -> _Found:
+        opened, found = self._open(), _Target()
+        with _told(self._where):
+            runs_plugin = _is_by_plugin(opened.user)
+            expires = _run_plugin(opened) if runs_plugin else inf
+            opened.loader.load_and_set(found)
+            return found.taken(expires, inf if runs_plugin else REREAD_SECONDS)
+
+    def _open(self) -> _Opened:
+        self._where = f"kubeconfig {self._files}"
+        with _told(self._where):
+            merger = KubeConfigMerger(self._files)
+            if merger.config is None:
+                raise ConfigException("there is no such file")
+            # An oidc user's rotated refresh token is written back, as kubectl does.
+            loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
+            context = loader.current_context
+        self._where += f", context {context['name']}, user {context['context'].get('user', '(none)')}"
+        with _told(self._where):
+            return _opened(merger.config, loader, context["context"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    loader: Any
+    cluster: Any
+    user: Any
+
+
+def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
+    """The parts of a kubeconfig that the context names. A user that is named must exist; there may be none."""
+    cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
+    if not cluster.safe_get("server"):
+        raise ConfigException(f"cluster {context['cluster']} has no server")
+    name = context.get("user")
+    return _Opened(loader, cluster, config["users"].get_with_name(name)["user"] if name else None)
+
+
+def _is_by_plugin(user: ConfigNode | None) -> bool:
+    """Whether an exec plugin is to be run: a token or an auth-provider goes before it."""
+    return user is not None and "exec" in user and not any(it in user for it in ("token", "tokenFile", "auth-provider"))
+
+
+def _run_plugin(opened: _Opened) -> float:
+    """Run the exec plugin and put its answer in the user's place; returns the Unix time at which it expires.
+
+    The library's loader would run it too, but only logs what goes wrong, and drops the expiry of certificates.
+    """
+    user = opened.user
+    folder = str(Path(user.path).absolute().parent)
+    status = ExecProvider(user["exec"], folder, opened.cluster).run()
+    token, certificate, key = (status.get(it) for it in ("token", "clientCertificateData", "clientKeyData"))
+    if not token and not (certificate and key):
+        raise ConfigException("exec: the plugin answered with neither a token nor a certificate and its key")
+    if token:
+        user.value["token"] = token
+    if certificate and key:
+        user.value["client-certificate-data"] = base64.b64encode(certificate.encode()).decode()
+        user.value["client-key-data"] = base64.b64encode(key.encode()).decode()
+    timestamp = status.get("expirationTimestamp")
+    return float(parse_rfc3339(timestamp).timestamp()) if timestamp else inf
+
+
+class _Target(SimpleNamespace):
+    """Stands where the library expects its client's Configuration, which would read proxies from the environment."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            api_key={}, host="", ssl_ca_cert=None, cert_file=None, key_file=None, verify_ssl=True,
+            tls_server_name=None, proxy=None,
+        )  # fmt: skip
+
+    def taken(self, expires: float, reread: float) -> _Found:
+        files = (self.ssl_ca_cert, self.cert_file, self.key_file)
+        contents = tuple(Path(file).read_bytes() for file in files if file)
+        return _Found(
+            server=self.host.rstrip("/"),
+            authorization=self.api_key.get("BearerToken", "").strip(),  # token files often end in a newline
+            tls=_Tls(files, contents, bool(self.verify_ssl)),
+            tls_server_name=self.tls_server_name or "",
+            proxy=self.proxy or "",
+            expires=expires,
+            reread=reread,
+        )
+
+
+def _context(tls: _Tls) -> ssl.SSLContext:
+    authority, certificate, key = tls.files
+    context = ssl.create_default_context(cafile=authority)
+    # Python 3.13 turns this on; cluster authorities often lack the key identifiers it asks for, and Go does not ask.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Turn the library's many exceptions into one that says where."""
+    try:
+        yield
+    except _MISTAKES as mistake:
+        raise CredentialsError(f"{where}: {mistake}") from mistake

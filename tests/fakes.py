@@ -1,0 +1,320 @@
+"""Stand-ins for the world around the core, and small plugins that answer what a test tells them to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from app.framework.cycle_state import CycleState, StateKey
+from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status, unschedulable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import AnnotatedObject, Kind
+
+NO = unschedulable("no")
+
+
+class FixedNominations:
+    """Nominated pods by node, as given."""
+
+    def __init__(self, pods: Mapping[str, Sequence[Pod]] | None = None) -> None:
+        self._pods = pods or {}
+
+    def nominated(self, node_name: str) -> Collection[Pod]:
+        return self._pods.get(node_name, ())
+
+    @property
+    def nominated_nodes(self) -> Collection[str]:
+        return self._pods.keys()
+
+
+class RecordingBinder:
+    """Answers ``status`` to every binding and remembers it."""
+
+    def __init__(self, status: Status = SUCCESS) -> None:
+        self.status = status
+        self.bound: list[tuple[str, str, dict[str, str]]] = []
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        self.bound.append((str(pod), node_name, dict(annotations)))
+        return self.status
+
+
+class NoWriter:
+    """For plugins that must not write."""
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        raise AssertionError(f"wrote {annotations} to {found}")
+
+
+class ManualClock:
+    """A clock that moves when told."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakePlugin:
+    """Has a name and remembers in ``calls``, shared by the plugins of a test, what it was asked."""
+
+    def __init__(self, name: str, calls: list[str] | None = None) -> None:
+        self.name = name
+        self.calls = [] if calls is None else calls
+
+    def note(self, what: str) -> None:
+        self.calls.append(f"{self.name}: {what}")
+
+
+class Sorts(FakePlugin):
+    def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
+        return queued_at < other_queued_at
+
+
+class Prepares(FakePlugin):
+    """PreFilter with a fixed answer, and a filter that would reject every node."""
+
+    def __init__(
+        self,
+        name: str,
+        status: Status = SUCCESS,
+        names: Collection[str] | None = None,
+        calls: list[str] | None = None,
+    ) -> None:
+        super().__init__(name, calls)
+        self.answer = (status, None if names is None else frozenset(names))
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
+        self.note("pre_filter")
+        return self.answer
+
+
+class PreparesAndRejects(Prepares):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        self.note(f"filter {node.name}")
+        return NO
+
+
+class Rejects(FakePlugin):
+    """Filter that answers ``statuses`` by node, else Success."""
+
+    def __init__(self, name: str, statuses: Mapping[str, Status] | None = None, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.statuses = statuses or {}
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        self.note(f"filter {node.name}")
+        return self.statuses.get(node.name, SUCCESS)
+
+
+class RejectsInBatch(Rejects):
+    """The same for all nodes at once."""
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
+        self.note(f"filter_nodes {' '.join(nodes.names)}")
+        return {name: self.statuses[name] for name in nodes.names if name in self.statuses}
+
+
+class RejectsUncertain(Rejects):
+    """Filter whose answer holds for sure only on nodes without pods in flight."""
+
+    def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        return NO if any(other.node_name == node.name for other in in_flight) else SUCCESS
+
+
+class Counted:
+    """State data that clones by value."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def clone(self) -> Counted:
+        return Counted(self.count)
+
+
+class CountsPods(FakePlugin):
+    """Allows ``most`` pods on a node and takes part in dry runs through its state."""
+
+    def __init__(self, name: str, most: int, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.most = most
+        self.key: StateKey[Counted] = StateKey(name)
+        self.shift_status = SUCCESS
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        state.write(self.key, Counted())
+        return SUCCESS, None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
+        self.note(f"add {added.name} to {node.name}")
+        state.read(self.key).count += 1
+        return self.shift_status
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
+        self.note(f"remove {removed.name} from {node.name}")
+        state.read(self.key).count -= 1
+        return self.shift_status
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        shift = state.read(self.key).count
+        self.note(f"filter {node.name} with {shift:+d}, sees {' '.join(it.name for it in node.pods.values())}".rstrip())
+        return SUCCESS if shift < self.most else NO
+
+
+class NeedsPods(FakePlugin):
+    """Accepts a node only if pods run on it."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if node.pods else NO
+
+
+class ScoresNodes(FakePlugin):
+    """Scores nodes as given."""
+
+    def __init__(self, name: str, scores: Mapping[str, int], calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.scores = scores
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        self.note(f"score {node.name}")
+        return self.scores[node.name]
+
+
+class ScoresAfter(ScoresNodes):
+    """Scores nodes as given unless its PreScore status is not Success."""
+
+    def __init__(self, name: str, scores: Mapping[str, int], status: Status = SUCCESS) -> None:
+        super().__init__(name, scores)
+        self.status = status
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        self.note(f"pre_score {' '.join(nodes.names)}")
+        return self.status
+
+
+class ScoresInBatch(ScoresNodes):
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
+        self.note(f"score_nodes {' '.join(nodes.names)}")
+        return {name: self.scores[name] for name in nodes.names}
+
+
+class ScoresHalved(ScoresNodes):
+    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
+        return {name: score // 2 for name, score in scores.items()}
+
+
+class Reserves(FakePlugin):
+    def __init__(self, name: str, status: Status = SUCCESS, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.status = status
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self.note(f"reserve {node_name}")
+        return self.status
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.note(f"unreserve {node_name}")
+
+
+class ReservesBadly(Reserves):
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        super().unreserve(state, pod, node_name)
+        raise RuntimeError("cannot undo")
+
+
+class Acts(FakePlugin):
+    """PreBind, Bind and PostBind with one answer."""
+
+    def __init__(self, name: str, status: Status = SUCCESS, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.status = status
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self.note(f"pre_bind {node_name}")
+        return self.status
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self.note(f"bind {node_name}")
+        return self.status
+
+    async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.note(f"post_bind {node_name}")
+        if not self.status.is_success:
+            raise RuntimeError(self.status.message)
+
+
+class NoArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+class SizeArgs(PluginArgs):
+    """Takes a size."""
+
+    size: int = 1
+
+
+class FromSpec(FakePlugin):
+    """Base of plugins that are built from a profile."""
+
+    def __init__(self, args: PluginArgs, handle: Handle) -> None:
+        super().__init__(type(self).__name__)
+        self.args = args
+        self.handle = handle
+
+
+class Queue(FromSpec, Sorts):
+    """A queue sort plugin."""
+
+
+class OtherQueue(FromSpec, Sorts):
+    """One too many."""
+
+
+class BindsFirst(FromSpec):
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return SUCCESS
+
+
+class _FiltersAndScores(FromSpec):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 1
+
+
+class Alpha(_FiltersAndScores):
+    """Filters and scores."""
+
+
+class Beta(_FiltersAndScores):
+    """Filters and scores."""
+
+
+class Gamma(_FiltersAndScores):
+    """Filters and scores."""
+
+
+class Delta(_FiltersAndScores):
+    """Filters and scores, and is enabled nowhere by default."""
+
+
+class FiltersOnly(FromSpec):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+
+def spec_of(
+    plugin: type[FromSpec],
+    args: type[PluginArgs] = NoArgs,
+    kinds: Callable[[Any], tuple[Kind[Any], ...]] = lambda _: (),
+    *,
+    reads_pods: bool = True,
+) -> PluginSpec[Any]:
+    """A spec under the class's own name."""
+    return PluginSpec(plugin.__name__, args, plugin, kinds=kinds, reads_pods=reads_pods)

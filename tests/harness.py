@@ -1,0 +1,179 @@
+"""A small world that speaks the domain: objects in, verdicts out, put together as production puts it together."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from app.cluster.store import Cluster
+from app.config.profile import Profile
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Handle
+from app.framework.node_info import Candidates
+from app.framework.status import SUCCESS, Status
+from app.kube import kinds
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import Kind
+from app.runtime.framework import Framework, Recheck, Scores, Verdict
+from app.runtime.guard import Guard, PluginError
+from app.runtime.profiles import build, resolve
+from app.runtime.registry import Registry
+from app.telemetry.metrics import Metrics
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.builders import JsonObject, encoded
+from tests.fakes import ManualClock, NoWriter, RecordingBinder
+
+SPREAD: Final = "PodTopologySpread"
+NO_NODES: Final = "no nodes available to schedule pods"
+
+Answer = Literal["Success"] | tuple[str, str, tuple[str, ...]]
+"""``Success``, or the word of the code, the plugin and its reasons."""
+
+_KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
+    (kind.api_version, kind.kind): kind
+    for kind in (
+        kinds.PODS,
+        kinds.NODES,
+        kinds.SERVICES,
+        kinds.REPLICATION_CONTROLLERS,
+        kinds.REPLICA_SETS,
+        kinds.STATEFUL_SETS,
+    )
+}
+
+
+def only(*names: str, **args: JsonObject) -> JsonObject:
+    """A profile with these plugins alone, beside the two every profile must have; ``args`` by plugin name."""
+    enabled = [{"name": name} for name in ("PrioritySort", *names, "DefaultBinder")]
+    return {
+        "plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}},
+        "pluginConfig": [{"name": name, "args": found} for name, found in args.items()],
+    }
+
+
+class World:
+    """A cluster and one profile that judges pods in it. Objects are given slim or as JSON would have them."""
+
+    def __init__(self, *objects: Node | Pod | JsonObject, profile: JsonObject | None = None) -> None:
+        found = Profile.model_validate(profile or {})
+        self.cluster = Cluster()
+        self.binder = RecordingBinder()
+        self.clock = ManualClock()
+        self.add(*objects)
+        resolved = resolve([found], Registry(IN_TREE, DEFAULT_WEIGHTS))[0]
+        handle = Handle(self.cluster.counts, self.cluster, NoWriter(), self.binder, self.clock)
+        self.framework: Framework = build(
+            resolved, handle, served=[found.scheduler_name], nominations=self.cluster, guard=Guard(Metrics())
+        )
+
+    def add(self, *objects: Node | Pod | JsonObject) -> World:
+        """Take in objects as the watch would show them; kinds that nobody reads are left out."""
+        for found in objects:
+            if isinstance(found, Node):
+                self.cluster.upsert_node(found)
+            elif isinstance(found, Pod):
+                self.cluster.upsert_pod(found)
+            else:
+                self._add_object(found)
+        return self
+
+    def _add_object(self, found: JsonObject) -> None:
+        kind = _KINDS.get((found["apiVersion"], found["kind"]))
+        if kind is None:
+            return
+        slim = kind.decode(encoded(found))
+        if isinstance(slim, Node | Pod):
+            self.add(slim)
+        else:
+            self.cluster.others.upsert(kind, slim)
+
+    def candidates(self, names: Collection[str] | None = None) -> Candidates:
+        """The nodes named, else all."""
+        found = Candidates.of(self.cluster.nodes)
+        return found if names is None else found.without([name for name in found.names if name not in names])
+
+    def filter(self, pod: Pod) -> dict[str, Answer]:
+        """What is said of every node."""
+        verdict = self.verdict(pod)
+        return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in self.cluster.nodes}
+
+    def verdict(self, pod: Pod) -> Verdict:
+        with self.cluster.without(pod.uid, pod.key):
+            return self.framework.feasible(CycleState(), pod, self.candidates())
+
+    def recheck(self, pod: Pod, node_name: str) -> Recheck:
+        """What bind asks: one node, with the pods whose binding is not certain."""
+        with self.cluster.without(pod.uid, pod.key):
+            in_flight = [other for other in self.cluster.assumed.in_flight() if other.uid != pod.uid]
+            return self.framework.recheck(CycleState(), pod, self.cluster.nodes[node_name], in_flight)
+
+    def score(self, pod: Pod, among: Collection[str] | None = None) -> dict[str, dict[str, int]]:
+        """Normalised scores, by plugin and node; a plugin that skipped is absent."""
+        return self.scores(pod, among).by_plugin
+
+    def scores(self, pod: Pod, among: Collection[str] | None = None) -> Scores:
+        with self.cluster.without(pod.uid, pod.key):
+            return self.framework.score(CycleState(), pod, self.candidates(among))
+
+    def spread_scores(self, pod: Pod, among: Collection[str] | None = None) -> list[int]:
+        """The scores PodTopologySpread gives, in the order of the nodes."""
+        return list(self.score(pod, among)[SPREAD].values())
+
+
+def answer_of(status: Status) -> Answer:
+    return "Success" if status.is_success else (status.code.word, status.plugin, status.reasons)
+
+
+def cases(path: Path) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """The cases of a recorded topic, each with the verdict kube-scheduler gave."""
+    with (
+        gzip.open(path.with_name(f"{path.name}.cases.jsonl.gz")) as asked,
+        gzip.open(path.with_name(f"{path.name}.expected.jsonl.gz")) as answered,
+    ):
+        for case, expected in zip(asked, answered, strict=True):
+            yield json.loads(case), json.loads(expected)
+
+
+def evaluate(case: JsonObject) -> JsonObject:
+    """The verdict on one case, in the format of the vectors."""
+    world = World(*case["objects"], profile=case.get("config"))
+    pod: Pod = kinds.PODS.decode(encoded(case["pod"]))
+    try:
+        return {"name": case["name"], **_verdict(world, pod)}
+    except PluginError as fault:
+        return {"name": case["name"], "error": fault.status.message}
+
+
+def _verdict(world: World, pod: Pod) -> JsonObject:
+    nothing: JsonObject = {"filter": {}, "score": {}, "total": {}}
+    if not world.cluster.nodes:
+        return {"preFilter": _words("UnschedulableAndUnresolvable", "", [NO_NODES]), **nothing}
+    verdict = world.verdict(pod)
+    if not verdict.pre_filter.is_success:
+        return {"preFilter": _status(verdict.pre_filter), **nothing}
+    statuses = {name: verdict.rejected.get(name, SUCCESS) for name in world.cluster.nodes}
+    feasible = [name for name, status in statuses.items() if status.is_success]
+    return {
+        "preFilter": _status(SUCCESS),
+        "filter": {name: _status(status) for name, status in statuses.items()},
+        **_scored(world, pod, feasible),
+    }
+
+
+def _scored(world: World, pod: Pod, feasible: Collection[str]) -> JsonObject:
+    if not feasible:
+        return {"score": {}, "total": {}}
+    scores = world.scores(pod, feasible)
+    by_node = {name: {plugin: found[name] for plugin, found in scores.by_plugin.items()} for name in feasible}
+    return {"score": by_node, "total": scores.totals}
+
+
+def _status(status: Status) -> JsonObject:
+    return _words(status.code.word, status.plugin, status.reasons)
+
+
+def _words(code: str, plugin: str, reasons: Iterable[str]) -> JsonObject:
+    return {"code": code, "plugin": plugin, "reasons": list(reasons)}

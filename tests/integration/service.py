@@ -1,0 +1,84 @@
+"""Homeport as a process of its own, and a stock kube-scheduler that asks it: what the stories are played with."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+import yaml
+
+from tests.controlplane.controlplane import ControlPlane, Scheduler
+from tests.controlplane.processes import Process, ProcessGroup, free_port
+
+SCHEDULER_CONFIG: Final = Path(__file__).parents[2] / "examples" / "kube-scheduler" / "homeport.yaml"
+START_SECONDS: Final = 30
+
+
+class Homeport:
+    """A running Homeport on a fixed port, which a test may kill and start again."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, flags: Sequence[str] = ()) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._flags = [f"--kubeconfig={plane.kubeconfig}", f"--port={self.port}", *flags]
+        self._processes = ProcessGroup(folder)
+        self._process: Process | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._processes.close()
+
+    def start(self) -> None:
+        """Start it and wait until its picture is complete."""
+        self._process = self._processes.start("homeport", [sys.executable, "-m", "homeport", "serve", *self._flags])
+        self._process.wait_ready(self._is_ready, START_SECONDS)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+
+    def log(self) -> str:
+        """All it has written."""
+        assert self._process is not None
+        return self._process.log()
+
+    def get(self, path: str) -> Any:
+        """The JSON of one of its pages."""
+        return httpx.get(f"{self.url}{path}", trust_env=False).raise_for_status().json()
+
+    def outcomes(self, verb: str) -> dict[str, int]:
+        """How often each outcome of a verb was counted."""
+        text = httpx.get(f"{self.url}/metrics", trust_env=False).text
+        found: dict[str, int] = {}
+        for line in text.splitlines():
+            if line.startswith("homeport_requests_total{") and f'verb="{verb}"' in line:
+                outcome = line.partition('outcome="')[2].partition('"')[0]
+                found[outcome] = int(float(line.rpartition(" ")[2]))
+        return found
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=2).is_success
+        except httpx.TransportError:
+            return False
+
+
+def scheduler_config(homeport: Homeport, **extender: object) -> Mapping[str, Any]:
+    """The configuration from examples/, with this Homeport's address; `extender` changes fields of its entry."""
+    config: dict[str, Any] = yaml.safe_load(SCHEDULER_CONFIG.read_text())
+    config["extenders"][0].update(urlPrefix=homeport.url, **extender)
+    del config["clientConnection"], config["leaderElection"]
+    return config
+
+
+def start_scheduler(plane: ControlPlane, homeport: Homeport, **extender: object) -> Scheduler:
+    """A stock kube-scheduler with PodTopologySpread disabled that asks this Homeport."""
+    return plane.start_scheduler(scheduler_config(homeport, **extender))

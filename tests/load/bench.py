@@ -1,0 +1,176 @@
+"""How fast are filter and prioritize, beside a bare echo of the same bytes on the same stack in the same run?
+
+Run by ``make bench``; prints one JSON object. Calls to Homeport and to the echo alternate on two kept connections, so
+that a noisy machine is noisy for both. Figures are microseconds at the client, ratios of the medians are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import Any, Final
+
+from tests.controlplane.processes import free_port
+from tests.load import cluster
+
+_WARM_UP: Final = 200
+_READY_SECONDS: Final = 180
+
+
+class Connection:
+    """A kept HTTP/1.1 connection on a blocking socket: the least a client can cost."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def post(self, path: str, body: bytes) -> bytes:
+        """The body of the answer. Raises ``RuntimeError`` unless it is a 200."""
+        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._socket.sendall(head.encode() + body)
+        return self._receive()
+
+    def _receive(self) -> bytes:
+        received = self._socket.recv(1 << 20)
+        while b"\r\n\r\n" not in received:
+            received += self._socket.recv(1 << 20)
+        head, _, body = received.partition(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            raise RuntimeError(head.decode())
+        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+        while len(body) < length:
+            body += self._socket.recv(1 << 20)
+        return body
+
+
+@contextmanager
+def running(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python module as a process."""
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(holds: Callable[[], bool], seconds: float = _READY_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError("not ready in time")
+        time.sleep(0.05)
+
+
+def answers(port: int, path: str = "") -> bool:
+    """Whether something listens, and answers ``path`` with 200 if one is given."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as probe:
+            if not path:
+                return True
+            probe.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n".encode())
+            return probe.recv(64).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
+def write_kubeconfig(folder: Path, port: int) -> Path:
+    path = folder / "kubeconfig"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "bench", "user": {"token": "bench"}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        "current-context": "bench",
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
+def resident_megabytes(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def request(workload: int, names: int) -> bytes:
+    """What kube-scheduler sends in names form."""
+    asked = [cluster.node_name(number) for number in range(names)]
+    body = {"Pod": cluster.pending_pod(workload), "Nodes": None, "NodeNames": asked}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def measure(homeport: Connection, echo: Connection, verb: str, body: bytes, folder: Path, calls: int) -> dict[str, Any]:
+    """Alternate between the two and compare."""
+    name = f"{verb}-{len(body)}"
+    (folder / name).write_bytes(homeport.post(f"/{verb}", body))
+    ours: list[float] = []
+    floor: list[float] = []
+    for number in range(calls + _WARM_UP):
+        for times, connection, path in ((ours, homeport, f"/{verb}"), (floor, echo, f"/{name}")):
+            started = time.perf_counter()
+            connection.post(path, body)
+            if number >= _WARM_UP:
+                times.append((time.perf_counter() - started) * 1e6)
+    found = {"homeport": percentiles(ours), "echo": percentiles(floor)}
+    return {**found, "ratio_p50": round(found["homeport"]["p50"] / found["echo"]["p50"], 2)}
+
+
+def percentiles(times: Sequence[float]) -> dict[str, float]:
+    cuts = quantiles(times, n=100)
+    return {"p50": round(cuts[49], 1), "p99": round(cuts[98], 1)}
+
+
+def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
+    """All figures of one run."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ports = [free_port() for _ in range(3)]
+        stack.enter_context(running("tests.load.apiserver", str(ports[0]), str(nodes), str(pods)))
+        wait_for(lambda: answers(ports[0]))
+        started = time.monotonic()
+        kubeconfig = write_kubeconfig(folder, ports[0])
+        process = stack.enter_context(running("homeport", "serve", f"--kubeconfig={kubeconfig}", f"--port={ports[1]}"))
+        wait_for(lambda: answers(ports[1], "/readyz"))
+        ready = time.monotonic() - started
+        stack.enter_context(running("tests.load.echo", str(ports[2]), str(folder)))
+        wait_for(lambda: answers(ports[2]))
+        homeport, echo = Connection(ports[1]), Connection(ports[2])
+        verbs = {
+            f"{verb}_{size}": measure(homeport, echo, verb, request(7, size), folder, calls)
+            for verb in ("filter", "prioritize")
+            for size in (500, 5000)
+        }
+        memory = resident_megabytes(process.pid)
+    return {
+        "machine": {"python": platform.python_version(), "processor": platform.machine()},
+        "nodes": nodes,
+        "pods": pods,
+        "calls": calls,
+        "microseconds": verbs,
+        "resident_megabytes": round(memory, 1),
+        "seconds_to_ready": round(ready, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    parser.add_argument("--calls", type=int, default=2_000)
+    arguments = parser.parse_args()
+    print(json.dumps(bench(arguments.nodes, arguments.pods, arguments.calls), indent=2))
+
+
+if __name__ == "__main__":
+    main()

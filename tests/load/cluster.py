@@ -1,0 +1,111 @@
+"""A large cluster as JSON: nodes in zones, and realistic pods of some 4 KB each, a few hundred to a workload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+ZONES: Final = ("zone-a", "zone-b", "zone-c")
+WORKLOADS: Final = 500
+ZONE_KEY: Final = "topology.kubernetes.io/zone"
+HOST_KEY: Final = "kubernetes.io/hostname"
+_FILLER: Final = "x" * 300
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05d}"
+
+
+def node(number: int) -> dict[str, Any]:
+    """Nodes go round the zones."""
+    name = node_name(number)
+    labels = {HOST_KEY: name, ZONE_KEY: ZONES[number % len(ZONES)], "kubernetes.io/os": "linux"}
+    return {
+        "metadata": {"name": name, "uid": f"node-uid-{number}", "resourceVersion": str(10 + number), "labels": labels},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
+    }
+
+
+def constraints(app: str) -> list[dict[str, Any]]:
+    """Hard over zones, soft over hosts."""
+    selector = {"matchLabels": {"app": app}}
+    return [
+        {"maxSkew": 5, "topologyKey": ZONE_KEY, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector},
+        {"maxSkew": 1, "topologyKey": HOST_KEY, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector},
+    ]
+
+
+def pod(number: int, nodes: int) -> dict[str, Any]:
+    """Pod ``number`` of its workload, bound to one of the nodes."""
+    made = pending_pod(number % WORKLOADS, name=f"app-{number % WORKLOADS}-{number}")
+    made["metadata"]["uid"] = f"{number:08x}-0000-4000-8000-000000000000"
+    made["metadata"]["resourceVersion"] = str(100_000 + number)
+    made["spec"]["nodeName"] = node_name(number % nodes)
+    made["status"] = {
+        "phase": "Running",
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": "2026-11-02T08:00:00Z"}
+            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+        ],
+        "hostIP": "10.0.0.1",
+        "podIP": "10.1.0.1",
+        "startTime": "2026-11-02T08:00:00Z",
+        "containerStatuses": [{"name": "main", "ready": True, "imageID": _FILLER, "containerID": _FILLER}],
+    }
+    return made
+
+
+def pending_pod(workload: int, name: str = "") -> dict[str, Any]:
+    """A waiting pod of a workload."""
+    app = f"app-{workload}"
+    mounts = [{"name": f"volume-{i}", "mountPath": f"/var/lib/{i}", "readOnly": True} for i in range(6)]
+    return {
+        "metadata": {
+            "name": name or f"{app}-new",
+            "namespace": f"team-{workload % 20}",
+            "uid": f"new-{workload}",
+            "resourceVersion": "99",
+            "labels": {"app": app, "pod-template-hash": f"{workload:010x}", "team": f"team-{workload % 20}"},
+            "annotations": {"checksum/config": _FILLER, "prometheus.io/scrape": "true"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": app,
+                    "uid": f"rs-{workload}",
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": f"registry.example/{app}:1.0",
+                    "env": [{"name": f"SETTING_{i}", "value": _FILLER[:60]} for i in range(8)],
+                    "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}},
+                    "volumeMounts": mounts,
+                }
+            ],
+            "volumes": [{"name": f"volume-{i}", "configMap": {"name": f"{app}-{i}"}} for i in range(6)],
+            "tolerations": [
+                {
+                    "key": f"node.kubernetes.io/{key}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+                for key in ("not-ready", "unreachable")
+            ],
+            "topologySpreadConstraints": constraints(app),
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def encoded(items: Iterator[dict[str, Any]]) -> bytes:
+    """The items of a list, comma-separated."""
+    return b",".join(json.dumps(it, separators=(",", ":")).encode() for it in items)
