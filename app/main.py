@@ -62,7 +62,11 @@ class Service:
                 self._frameworks,
                 self._feed,
                 self._feed.problem,
-                DueBinds(monotonic, wait_seconds=settings.due_bind_wait),
+                DueBinds(
+                    monotonic,
+                    wait_seconds=settings.due_bind_wait,
+                    observe=self._metrics.due_bind_wait.observe,
+                ),
                 max_priority=settings.max_priority,
             ),
             self._feed.binder,

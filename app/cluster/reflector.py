@@ -179,6 +179,7 @@ class Reflector(Generic[T]):
         self._version = ""
         self._failures = 0
         self._told = False
+        self._watching: asyncio.Timeout | None = None
         self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
         self._undecodable_keys: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
@@ -201,10 +202,13 @@ class Reflector(Generic[T]):
         Versions are counted over all kinds, so a quiet kind lags behind without missing anything. Then ``False`` means
         "not known yet": ``fresh_as_of`` moves on when an event or a bookmark reaches the version asked for.
         """
-        began = self._clock()
+        began, seen = self._clock(), _number(self._version)
         try:
             newest = await self._newest_version()
         except KubeError:
+            return False
+        if newest < seen:
+            self._start_over()
             return False
         self._probes.append((newest, began))
         self._settle_probes()
@@ -219,6 +223,14 @@ class Reflector(Generic[T]):
         if newest < 0:
             raise ApiUnavailable("versions that do not compare")
         return newest
+
+    def _start_over(self) -> None:
+        """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
+        self._log.error("versions went back, listing anew")
+        self._version = ""
+        self._probes.clear()
+        if self._watching is not None:
+            self._watching.reschedule(asyncio.get_running_loop().time())
 
     def _settle_probes(self) -> None:
         seen = _number(self._version)
@@ -246,7 +258,6 @@ class Reflector(Generic[T]):
             await self._delete(unconfirmed)
         self._reached(version)
         self.fresh_as_of = max(self.fresh_as_of, began)
-        self._well()
         self._become_synced()
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
@@ -292,7 +303,13 @@ class Reflector(Generic[T]):
         )
         async with watching as lines:
             self.state, self.cause = "watching", ""
-            await self._take_all(lines)
+            try:
+                async with asyncio.timeout(None) as self._watching:
+                    await self._take_all(lines)
+            except TimeoutError:
+                self._version = ""
+            finally:
+                self._watching = None
 
     async def _take_all(self, lines: AsyncIterator[bytes]) -> None:
         opened = self._clock()

@@ -35,8 +35,8 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 REQUEST_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
-SILENCE_SECONDS: Final = 100.0
-"""A watch that says nothing for this long is taken for dead: bookmarks come every 60 to 75 seconds."""
+SILENCE_SECONDS: Final = 140.0
+"""A watch that says nothing for this long is taken for dead: bookmarks come each minute, a quiet kind's after two."""
 
 _CONNECT_SECONDS: Final = 3.0
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)

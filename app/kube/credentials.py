@@ -241,8 +241,8 @@ class _Opened:
 def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
     """The parts of a kubeconfig that the context names. A user that is named must exist; there may be none."""
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
-    if not cluster.safe_get("server"):
-        raise ConfigException(f"cluster {context['cluster']} has no server")
+    if not str(cluster.safe_get("server")).startswith(("http://", "https://")):
+        raise ConfigException(f"cluster {context['cluster']} has no server, or one that is no URL")
     name = context.get("user")
     return _Opened(loader, cluster, config["users"].get_with_name(name)["user"] if name else None)
 

@@ -7,6 +7,7 @@ Kubernetes 1.36.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import add
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from app.framework.interface import (
     NormalizeScorePlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import SUCCESS, Code, Status, error, unresolvable
+from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.guard import Guard, PluginError
@@ -31,12 +32,33 @@ _NO_PLUGIN_TOTAL: Final = 1
 
 
 class PluginSlot(Struct, frozen=True):
-    """A plugin at one extension point. ``weight`` matters at score only, ``reads_pods`` at filter only."""
+    """A plugin at one extension point. ``weight`` matters at score only, ``reads_pods`` at filter only.
+
+    The flags say which of the optional forms the plugin has; asking it at every call costs more than the call.
+    """
 
     name: str
     plugin: Any
     weight: int = 1
     reads_pods: bool = True
+    filters_in_batch: bool = False
+    certain: bool = False
+    scores_in_batch: bool = False
+    normalizes: bool = False
+
+    @classmethod
+    def of(cls, name: str, plugin: Any, *, weight: int = 1, reads_pods: bool = True) -> PluginSlot:
+        """A slot with its flags read off the plugin."""
+        return cls(
+            name,
+            plugin,
+            weight,
+            reads_pods,
+            filters_in_batch=isinstance(plugin, BatchFilterPlugin),
+            certain=isinstance(plugin, CertainFilterPlugin),
+            scores_in_batch=isinstance(plugin, BatchScorePlugin),
+            normalizes=isinstance(plugin, NormalizeScorePlugin),
+        )
 
 
 class Nominations(Protocol):
@@ -127,10 +149,7 @@ class Framework:
         """Whether where ``other`` runs may matter to the filters of ``pod``."""
         return any(
             slot.reads_pods
-            and (
-                not isinstance(slot.plugin, CertainFilterPlugin)
-                or self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other)
-            )
+            and (not slot.certain or self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other))
             for slot in self.slots["filter"]
         )
 
@@ -160,7 +179,8 @@ class Framework:
         if not prepared.status.is_success:
             return Verdict(prepared.status, dict.fromkeys(nodes.names, prepared.status))
         outside = prepared.outside(nodes)
-        return Verdict(SUCCESS, {**outside, **self.filter(state, pod, nodes.without(outside))})
+        rejected = self.filter(state, pod, nodes.without(outside))
+        return Verdict(SUCCESS, {**outside, **rejected} if outside else rejected)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """The rejected candidates. Nodes with nominated pods are judged one by one, with and without these."""
@@ -192,10 +212,10 @@ class Framework:
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
         if not slot.reads_pods:
             return True
-        if not isinstance(slot.plugin, CertainFilterPlugin):
+        if not slot.certain:
             return False
-        certain = slot.plugin.filter_certain
-        return self._guard.call(slot.name, "Filter", certain, state, pod, node, in_flight).is_success
+        status: Status = self._guard.call(slot.name, "filter", slot.plugin.filter_certain, state, pod, node, in_flight)
+        return status.is_success
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
         """Keep the plugins' state right as if ``added`` ran on ``node``. Raises ``PluginError``."""
@@ -224,11 +244,11 @@ class Framework:
         by_plugin = {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
         if not self.slots["score"]:
             return Scores({}, dict.fromkeys(nodes.names, _NO_PLUGIN_TOTAL), 0)
-        totals = dict.fromkeys(nodes.names, 0)
+        totals = [0] * len(nodes)
         for slot in slots:
-            for name, value in by_plugin[slot.name].items():
-                totals[name] += value * slot.weight
-        return Scores(by_plugin, totals, sum(slot.weight for slot in slots))
+            weighted = [value * slot.weight for value in map(by_plugin[slot.name].__getitem__, nodes.names)]
+            totals = list(map(add, totals, weighted))
+        return Scores(by_plugin, dict(zip(nodes.names, totals, strict=True)), sum(slot.weight for slot in slots))
 
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
         for slot in self.slots["preScore"]:
@@ -240,13 +260,13 @@ class Framework:
 
     def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
         plugin = slot.plugin
-        if isinstance(plugin, BatchScorePlugin):
+        if slot.scores_in_batch:
             scores = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
         else:
             scores = {it.name: self._guard.call(slot.name, "Score", plugin.score, state, pod, it) for it in nodes}
-        if isinstance(plugin, NormalizeScorePlugin):
+        if slot.normalizes:
             scores = self._guard.call(slot.name, "NormalizeScore", plugin.normalize_score, state, pod, scores)
-        for value in scores.values():
+        for value in (min(scores.values(), default=0), max(scores.values(), default=0)):
             if not 0 <= value <= MAX_NODE_SCORE:
                 raise PluginError(error(_invalid_score(slot.name, value), slot.name))
         return scores
@@ -298,7 +318,7 @@ class Framework:
         rejected: dict[str, Status] = {}
         for slot in self._filters(state):
             nodes = nodes.without(rejected)
-            if isinstance(slot.plugin, BatchFilterPlugin):
+            if slot.filters_in_batch:
                 found = self._guard.call(slot.name, "filter", slot.plugin.filter_nodes, state, pod, nodes)
             else:
                 statuses = {it.name: self._call_filter(slot, state, pod, it) for it in nodes}
@@ -351,15 +371,16 @@ def _bracketed(names: Iterable[str]) -> str:
     return f"[{' '.join(sorted(names))}]"
 
 
-def _checked(plugin: str, found: Mapping[str, Status]) -> dict[str, Status]:
+def _checked(plugin: str, found: Mapping[str, Status]) -> Mapping[str, Status]:
     """The rejections with their plugin's name. Anything that is no rejection ends the cycle."""
-    rejected = {}
-    named: dict[int, Status] = {}
-    for name, status in found.items():
+    statuses = distinct(found.values())
+    for status in statuses.values():
         if not status.is_rejected:
             raise PluginError(error(f'running "{plugin}" filter plugin: {status.message}', plugin))
-        rejected[name] = named.get(id(status)) or named.setdefault(id(status), status.by(plugin))
-    return rejected
+    if all(status.plugin == plugin for status in statuses.values()):
+        return found
+    named = {key: status.by(plugin) for key, status in statuses.items()}
+    return {name: named[id(status)] for name, status in found.items()}
 
 
 def _invalid_score(plugin: str, value: int) -> str:

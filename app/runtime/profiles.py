@@ -178,7 +178,12 @@ def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> 
     first = [ref for name, ref in explicit.items() if name in everywhere]
     last = [ref for name, ref in explicit.items() if name not in everywhere]
     return tuple(
-        PluginSlot(ref.name, plugins[ref.name], ref.weight or 1, profile.specs[ref.name].reads_pods)
+        PluginSlot.of(
+            ref.name,
+            plugins[ref.name],
+            weight=ref.weight or 1,
+            reads_pods=profile.specs[ref.name].reads_pods,
+        )
         for ref in (*first, *multi.values(), *last)
     )
 

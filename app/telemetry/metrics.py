@@ -37,6 +37,13 @@ class Metrics:
             "homeport_plugin_faults", "Exceptions that left a plugin.", ["plugin", "point"], registry=self.registry
         )
 
+        self.due_bind_wait = Histogram(
+            "homeport_due_bind_wait_seconds",
+            "Time filter calls waited for binds that were on their way.",
+            buckets=_PLUGIN_BUCKETS,
+            registry=self.registry,
+        )
+
     def add_collector(self, collector: Collector) -> None:
         """Metrics that are read off other objects when they are scraped."""
         self.registry.register(collector)

@@ -8,35 +8,32 @@ moments and has no bind yet is *due*; a filter whose hard constraints depend on 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 
-DUE_SECONDS: Final = 0.010
-"""How long after its answer a pod is expected to come to bind."""
-
 _MOST_DUE: Final = 64
 
 
 class DueBinds:
-    """``wait_seconds``: the longest one call waits; 0 switches waiting off."""
+    """``wait_seconds``: the longest one call waits; 0 switches waiting off. A bind is due for twice that time."""
 
-    def __init__(self, clock: Clock, *, wait_seconds: float) -> None:
+    def __init__(self, clock: Clock, *, wait_seconds: float, observe: Callable[[float], None]) -> None:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._due: dict[str, tuple[Pod, float]] = {}
         self._changed = asyncio.Event()
-        self.waits = 0
-        self.seconds_waited = 0.0
+        self._observe = observe
 
     def expect(self, pod: Pod) -> None:
         """The pod was told of a node it may use: its bind is due."""
         if self._wait_seconds and pod.uid:
             if len(self._due) >= _MOST_DUE:
                 self._due.pop(next(iter(self._due)))
-            self._due[pod.uid] = (pod, self._clock() + DUE_SECONDS)
+            self._due[pod.uid] = (pod, self._clock() + 2 * self._wait_seconds)
 
     def arrived(self, uid: str) -> None:
         """The pod is placed in the picture, or will not be: nobody needs to wait for it."""
@@ -56,8 +53,7 @@ class DueBinds:
             except TimeoutError:
                 continue
         waited = self._clock() - started
-        self.waits += waited > 0.0001  # noqa: PLR2004  # shorter ones found nothing to wait for
-        self.seconds_waited += waited
+        self._observe(waited)
 
     def _matters_until(self, framework: Framework, pod: Pod) -> float:
         """When the last bind that matters stops being due; 0 if there is none."""

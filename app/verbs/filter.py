@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.framework.cycle_state import CycleState
-from app.framework.status import Status
+from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -56,7 +56,8 @@ class FilterVerb:
 
 
 def _answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
-    failed = {name: status.message for name, status in rejected.items()}
+    messages = {key: status.message for key, status in distinct(rejected.values()).items()}
+    failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
     passed = [name for name in asked.names if name not in rejected] if rejected else asked.names
     outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
     if asked.raw is None:

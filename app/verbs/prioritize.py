@@ -55,7 +55,7 @@ class PrioritizeVerb:
     def _on_wire(self, scores: Scores) -> Mapping[str, int]:
         weight, most = scores.weight, self._deciding.max_priority
         scale = {total: quantised(total, weight, most) for total in set(scores.totals.values())}
-        return {name: scale[total] for name, total in scores.totals.items()}
+        return dict(zip(scores.totals, map(scale.__getitem__, scores.totals.values()), strict=True))
 
 
 def _decode(body: bytes) -> tuple[ExtenderArgs, dict[str, int]]:

@@ -11,6 +11,7 @@ from app.framework.interface import PluginArgs
 from app.kube.core_v1 import SCHEDULE_ANYWAY, TopologySpreadConstraint
 from app.kube.selectors import is_label_key
 
+NAME: Final = "PodTopologySpread"
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 

@@ -10,13 +10,14 @@ from app.framework.interface import Counts, DomainCounts
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
+from plugins.pod_topology_spread.args import NAME
 from plugins.pod_topology_spread.constraints import Constraint
 
 REASON_CONSTRAINTS_NOT_MATCH: Final = "node(s) didn't match pod topology spread constraints"
 REASON_NODE_LABEL_NOT_MATCH: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing required label)"
 
-CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH)
-NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH)
+CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH).by(NAME)
+NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH).by(NAME)
 
 
 class HardConstraint:

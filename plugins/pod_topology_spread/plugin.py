@@ -25,7 +25,7 @@ from app.framework.status import SKIP, SUCCESS, Status, error
 from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod
 from app.kube.kinds import Kind
 from app.kube.selectors import EVERYTHING
-from plugins.pod_topology_spread.args import PodTopologySpreadArgs
+from plugins.pod_topology_spread.args import NAME, PodTopologySpreadArgs
 from plugins.pod_topology_spread.constraints import (
     Constraint,
     InvalidConstraint,
@@ -36,7 +36,6 @@ from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.filtering import HARD, hard_state
 from plugins.pod_topology_spread.scoring import SOFT, soft_state
 
-NAME: Final = "PodTopologySpread"
 _MEMO_ENTRIES: Final = 4096
 
 
@@ -122,11 +121,10 @@ class PodTopologySpread(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return state.read(SOFT).raw(node.name)
+        return state.read(SOFT).raw_scores((node.name,))[node.name]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
-        raw = state.read(SOFT).raw
-        return {name: raw(name) for name in nodes.names}
+        return state.read(SOFT).raw_scores(nodes.names)
 
     def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
         return state.read(SOFT).normalized(scores)

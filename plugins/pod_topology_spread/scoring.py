@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import log
-from typing import Final, Self
+from operator import add
+from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from app.framework.cycle_state import StateKey
 from app.framework.interface import MAX_NODE_SCORE, Counts
@@ -14,20 +17,23 @@ from plugins.pod_topology_spread.args import HOSTNAME
 from plugins.pod_topology_spread.constraints import Constraint
 
 
-class SoftConstraint:
-    """One soft constraint: what a node adds to its raw score, by its value of the key (or by name, for hosts)."""
+class SoftConstraint(Struct, frozen=True):
+    """What one soft constraint adds to a node's raw score.
 
-    __slots__ = ("credits", "values", "without_pods")
+    ``key_of`` maps a node to what its credit depends on: its domain, or on hosts the number of pods. Nodes of
+    ``without_key`` lack the topology key and get nothing.
+    """
 
-    def __init__(self, values: Mapping[str, str], credits_: Mapping[str, float], without_pods: float) -> None:
-        self.values = values
-        self.credits = credits_
-        self.without_pods = without_pods
+    key_of: Mapping[str, Any]
+    credits: Mapping[Any, float]
+    without_key: frozenset[str]
 
-    def credit(self, name: str) -> float | None:
-        """``None`` where the node lacks the key: then it adds nothing."""
-        value = self.values.get(name)
-        return None if value is None else self.credits.get(value, self.without_pods)
+    def of(self, names: Sequence[str]) -> list[float]:
+        """The credits in the order of ``names``."""
+        found = list(map(self.credits.__getitem__, map(self.key_of.get, names)))
+        if not self.without_key:
+            return found
+        return [0.0 if name in self.without_key else it for name, it in zip(names, found, strict=True)]
 
 
 class SoftState:
@@ -42,28 +48,27 @@ class SoftState:
     def clone(self) -> Self:
         return self
 
-    def raw(self, name: str) -> int:
-        """The raw score: more is worse. Summed in constraint order, as float64, rounded half away from zero."""
-        if name in self.ignored:
-            return 0
-        total = 0.0
+    def raw_scores(self, names: Sequence[str]) -> dict[str, int]:
+        """More is worse. Summed in constraint order, as float64, rounded half away from zero."""
+        scored = [name for name in names if name not in self.ignored] if self.ignored else names
+        totals = [0.0] * len(scored)
         for constraint in self.constraints:
-            credit = constraint.credit(name)
-            if credit is not None:
-                total += credit
-        whole = int(total)
-        return whole + 1 if total - whole >= 0.5 else whole  # a half
+            totals = list(map(add, totals, constraint.of(scored)))
+        rounded = {total: _round(total) for total in set(totals)}
+        scores = dict(zip(scored, map(rounded.__getitem__, totals), strict=True))
+        return {name: scores.get(name, 0) for name in names} if self.ignored else scores
 
     def normalized(self, scores: Mapping[str, int]) -> dict[str, int]:
         """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; ignored nodes 0."""
-        counted = [score for name, score in scores.items() if name not in self.ignored]
+        ignored = self.ignored
+        counted = [it for name, it in scores.items() if name not in ignored] if ignored else scores.values()
         most, least = max(counted, default=0), min(counted, default=0)
-        if most <= 0:
-            return {name: 0 if name in self.ignored else MAX_NODE_SCORE for name in scores}
-        return {
-            name: 0 if name in self.ignored else MAX_NODE_SCORE * (most + least - score) // most
-            for name, score in scores.items()
+        scale = {
+            it: MAX_NODE_SCORE * (most + least - it) // most if most > 0 else MAX_NODE_SCORE for it in set(counted)
         }
+        if ignored:
+            return {name: 0 if name in ignored else scale[it] for name, it in scores.items()}
+        return dict(zip(scores, map(scale.__getitem__, scores.values()), strict=True))
 
 
 SOFT: Final[StateKey[SoftState]] = StateKey("PreScorePodTopologySpread")
@@ -75,7 +80,8 @@ def soft_state(
     """Counts come from all nodes of the cluster; which domains there are, and their number, from the candidates."""
     keys = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
     values = {it.topology_key: counts.values(it.topology_key) for it in constraints}
-    ignored = frozenset(name for key in keys for name in nodes.names if name not in values[key])
+    asked = frozenset(nodes.names)
+    ignored = frozenset[str]().union(*(asked.difference(values[key]) for key in keys))
     scored = [name for name in nodes.names if name not in ignored] if ignored else nodes.names
     return SoftState(list(_soft(pod, constraints, scored, values, counts, keys)), ignored)
 
@@ -90,41 +96,29 @@ def _soft(
 ) -> Iterator[SoftConstraint]:
     for it in constraints:
         on_node = values[it.topology_key]
+        without_key = frozenset[str]() if required else frozenset(scored).difference(on_node)
         if it.topology_key == HOSTNAME:
-            yield _by_host(it, len(scored), on_node, counts.pods_by_node(pod.namespace, it.counted))
+            yield _by_host(it, scored, without_key, counts.pods_by_node(pod.namespace, it.counted))
             continue
         domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
-        present = {on_node.get(name, "") for name in scored}
-        weight = _weight(len(present))
-        credit = {value: _credit(it, domains.count(value), weight) for value in present}
-        yield SoftConstraint(on_node, credit, _credit(it, 0, weight))
+        present = set(map(on_node.get, scored))
+        weight = _weight(len({value or "" for value in present}))
+        credit = {value: _credit(it, domains.count(value or ""), weight) for value in present}
+        yield SoftConstraint(on_node, credit, without_key)
 
 
-def _by_host(constraint: Constraint, size: int, on_node: Mapping[str, str], pods: Mapping[str, int]) -> SoftConstraint:
-    """Hosts are counted on the very node, whatever the inclusion policies say, hence by name and not by value."""
-    weight = _weight(size)
-    credit = {name: _credit(constraint, count, weight) for name, count in pods.items()}
-    return SoftConstraint(_Itself(on_node), credit, _credit(constraint, 0, weight))
+def _by_host(
+    constraint: Constraint, scored: Sequence[str], without_key: frozenset[str], pods: Mapping[str, int]
+) -> SoftConstraint:
+    """Hosts are counted on the very node, whatever the inclusion policies say."""
+    weight = _weight(len(scored))
+    credit = {count: _credit(constraint, count or 0, weight) for count in set(map(pods.get, scored))}
+    return SoftConstraint(pods, credit, without_key)
 
 
-class _Itself(Mapping[str, str]):
-    """Maps each node that has the hostname label to its own name."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: Mapping[str, str]) -> None:
-        self._nodes = nodes
-
-    def __getitem__(self, name: str) -> str:
-        if name in self._nodes:
-            return name
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
+def _round(total: float) -> int:
+    whole = int(total)
+    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for what is not negative
 
 
 def _weight(size: int) -> float:

@@ -31,8 +31,8 @@ from plugins.sticky_node.owners import Missing, Owner, Owners, kinds_of
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = "node(s) were not the pod's home"
 REASON_OWNER_UNKNOWN: Final = "node(s) can't be judged before the pod's owner is known"
-NOT_HOME: Final = unresolvable(REASON_NOT_HOME)
-OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN)
+NOT_HOME: Final = unresolvable(REASON_NOT_HOME).by(NAME)
+OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 _COPY_ATTEMPTS: Final = 5
 
 

@@ -18,8 +18,12 @@ from tests.load import cluster
 
 _PAGE: Final = 500
 _RESOURCES: Final = {
-    "/api/v1": [("pods", "Pod", True), ("nodes", "Node", False), ("services", "Service", True)]
-    + [("replicationcontrollers", "ReplicationController", True)],
+    "/api/v1": [
+        ("pods", "Pod", True),
+        ("nodes", "Node", False),
+        ("services", "Service", True),
+        ("replicationcontrollers", "ReplicationController", True),
+    ],
     "/apis/apps/v1": [("replicasets", "ReplicaSet", True), ("statefulsets", "StatefulSet", True)],
 }
 _VERSION: Final = 1_000_000

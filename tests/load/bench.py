@@ -36,8 +36,8 @@ class Connection:
 
     def post(self, path: str, body: bytes) -> bytes:
         """The body of the answer. Raises ``RuntimeError`` unless it is a 200."""
-        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._socket.sendall(head.encode() + body)
+        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        self._socket.sendall(head.encode() + b"\r\n\r\n" + body)
         return self._receive()
 
     def _receive(self) -> bytes:
