@@ -59,7 +59,7 @@ def _by_object(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> Asked:
         try:
             identity = _IDENTITY.decode(item).metadata
             infos[identity.name] = _info_for(identity, item, nodes.get(identity.name))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"Nodes.items: {error}") from None
         raw[identity.name] = item
     return Asked(list(raw), Candidates(list(raw), infos.__getitem__), {}, raw)

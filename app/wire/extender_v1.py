@@ -7,11 +7,11 @@ keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kuberne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from app.kube.core_v1 import Pod, PodObject, slim_pod
 
@@ -40,7 +40,10 @@ class ExtenderArgs(Struct, frozen=True):
     nodes: Sequence[Raw] | None
 
 
-class MetaPod(Struct):
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class MetaPod(Struct, forbid_unknown_fields=True):
     """A victim by its UID."""
 
     uid: str = field(name="UID", default="")
@@ -53,9 +56,9 @@ class MetaVictims(Struct):
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
 
 
-class _MetaVictimsObject(Struct):
+class _MetaVictimsObject(Struct, forbid_unknown_fields=True):
     pods: list[MetaPod] | None = field(name="Pods", default=None)
-    num_pdb_violations: int | None = field(name="NumPDBViolations", default=None)
+    num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
     def slim(self) -> MetaVictims:
         return MetaVictims(self.pods or [], self.num_pdb_violations or 0)
@@ -69,9 +72,9 @@ class _Victim(Struct):
     metadata: _VictimMeta = field(default_factory=_VictimMeta)
 
 
-class _VictimsObject(Struct):
+class _VictimsObject(Struct, forbid_unknown_fields=True):
     pods: list[_Victim] | None = field(name="Pods", default=None)
-    num_pdb_violations: int | None = field(name="NumPDBViolations", default=None)
+    num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
     def slim(self) -> MetaVictims:
         return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
@@ -139,9 +142,11 @@ def decode_args(body: bytes) -> ExtenderArgs:
     """Read a filter or prioritize request. Raises ``MalformedRequest``."""
     found = _decode(body, _ARGS, _has_usual_spelling)
     names, nodes = found.node_names, found.nodes
-    if names is None and (nodes is None or nodes.items is None):
+    if names is not None:
+        return ExtenderArgs(_slim(found.pod), names, None)
+    if nodes is None:
         raise MalformedRequest("neither NodeNames nor Nodes is given")
-    return ExtenderArgs(_slim(found.pod), names, None if names is not None or nodes is None else nodes.items)
+    return ExtenderArgs(_slim(found.pod), None, nodes.items or [])
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
@@ -200,7 +205,7 @@ def encode_binding(error: str = "") -> bytes:
 def _slim(found: PodObject) -> Pod:
     try:
         return slim_pod(found)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Pod: {error}") from None
 
 
@@ -212,7 +217,7 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[T], is_usual: Any) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # perhaps only the spelling of its keys: folded below, where a real error is raised
     try:
-        return decoder.decode(_folded(body))
+        return decoder.decode(_folded(body, _TOP[decoder]))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(str(error)) from None
     except RecursionError:
@@ -224,14 +229,16 @@ def _has_usual_spelling(found: Any) -> bool:
     return found.pod.spec is not None and found.pod.metadata.name is not None
 
 
-def _field_names(*types: type[Struct]) -> dict[str, str]:
-    return {it.encode_name.lower(): it.encode_name for kind in types for it in msgspec.structs.fields(kind)}
+def _field_names(kind: type[Struct]) -> dict[str, str]:
+    return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
 
 
-_TOP: Final = {
-    **_field_names(_ExtenderArgs, _PreemptionArgs, _BindingArgs),
-    **_field_names(_MetaVictimsObject, MetaPod),
+_TOP: Final[Mapping[object, Mapping[str, str]]] = {
+    _ARGS: _field_names(_ExtenderArgs),
+    _PREEMPTION: _field_names(_PreemptionArgs),
+    _BINDING: _field_names(_BindingArgs),
 }
+_VICTIMS: Final = _field_names(_MetaVictimsObject)
 _NESTED: Final = {
     name.lower(): name
     for names in (
@@ -251,42 +258,40 @@ _OBJECTS: Final = frozenset({"Pod", "Nodes"})
 _USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 
 
-def _folded(body: bytes) -> bytes:
+def _folded(body: bytes, known: Mapping[str, str]) -> bytes:
     """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
     found = msgspec.json.decode(body)
     if not isinstance(found, dict):
         raise msgspec.ValidationError(f"Expected `object`, got `{type(found).__name__}`")
-    return _ENCODER.encode({name: value for key, value in found.items() for name, value in _fold_top(key, value)})
+    named = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}
+    return _ENCODER.encode({name: _fold_top(name, value) for name, value in named.items()})
 
 
-def _fold_top(key: str, value: Any) -> list[tuple[str, Any]]:
-    name = _TOP.get(key.lower())
-    if name is None:
-        return []
+def _fold_top(name: str, value: Any) -> Any:
     if name in _OBJECTS:
-        return [(name, _fold(value))]
+        return _fold(value)
     if name in _VICTIM_MAPS and isinstance(value, dict):
-        return [(name, {node: _fold_victims(victims) for node, victims in value.items()})]
+        fold = _fold_meta_victim if name == "NodeNameToMetaVictims" else _fold
+        return {node: _fold_victims(victims, fold) for node, victims in value.items()}
     if name == "NodeNames" and isinstance(value, list):
-        return [(name, ["" if it is None else it for it in value])]
-    return [(name, value)]
+        return ["" if it is None else it for it in value]
+    return value
 
 
-def _fold_victims(found: Any) -> Any:
+def _fold_victims(found: Any, fold: Callable[[Any], Any]) -> Any:
     if not isinstance(found, dict):
         return found
-    folded = {_TOP.get(key.lower(), key): value for key, value in found.items()}
+    folded = {name: value for key, value in found.items() if (name := _VICTIMS.get(key.lower())) is not None}
     pods = folded.get("Pods")
     if isinstance(pods, list):
-        folded["Pods"] = [_fold_victim(pod) for pod in pods if pod is not None]
+        folded["Pods"] = [fold(pod) for pod in pods if pod is not None]
     return folded
 
 
-def _fold_victim(found: Any) -> Any:
+def _fold_meta_victim(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
-    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
-    return {"UID": uids[-1]} if uids else _fold(found)
+    return {"UID": value or "" for key, value in found.items() if key.lower() == "uid"}
 
 
 def _fold(value: Any) -> Any:
