@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Final
 
@@ -13,8 +14,12 @@ from app.cluster.saved import SavedClusterError
 from app.config.settings import Settings, SettingsError, load_settings
 from app.kube.credentials import CredentialsError
 from app.main import serve
+from app.runtime.guard import Guard
 from app.runtime.profiles import ProfileErrors
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.logging import configure
+from app.telemetry.metrics import Metrics
+from app.verbs.evaluate import Evaluator
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
 USAGE_ERROR: Final = 2
@@ -46,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command == "version":
         print(version("homeport"))  # noqa: T201  # the answer of the command
         return 0
+    if arguments.command == "evaluate":
+        return _evaluate(arguments.file)
     try:
         settings = _settings(arguments)
         configure(settings.log_level, settings.log_format)
@@ -54,6 +61,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(mistake).splitlines():
             print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
         return USAGE_ERROR
+    return 0
+
+
+def _evaluate(path: str | None) -> int:
+    """Each verdict is written as soon as its case is read. Returns 1 if the file cannot be opened."""
+    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    try:
+        with open(path, "rb") if path else nullcontext(sys.stdin.buffer) as cases:  # noqa: PTH123  # may be a pipe
+            for line in filter(bytes.strip, cases):
+                sys.stdout.buffer.write(evaluator.evaluate(line) + b"\n")
+                sys.stdout.buffer.flush()
+    except OSError as error:
+        print(f"homeport: {error}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        return 1
     return 0
 
 
@@ -68,6 +89,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
+    evaluating = commands.add_parser(
+        "evaluate",
+        help="judge saved cases, a JSON object a line",
+        description="Read cases (a cluster, a pending pod, a profile), a JSON object a line, and write what the "
+        "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
+    )
+    evaluating.add_argument("file", nargs="?", metavar="FILE", help="read cases from here; default: standard input")
     serving = commands.add_parser(
         "serve",
         help="answer filter, prioritize, preempt and bind over HTTP",

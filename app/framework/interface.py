@@ -7,8 +7,10 @@ runtime finds out by asking which methods it has. Which verb runs which point:
     prioritize  pre_score, score, normalize_score, then weights
     preempt     pre_filter, remove_pod for each victim, filter
     all         missing, whose answers are read from the API server first
-    bind        pre_filter and filter once more on the newest picture, reserve, pre_bind, bind, post_bind;
+    bind        pre_filter and filter once more on the newest picture, reserve, permit, pre_bind, bind, post_bind;
                 unreserve in reverse order on any failure
+    others      pre_enqueue, less and post_filter run for schedulers that ask: the extender protocol has no place
+                for them
 
 Deciding points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
 (``pre_bind``, ``bind``, ``post_bind``) are ``async def``. What a plugin needs of the world it gets from its
@@ -155,6 +157,34 @@ class Binder(Protocol):
         ...
 
 
+class WaitingPod(Protocol):
+    """A pod that Permit made wait."""
+
+    @property
+    def pod(self) -> Pod: ...
+    @property
+    def node_name(self) -> str: ...
+
+    def pending_plugins(self) -> Collection[str]:
+        """The plugins that have not allowed it yet."""
+        ...
+
+    def allow(self, plugin: str) -> None:
+        """This plugin no longer makes it wait; when none is left, it goes on to be bound."""
+        ...
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """It will not be bound. ``False`` if that was settled before."""
+        ...
+
+
+class WaitingPods(Protocol):
+    """All pods that wait at Permit, of every profile."""
+
+    def get(self, uid: str) -> WaitingPod | None: ...
+    def all(self) -> Collection[WaitingPod]: ...
+
+
 class Clock(Protocol):
     """Seconds on a clock that never goes back."""
 
@@ -169,10 +199,20 @@ class Handle(Struct, frozen=True):
     writer: Writer
     binder: Binder
     clock: Clock
+    waiting: WaitingPods
 
 
 class Plugin(Protocol):
     """A plugin: built from its arguments and a ``Handle``, it has the methods of its extension points."""
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    """May a pod be considered at all? Asked before it enters the queue of a scheduler that asks us."""
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Anything but Success keeps the pod out; the first plugin that does so is its gate."""
+        ...
 
 
 @runtime_checkable
@@ -242,6 +282,26 @@ class CertainFilterPlugin(Protocol):
         ...
 
 
+class PostFilterResult(Struct, frozen=True):
+    """What PostFilter wants of ``status.nominatedNodeName``: a node, or ``""`` to clear it."""
+
+    nominated_node_name: str
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    """Called when no node is feasible: can anything be done about it?"""
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Success: something was done, and the pod can come again. Unschedulable: the next plugin is asked.
+
+        UnschedulableAndUnresolvable: nobody can help, ask no further. No result leaves the nomination as it is.
+        """
+        ...
+
+
 @runtime_checkable
 class PreScorePlugin(Protocol):
     """Called once before scoring, with the feasible nodes."""
@@ -284,6 +344,27 @@ class ReservePlugin(Protocol):
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Undo, idempotently; also called where ``reserve`` never ran."""
+        ...
+
+
+@runtime_checkable
+class PermitPlugin(Protocol):
+    """Last word before binding: approve, deny, or let the pod wait for something."""
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        """Wait comes with the longest time to wait, in seconds, of which 15 minutes count at most.
+
+        A waiting pod goes on once every plugin that made it wait has allowed it, see ``Handle.waiting``.
+        """
+        ...
+
+
+@runtime_checkable
+class PreBindPreFlightPlugin(Protocol):
+    """Tells cheaply and beforehand whether ``pre_bind`` has anything to do."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Success: there is work. Skip: ``pre_bind`` is left out for this pod."""
         ...
 
 

@@ -260,6 +260,7 @@ class Framework:
 
     def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
         plugin = slot.plugin
+        scores: dict[str, int]
         if slot.scores_in_batch:
             scores = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
         else:

@@ -31,13 +31,17 @@ class ProfileErrors(ValueError):
 
 
 class ResolvedProfile(Struct, frozen=True):
-    """A checked profile: plugin sets merged with the defaults, arguments parsed, nothing built yet."""
+    """A checked profile: plugin sets merged with the defaults, arguments parsed, nothing built yet.
+
+    ``absent`` are in-tree plugins it names that run in the scheduler and not here.
+    """
 
     scheduler_name: str
     multi_point: tuple[PluginRef, ...]
     points: Mapping[str, PluginSet]
     args: Mapping[str, PluginArgs]
     specs: Mapping[str, PluginSpec[Any]]
+    absent: tuple[str, ...]
     notices: tuple[str, ...]
 
     def kinds(self) -> set[Kind[Any]]:
@@ -78,7 +82,8 @@ def _resolve_one(profile: Profile, registry: Registry, mistakes: list[str]) -> R
     multi_point = _merge(defaults, profile.plugins.multi_point)
     points = {point: profile.plugins.at(point) for point in POINTS}
     named = [*multi_point, *(ref for plugins in points.values() for ref in plugins.enabled)]
-    specs, notices = _look_up(dict.fromkeys(ref.name for ref in named), registry, where, mistakes)
+    specs, absent = _look_up(dict.fromkeys(ref.name for ref in named), registry, where, mistakes)
+    notices = [f"{where}: {name} runs in your scheduler, not in Homeport" for name in absent]
     mistakes.extend(_repeated(profile, where))
     mistakes.extend(_misplaced(points, specs, where))
     args = _parse_args(profile, specs, registry, where, mistakes)
@@ -87,7 +92,7 @@ def _resolve_one(profile: Profile, registry: Registry, mistakes: list[str]) -> R
             f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
             "Homeport; here it means that nobody spreads these pods."
         )
-    return ResolvedProfile(profile.scheduler_name, multi_point, points, args, specs, tuple(notices))
+    return ResolvedProfile(profile.scheduler_name, multi_point, points, args, specs, tuple(absent), tuple(notices))
 
 
 def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef, ...]:
@@ -103,16 +108,16 @@ def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef,
 def _look_up(
     names: Iterable[str], registry: Registry, where: str, mistakes: list[str]
 ) -> tuple[dict[str, PluginSpec[Any]], list[str]]:
-    specs, notices = {}, []
+    specs, absent = {}, []
     for name in names:
         spec = registry.get(name)
         if spec is not None:
             specs[name] = spec
         elif name in STAY_IN_SCHEDULER:
-            notices.append(f"{where}: {name} runs in your scheduler, not in Homeport")
+            absent.append(name)
         else:
             mistakes.append(f'{where}: plugin "{name}" does not exist')
-    return specs, notices
+    return specs, absent
 
 
 def _repeated(profile: Profile, where: str) -> Iterable[str]:

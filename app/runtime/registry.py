@@ -21,6 +21,30 @@ POINT_METHODS: Final[Mapping[str, type[Any]]] = {
 }
 """Which protocol a plugin must fit to take part at an extension point."""
 
+KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
+    "SchedulingGates": 1,
+    "PrioritySort": 1,
+    "NodeUnschedulable": 1,
+    "NodeName": 1,
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodePorts": 1,
+    "NodeResourcesFit": 1,
+    "VolumeRestrictions": 1,
+    "NodeVolumeLimits": 1,
+    "VolumeBinding": 1,
+    "VolumeZone": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DynamicResources": 2,
+    "DefaultPreemption": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "DefaultBinder": 1,
+    "NodeDeclaredFeatures": 1,
+}
+"""``multiPoint`` of kube-scheduler 1.36 with default feature gates, in its order and with its weights."""
+
 STAY_IN_SCHEDULER: Final = frozenset(
     {
         "SchedulingGates",

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
-from app.kube.core_v1 import Node, decode_node
+from app.kube.core_v1 import decode_node
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
@@ -52,21 +52,25 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
 
 
 def _by_object(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> Asked:
-    """A node the picture has in the same version is taken from there; any other is judged by what was sent."""
+    """A node the picture has in the same version is taken from there, one in another version is read as it was sent."""
     infos: dict[str, NodeInfo] = {}
+    unknown: dict[str, Status] = {}
     raw: dict[str, Raw] = {}
     for item in items:
         try:
             identity = _IDENTITY.decode(item).metadata
-            infos[identity.name] = _info_for(identity, item, nodes.get(identity.name))
+            known = nodes.get(identity.name)
+            if known is None:
+                unknown[identity.name] = UNKNOWN_NODE
+            else:
+                infos[identity.name] = _info_for(identity, item, known)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MalformedRequest(f"Nodes.items: {error}") from None
         raw[identity.name] = item
-    return Asked(list(raw), Candidates(list(raw), infos.__getitem__), {}, raw)
+    return Asked(list(raw), Candidates(list(infos), infos.__getitem__), unknown, raw)
 
 
-def _info_for(identity: _NodeIdentity, item: Raw, known: NodeInfo | None) -> NodeInfo:
-    if known is not None and known.node.resource_version == identity.resource_version != "":
+def _info_for(identity: _NodeIdentity, item: Raw, known: NodeInfo) -> NodeInfo:
+    if known.node.resource_version == identity.resource_version != "":
         return known
-    node: Node = decode_node(item)
-    return NodeInfo(node, known.pods if known is not None else None)
+    return NodeInfo(decode_node(item), known.pods)

@@ -33,14 +33,14 @@ class FilterVerb:
             return Answer(_pass_all(args), "nothing_to_do")
         require_picture(self._deciding.problem)
         await self._deciding.look_up_missing(framework, args.pod)
-        await self._deciding.due.wait(framework, args.pod)
-        answer = self._decide(framework, args)
+        answer = await self._decide(framework, args)
         if answer.outcome == "feasible":
             self._deciding.due.expect(args.pod)
         return answer
 
-    def _decide(self, framework: Framework, args: ExtenderArgs) -> Answer:
+    async def _decide(self, framework: Framework, args: ExtenderArgs) -> Answer:
         try:
+            await self._deciding.due.wait(framework, args.pod)
             asked = asked_nodes(args, self._deciding.cluster.nodes)
             rejected = self._rejected(framework, args.pod, asked)
         except MalformedRequest as error:

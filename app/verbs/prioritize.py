@@ -40,9 +40,11 @@ class PrioritizeVerb:
         if framework is None or not hosts:
             return Answer(encode_priorities(dict.fromkeys(hosts, 0)), "nothing_to_do")
         require_picture(self._deciding.problem, tuple(hosts))
-        await self._deciding.look_up_missing(framework, args.pod)
+        await self._deciding.look_up_missing(framework, args.pod, tuple(hosts))
         try:
             scores = self._scores(framework, args)
+        except MalformedRequest as error:
+            raise _malformed(error) from None
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", tuple(hosts)) from fault
         return Answer(encode_priorities({**hosts, **self._on_wire(scores)}), "scored")
@@ -64,5 +66,9 @@ def _decode(body: bytes) -> tuple[ExtenderArgs, dict[str, int]]:
         args = decode_args(body)
         names = args.names if args.names is not None else asked_nodes(args, {}).names
     except MalformedRequest as error:
-        raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
+        raise _malformed(error) from None
     return args, dict.fromkeys(names, 0)
+
+
+def _malformed(error: MalformedRequest) -> VerbFailure:
+    return VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -11,7 +11,9 @@ from app.cluster.store import Cluster
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
 from app.verbs.due import DueBinds
+from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import Problem
 
 
@@ -41,14 +43,20 @@ class Deciding(Struct, frozen=True):
         """The profile of the pod's schedulerName; ``None`` where it is none of ours."""
         return self.profiles.get(pod.spec.scheduler_name)
 
-    async def look_up_missing(self, framework: Framework, pod: Pod) -> None:
+    async def look_up_missing(self, framework: Framework, pod: Pod, hosts: Sequence[str] = ()) -> None:
         """Fetch what the plugins need of this pod's owners and the watch has not brought yet.
 
         Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
-        brings nothing new.
+        brings nothing new. Raises ``VerbFailure`` (``fault``).
         """
         asked: set[tuple[Kind[Any], str, str]] = set()
-        while missing := set(framework.missing(pod)) - asked:
+        while missing := self._missing(framework, pod, hosts) - asked:
             asked |= missing
             for kind, namespace, name in missing:
                 await self.reader.fetch(kind, namespace, name)
+
+    def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> set[tuple[Kind[Any], str, str]]:
+        try:
+            return set(framework.missing(pod))
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault

@@ -1,0 +1,194 @@
+"""Judges saved cases: a cluster, one pending pod, and what the plugins of a profile say about every node.
+
+One JSON object a line in, one a line out, in the same order (docs/evaluate.md has the format). Without a ``config`` a
+case means kube-scheduler's default profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from pydantic import ValidationError
+
+from app.cluster.saved import MemoryBinder, MemoryWriter
+from app.cluster.sinks import sink_for
+from app.cluster.store import Cluster
+from app.config.profile import Profile
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Handle
+from app.framework.node_info import Candidates
+from app.framework.status import Status, unresolvable
+from app.kube.core_v1 import Pod, decode_pod
+from app.kube.kinds import NODES, PODS, Kind
+from app.runtime.framework import Framework
+from app.runtime.guard import Guard, PluginError
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve
+from app.runtime.registry import Registry
+
+NO_NODES: Final = unresolvable("no nodes available to schedule pods")
+
+_Verdict = dict[str, Any]
+
+
+class BadCase(ValueError):
+    """The case cannot be judged; names the field."""
+
+
+class _Case(Struct):
+    pod: Raw
+    name: str = ""
+    config: Raw = Raw(b"{}")
+    objects: list[Raw] | None = None
+    preempt: Raw = Raw()
+
+
+class _Name(Struct):
+    name: str = ""
+
+
+class _TypeMeta(Struct, rename="camel"):
+    kind: str
+    api_version: str
+
+
+_CASE: Final = msgspec.json.Decoder(_Case)
+_NAME: Final = msgspec.json.Decoder(_Name)
+_TYPE: Final = msgspec.json.Decoder(_TypeMeta)
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+
+
+class Evaluator:
+    """``registry`` has kube-scheduler's default profile for its defaults. A profile is checked once per config."""
+
+    def __init__(self, registry: Registry, guard: Guard) -> None:
+        self._registry = registry
+        self._guard = guard
+        self._profiles: dict[bytes, ResolvedProfile | str] = {}
+
+    def evaluate(self, line: bytes) -> bytes:
+        """The verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
+        try:
+            verdict = self._judge(_decoded(line))
+        except (BadCase, PluginError) as error:
+            verdict = {"name": _name_of(line), "error": str(error)}
+        return _ENCODER.encode(verdict)
+
+    def _judge(self, case: _Case) -> _Verdict:
+        profile = self._profile(bytes(case.config))
+        if bytes(case.preempt) not in (b"", b"null"):
+            raise BadCase("preempt: plugins not available: [DefaultPreemption]")
+        cluster = _picture(case, profile)
+        framework = self._framework(profile, cluster)
+        pod = _pod("pod", case.pod)
+        with cluster.without(pod.uid, pod.key):
+            return {"name": case.name, **_judged(framework, pod, Candidates.of(cluster.nodes))}
+
+    def _profile(self, config: bytes) -> ResolvedProfile:
+        found = self._profiles.get(config)
+        if found is None:
+            found = self._profiles[config] = self._resolved(config)
+        if isinstance(found, str):
+            raise BadCase(found)
+        return found
+
+    def _resolved(self, config: bytes) -> ResolvedProfile | str:
+        """The profile, or what is wrong with it: both are remembered."""
+        try:
+            document = msgspec.json.decode(config) or {}
+            (profile,) = resolve((Profile.model_validate(document),), self._registry)
+        except ValidationError as error:
+            return "; ".join(f"config.{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in error.errors())
+        except ProfileErrors as error:
+            return f"config: {'; '.join(error.mistakes)}"
+        if profile.absent:
+            return f"plugins not available: [{' '.join(profile.absent)}]"
+        return profile
+
+    def _framework(self, profile: ResolvedProfile, cluster: Cluster) -> Framework:
+        handle = Handle(
+            counts=cluster.counts,
+            objects=cluster,
+            writer=MemoryWriter(cluster),
+            binder=MemoryBinder(cluster),
+            clock=monotonic,
+        )
+        try:
+            return build(profile, handle, served=(profile.scheduler_name,), nominations=cluster, guard=self._guard)
+        except ProfileErrors as error:
+            raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
+
+
+def _decoded(line: bytes) -> _Case:
+    try:
+        return _CASE.decode(line)
+    except msgspec.DecodeError as error:
+        raise BadCase(str(error)) from None
+
+
+def _name_of(line: bytes) -> str:
+    try:
+        return _NAME.decode(line).name
+    except msgspec.DecodeError:
+        return ""
+
+
+def _picture(case: _Case, profile: ResolvedProfile) -> Cluster:
+    """A cluster with the objects that somebody reads, in whatever order they come."""
+    every: tuple[Kind[Any], ...] = (NODES, PODS, *profile.kinds())
+    wanted = {(kind.api_version, kind.kind): kind for kind in every}
+    cluster = Cluster()
+    sinks = {kind: sink_for(cluster, kind) for kind in every}
+    for index, raw in enumerate(case.objects or ()):
+        try:
+            meta = _TYPE.decode(raw)
+            kind = wanted.get((meta.api_version, meta.kind))
+            if kind is not None:
+                sinks[kind].upsert(kind.decode(raw))
+        except msgspec.DecodeError as error:
+            raise BadCase(f"objects[{index}]: {error}") from None
+    return cluster
+
+
+def _pod(field: str, raw: Raw) -> Pod:
+    try:
+        return decode_pod(raw)
+    except msgspec.DecodeError as error:
+        raise BadCase(f"{field}: {error}") from None
+
+
+def _judged(framework: Framework, pod: Pod, nodes: Candidates) -> _Verdict:
+    if not len(nodes):
+        return _verdict(NO_NODES)
+    state = CycleState()
+    try:
+        prepared = framework.pre_filter(state, pod)
+    except PluginError as fault:
+        return _verdict(fault.status)
+    if not prepared.status.is_success:
+        return _verdict(prepared.status)
+    outside = prepared.outside(nodes)
+    rejected = {**outside, **framework.filter(state, pod, nodes.without(outside))}
+    verdict = _verdict(prepared.status, {name: _shown(rejected.get(name)) for name in nodes.names})
+    feasible = nodes.without(rejected)
+    if len(feasible):
+        scores = framework.score(CycleState(), pod, feasible)
+        verdict["score"] = {
+            name: {plugin: of_plugin[name] for plugin, of_plugin in scores.by_plugin.items()} for name in feasible.names
+        }
+        verdict["total"] = scores.totals
+    return verdict
+
+
+def _verdict(pre_filter: Status, filtered: Mapping[str, Any] | None = None) -> _Verdict:
+    return {"preFilter": _shown(pre_filter), "filter": filtered or {}, "score": {}, "total": {}}
+
+
+def _shown(status: Status | None) -> dict[str, Any]:
+    """A status in the words of the format; ``None`` is Success."""
+    if status is None or status.is_success:
+        return {"code": "Success", "plugin": "", "reasons": []}
+    return {"code": status.code.word, "plugin": status.plugin, "reasons": list(status.reasons)}
