@@ -23,6 +23,7 @@ from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, resolve
 from app.runtime.registry import Registry
+from app.runtime.waiting import WaitingPods
 from app.server.operator import FeedStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
 from app.server.routes import VerbCall, verb_router
@@ -53,6 +54,7 @@ class Service:
         self._cluster = Cluster()
         self._metrics = Metrics()
         self._guard = Guard(self._metrics)
+        self._waiting = WaitingPods()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
         self._feed = _feed(settings, self._cluster, _kinds(resolved))
         self._frameworks = self._build(resolved)
@@ -91,10 +93,13 @@ class Service:
             writer=self._feed.writer,
             binder=self._feed.binder,
             clock=monotonic,
+            waiting=self._waiting,
         )
         served = [profile.scheduler_name for profile in resolved]
         return {
-            profile.scheduler_name: build(profile, handle, served=served, nominations=self._cluster, guard=self._guard)
+            profile.scheduler_name: build(
+                profile, handle, served=served, nominations=self._cluster, waiting=self._waiting, guard=self._guard
+            )
             for profile in resolved
         }
 
@@ -161,7 +166,7 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
 
 
 def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
-    return list(dict.fromkeys(kind for profile in resolved for kind in profile.kinds()))
+    return list(dict.fromkeys(kind for profile in resolved for kind in sorted(profile.kinds(), key=repr)))
 
 
 def _feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]]) -> Feed:

@@ -40,8 +40,8 @@ State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not
 FIRST_PAGE: Final = 2000
 """Objects a page while nobody waits for answers yet."""
 
-PAGE: Final = 500
-"""Objects a page later on: taking a page of full pods apart holds up the event loop for 2 to 3 ms."""
+PAGE: Final = 250
+"""Objects a page later on: putting a page of full pods together and apart holds up the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
 LOOK_AGAIN_SECONDS: Final = 10.0
@@ -229,7 +229,7 @@ class Reflector(Generic[T]):
         self._log.error("versions went back, listing anew")
         self._version = ""
         self._probes.clear()
-        if self._watching is not None:
+        if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
     def _settle_probes(self) -> None:
@@ -253,7 +253,8 @@ class Reflector(Generic[T]):
         self.relists += self.synced
         with nullcontext() if self.synced else self._loading():
             began = self._clock()
-            unconfirmed = set(self._sink.keys())
+            unconfirmed: set[ObjectKey] = set()
+            await self._in_slices(tuple(self._sink.keys()), unconfirmed.add)
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
         self._reached(version)

@@ -284,9 +284,10 @@ class _Target(SimpleNamespace):
     def taken(self, expires: float, reread: float) -> _Found:
         files = (self.ssl_ca_cert, self.cert_file, self.key_file)
         contents = tuple(Path(file).read_bytes() for file in files if file)
+        authorization = next(iter(self.api_key.values()), "")  # its one entry was renamed in release 37
         return _Found(
             server=self.host.rstrip("/"),
-            authorization=self.api_key.get("BearerToken", "").strip(),  # token files often end in a newline
+            authorization=authorization.strip(),  # token files often end in a newline
             tls=_Tls(files, contents, bool(self.verify_ssl)),
             tls_server_name=self.tls_server_name or "",
             proxy=self.proxy or "",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import add
 from typing import Any, Final, Protocol
 
+import structlog
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
@@ -20,15 +21,19 @@ from app.framework.interface import (
     CertainFilterPlugin,
     LookUpPlugin,
     NormalizeScorePlugin,
+    PostFilterResult,
+    PreBindPreFlightPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.guard import Guard, PluginError
+from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
 _NO_PLUGIN_TOTAL: Final = 1
+_LOG: Final = structlog.get_logger(__name__)
 
 
 class PluginSlot(Struct, frozen=True):
@@ -125,10 +130,12 @@ class Framework:
         *,
         served: Collection[str],
         nominations: Nominations,
+        waiting: WaitingPods,
         guard: Guard,
     ) -> None:
         self.scheduler_name = scheduler_name
         self.slots = slots
+        self._waiting = waiting
         self._served = served
         self._nominations = nominations
         self._guard = guard
@@ -152,6 +159,22 @@ class Framework:
             and (not slot.certain or self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other))
             for slot in self.slots["filter"]
         )
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """May the pod be considered? The first plugin that says no is its gate; the others are not asked."""
+        for slot in self.slots["preEnqueue"]:
+            status: Status = self._guard.call(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
+            if not status.is_success:
+                return status.by(slot.name)
+        return SUCCESS
+
+    def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
+        """Whether ``pod`` comes before ``other``; times are on the caller's clock."""
+        (slot,) = self.slots["queueSort"]
+        before: bool = self._guard.call(
+            slot.name, "QueueSort", slot.plugin.less, pod, queued_at, other, other_queued_at
+        )
+        return before
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
@@ -181,6 +204,28 @@ class Framework:
         outside = prepared.outside(nodes)
         rejected = self.filter(state, pod, nodes.without(outside))
         return Verdict(SUCCESS, {**outside, **rejected} if outside else rejected)
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Ask in order whether anything can be done for a pod without a feasible node.
+
+        Success and UnschedulableAndUnresolvable end it; otherwise reasons are gathered, the last result stands and
+        the first plugin counts as the one that rejected.
+        """
+        result: PostFilterResult | None = None
+        reasons: list[str] = []
+        rejector = ""
+        for slot in self.slots["postFilter"]:
+            found, status = self._guard.call(slot.name, "PostFilter", slot.plugin.post_filter, state, pod, rejected)
+            if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return found, status.by(slot.name)
+            if not status.is_rejected:
+                raise PluginError(error(status.message, slot.name))
+            result = found or result
+            reasons.extend(status.reasons)
+            rejector = rejector or slot.name
+        return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """The rejected candidates. Nodes with nominated pods are judged one by one, with and without these."""
@@ -288,13 +333,42 @@ class Framework:
             except PluginError:
                 continue
 
+    async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
+        """Run Permit, and wait where a plugin says so, for ``limit`` seconds at most. Others are not held up."""
+        waits: dict[str, float] = {}
+        status: Status
+        for slot in self.slots["permit"]:
+            status, seconds = self._guard.call(slot.name, "Permit", slot.plugin.permit, state, pod, node_name)
+            if status.is_rejected:
+                return status.by(slot.name)
+            if status.code is Code.WAIT:
+                waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
+            elif not status.is_success:
+                raise PluginError(error(f'running Permit plugin "{slot.name}": {status.message}', slot.name))
+        return await self._waiting.wait(pod, node_name, waits) if waits else SUCCESS
+
+    def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
+        """A caller that waits for its bind hangs up at its time limit: a pod that waits longer was never bound."""
+        if seconds > limit:
+            _LOG.warning("permit wait clipped to the caller's time limit", plugin=plugin, asked=seconds, limit=limit)
+        return min(seconds, limit)
+
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """PreBind in order; the first failure stops."""
-        for slot in self.slots["preBind"]:
+        """PreBind in order, less the plugins whose pre-flight says that they have nothing to do."""
+        for slot in [it for it in self.slots["preBind"] if self._has_work(it, state, pod, node_name)]:
             status: Status = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
+
+    def _has_work(self, slot: PluginSlot, state: CycleState, pod: Pod, node_name: str) -> bool:
+        if not isinstance(slot.plugin, PreBindPreFlightPlugin):
+            return True
+        status = self._guard.call(slot.name, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
+        if not status.is_success and not status.is_skip:
+            text = f'running PreBindPreFlight "{slot.name}": {status.message}'
+            raise PluginError(error(text, slot.name))
+        return status.is_success
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""

@@ -18,6 +18,7 @@ from app.kube.kinds import Kind
 from app.runtime.framework import Framework, Nominations, PluginSlot
 from app.runtime.guard import Guard
 from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
+from app.runtime.waiting import WaitingPods
 
 _ALL: Final = "*"
 
@@ -59,7 +60,13 @@ def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedPro
 
 
 def build(
-    profile: ResolvedProfile, handle: Handle, *, served: Iterable[str], nominations: Nominations, guard: Guard
+    profile: ResolvedProfile,
+    handle: Handle,
+    *,
+    served: Iterable[str],
+    nominations: Nominations,
+    waiting: WaitingPods,
+    guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
     plugins = {name: spec.build(profile.args[name], handle) for name, spec in profile.specs.items()}
@@ -67,7 +74,14 @@ def build(
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)
-    return Framework(profile.scheduler_name, slots, served=frozenset(served), nominations=nominations, guard=guard)
+    return Framework(
+        profile.scheduler_name,
+        slots,
+        served=frozenset(served),
+        nominations=nominations,
+        waiting=waiting,
+        guard=guard,
+    )
 
 
 def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[str]:

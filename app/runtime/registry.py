@@ -9,12 +9,15 @@ from app.framework import interface
 from app.framework.interface import PluginSpec
 
 POINT_METHODS: Final[Mapping[str, type[Any]]] = {
+    "preEnqueue": interface.PreEnqueuePlugin,
     "queueSort": interface.QueueSortPlugin,
     "preFilter": interface.PreFilterPlugin,
     "filter": interface.FilterPlugin,
+    "postFilter": interface.PostFilterPlugin,
     "preScore": interface.PreScorePlugin,
     "score": interface.ScorePlugin,
     "reserve": interface.ReservePlugin,
+    "permit": interface.PermitPlugin,
     "preBind": interface.PreBindPlugin,
     "bind": interface.BindPlugin,
     "postBind": interface.PostBindPlugin,

@@ -5,7 +5,7 @@ One transaction per pod, owned by the service and not by the HTTP request: a cal
     1  the pod from the picture, or read; UID and node must be right; already bound there is success
     2  re-check and assume in one step, without an await; if it holds only should some bind in flight succeed (or
        fail), wait until that one is settled and decide anew
-    3  reserve, pre-bind
+    3  reserve, permit (which may make the pod wait), pre-bind
     4  re-check again in the step that hands over the POST
     5  bind; seen bound: certain, answer success, then post-bind
     6  any failure: undo in reverse, forget, and only then answer
@@ -102,8 +102,7 @@ class BindVerb:
         if framework is None:
             return await self._bind_foreign(pod, self._node(args.node))
         await self._deciding.look_up_missing(framework, pod)
-        state = CycleState()
-        pod = await self._check_and_assume(framework, state, args, deadline)
+        pod, state = await self._check_and_assume(framework, args, deadline)
         try:
             await self._carry_out(framework, state, pod, args.node, deadline)
         except BaseException:
@@ -149,21 +148,26 @@ class BindVerb:
         return node
 
     async def _check_and_assume(
-        self, framework: Framework, state: CycleState, args: BindingArgs, deadline: float
-    ) -> Pod:
+        self, framework: Framework, args: BindingArgs, deadline: float
+    ) -> tuple[Pod, CycleState]:
         """Everything is read anew after each wait; between the check that passes and the assumption there is none."""
         while True:
             pod = self._known_pod(args)
             if pod.node_name:
                 raise VerbFailure("bind_failed", "homeport: the pod was bound by somebody else")
-            if self._holds(framework, state, pod, self._node(args.node)):
+            state = self._holds(framework, pod, self._node(args.node))
+            if state is not None:
                 self._cluster.assume(pod, args.node)
                 self._deciding.due.arrived(pod.uid)
-                return pod
+                return pod, state
             await self._until_settled(deadline)
 
-    def _holds(self, framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> bool:
-        """Whether binding holds whatever becomes of the others in flight. Raises ``VerbFailure`` if it is refused."""
+    def _holds(self, framework: Framework, pod: Pod, node: NodeInfo) -> CycleState | None:
+        """The state of a check that holds whatever becomes of the others in flight; ``None`` if that is not certain.
+
+        Raises ``VerbFailure`` if the node is refused.
+        """
+        state = CycleState()
         others = [it for it in self._cluster.assumed.in_flight() if it.uid != pod.uid]
         try:
             with self._cluster.without(pod.uid, pod.key):
@@ -172,7 +176,7 @@ class BindVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if not found.status.is_success:
             raise VerbFailure("bind_conflict", f"homeport: no longer possible: {found.status.message}")
-        return found.certain
+        return state if found.certain else None
 
     async def _carry_out(
         self, framework: Framework, state: CycleState, pod: Pod, node_name: str, deadline: float
@@ -180,12 +184,12 @@ class BindVerb:
         try:
             _raise_unless_success(framework.reserve(state, pod, node_name))
             checked = self._cluster.generation
+            limit = deadline - self._clock()
+            _raise_unless_success(await framework.permit(state, pod, node_name, limit=limit))
             _raise_unless_success(await framework.pre_bind(state, pod, node_name))
-            while self._cluster.generation != checked:
-                checked = self._cluster.generation
-                if not self._holds(framework, state, pod, self._node(node_name)):
+            if self._cluster.generation != checked:
+                while self._holds(framework, pod, self._node(node_name)) is None:
                     await self._until_settled(deadline)
-                    checked = -1
             _raise_unless_bound(await framework.bind(state, pod, node_name))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault

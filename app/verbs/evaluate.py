@@ -28,6 +28,7 @@ from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve
 from app.runtime.registry import Registry
+from app.runtime.waiting import WaitingPods
 
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
@@ -67,6 +68,7 @@ class Evaluator:
     def __init__(self, registry: Registry, guard: Guard) -> None:
         self._registry = registry
         self._guard = guard
+        self._waiting = WaitingPods()
         self._profiles: dict[bytes, ResolvedProfile | str] = {}
 
     def evaluate(self, line: bytes) -> bytes:
@@ -115,9 +117,17 @@ class Evaluator:
             writer=MemoryWriter(cluster),
             binder=MemoryBinder(cluster),
             clock=monotonic,
+            waiting=self._waiting,
         )
         try:
-            return build(profile, handle, served=(profile.scheduler_name,), nominations=cluster, guard=self._guard)
+            return build(
+                profile,
+                handle,
+                served=(profile.scheduler_name,),
+                nominations=cluster,
+                waiting=self._waiting,
+                guard=self._guard,
+            )
         except ProfileErrors as error:
             raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
 

@@ -291,7 +291,8 @@ def _fold_victims(found: Any, fold: Callable[[Any], Any]) -> Any:
 def _fold_meta_victim(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
-    return {"UID": value or "" for key, value in found.items() if key.lower() == "uid"}
+    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
+    return {"UID": uids[-1]} if uids else {}
 
 
 def _fold(value: Any) -> Any:
