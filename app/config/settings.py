@@ -72,7 +72,10 @@ class Settings(BaseSettings):
         description="The longest a filter call waits for a bind that is on its way and matters to it; 0s: never.",
     )
     max_feed_age: Seconds = Field(
-        default=120.0, ge=5.0, description="Nothing heard of a watch for this long: verbs fail rather than guess."
+        default=180.0,
+        ge=5.0,
+        description="Nothing heard of a watch for this long: verbs fail rather than guess. "
+        "The API server's bookmarks come every minute, the first of a quiet kind after two.",
     )
     repair_interval: Seconds = Field(
         default=60.0, ge=1.0, description="Time between two background repairs of half-done writes."

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from app.kube.labels import LabelSet
 from app.kube.meta_v1 import (
@@ -35,6 +35,8 @@ HONOR: Final = "Honor"
 IGNORE: Final = "Ignore"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 _FINISHED: Final = ("Succeeded", "Failed")
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
@@ -121,7 +123,7 @@ class Service(Struct, frozen=True, gc=False):
 class _PodSpecObject(Struct, rename="camel"):
     node_name: str | None = None
     scheduler_name: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     scheduling_gates: Raw = Raw()
     node_selector: Raw = Raw()
     affinity: Raw = Raw()
@@ -213,11 +215,11 @@ class _TaintObject(Struct):
 
 
 class _SpreadObject(Struct, rename="camel"):
-    max_skew: int | None = None
+    max_skew: Int32 | None = None
     topology_key: str | None = None
     when_unsatisfiable: str | None = None
     label_selector: Raw = Raw()
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: list[str] | None = None

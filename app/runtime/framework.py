@@ -259,7 +259,7 @@ class Framework:
             return True
         if not slot.certain:
             return False
-        status: Status = self._guard.call(slot.name, "filter", slot.plugin.filter_certain, state, pod, node, in_flight)
+        status: Status = self._guard.call(slot.name, "Filter", slot.plugin.filter_certain, state, pod, node, in_flight)
         return status.is_success
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
@@ -394,7 +394,7 @@ class Framework:
         for slot in self._filters(state):
             nodes = nodes.without(rejected)
             if slot.filters_in_batch:
-                found = self._guard.call(slot.name, "filter", slot.plugin.filter_nodes, state, pod, nodes)
+                found = self._guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, pod, nodes)
             else:
                 statuses = {it.name: self._call_filter(slot, state, pod, it) for it in nodes}
                 found = {name: status for name, status in statuses.items() if not status.is_success}
@@ -409,7 +409,7 @@ class Framework:
         return SUCCESS
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        status: Status = self._guard.call(slot.name, "filter", slot.plugin.filter, state, pod, node)
+        status: Status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, pod, node)
         return status
 
     def _filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:

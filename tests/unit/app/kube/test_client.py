@@ -1,0 +1,432 @@
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+import msgspec
+import pytest
+import yaml
+
+from app.kube import client as kube
+from app.kube.client import (
+    METADATA,
+    METADATA_LIST,
+    ApiError,
+    ApiUnavailable,
+    KubeClient,
+    KubeError,
+    Request,
+    Resource,
+    UnknownOutcome,
+)
+from app.kube.credentials import Credentials, Kubeconfig
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+
+Answer: TypeAlias = httpx.Response | Exception
+Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def status(code: int, reason: str, message: str, **details: Any) -> httpx.Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details or None}
+    return httpx.Response(code, json=body)
+
+
+class Script:
+    """Answers in turn, the last one for ever, and keeps what it was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def credentials(folder: Path, server: str = "http://api", token_file: str = "token") -> Credentials:
+    (folder / "token").write_text("first\n")
+    config = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "it", "user": "me"}}],
+        "clusters": [{"name": "it", "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": {"tokenFile": token_file}}],
+    }
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return Credentials(Kubeconfig(str(file)))
+
+
+def client_of(folder: Path, script: Script) -> KubeClient:
+    return KubeClient(credentials(folder), transport=httpx.MockTransport(script))
+
+
+@pytest.mark.parametrize(
+    ("resource", "arguments", "path"),
+    [
+        pytest.param(PODS, (), "/api/v1/pods", id="all namespaces of a core kind"),
+        pytest.param(PODS, ("ns",), "/api/v1/namespaces/ns/pods", id="one namespace"),
+        pytest.param(PODS, ("ns", "web", "binding"), "/api/v1/namespaces/ns/pods/web/binding", id="a subresource"),
+        pytest.param(NODES, ("", "node-a"), "/api/v1/nodes/node-a", id="a kind without namespaces"),
+        pytest.param(NODES, ("ns", "node-a"), "/api/v1/nodes/node-a", id="its namespace does not count"),
+        pytest.param(SETS, ("ns", "web"), "/apis/apps/v1/namespaces/ns/replicasets/web", id="a kind of a group"),
+        pytest.param(PODS, ("ns", "../a?b"), "/api/v1/namespaces/ns/pods/..%2Fa%3Fb", id="a name stays in its place"),
+    ],
+)
+def test_paths(resource: Resource, arguments: tuple[str, ...], path: str) -> None:
+    assert path == resource.path(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(kube.discovery_request("v1"), Request("GET", "/api/v1"), id="discovery of core"),
+        pytest.param(kube.discovery_request("apps/v1"), Request("GET", "/apis/apps/v1"), id="discovery of a group"),
+        pytest.param(kube.list_request(PODS), Request("GET", "/api/v1/pods"), id="everything, newest"),
+        pytest.param(
+            kube.list_request(PODS, limit=5, resource_version="7", field_selector="a=b"),
+            Request("GET", "/api/v1/pods", (("limit", "5"), ("resourceVersion", "7"), ("fieldSelector", "a=b"))),
+            id="first page",
+        ),
+        pytest.param(
+            kube.list_request(PODS, limit=5, resource_version="7", continue_="token"),
+            Request("GET", "/api/v1/pods", (("limit", "5"), ("continue", "token"))),
+            id="a later page goes without a version",
+        ),
+        pytest.param(
+            kube.list_request(SETS, metadata_only=True),
+            Request("GET", "/apis/apps/v1/replicasets", accept=METADATA_LIST),
+            id="a list of metadata",
+        ),
+        pytest.param(
+            kube.watch_request(PODS, resource_version="7", timeout_seconds=290),
+            Request(
+                "GET",
+                "/api/v1/pods",
+                (
+                    ("watch", "true"),
+                    ("allowWatchBookmarks", "true"),
+                    ("resourceVersion", "7"),
+                    ("timeoutSeconds", "290"),
+                ),
+            ),
+            id="a watch",
+        ),
+        pytest.param(
+            kube.watch_request(SETS, resource_version="7", metadata_only=True, field_selector="a=b", bookmarks=False),
+            Request(
+                "GET",
+                "/apis/apps/v1/replicasets",
+                (("watch", "true"), ("resourceVersion", "7"), ("fieldSelector", "a=b")),
+                accept=METADATA,
+            ),
+            id="a watch of metadata, without bookmarks",
+        ),
+        pytest.param(
+            kube.get_request(PODS, "ns", "web", metadata_only=True),
+            Request("GET", "/api/v1/namespaces/ns/pods/web", accept=METADATA),
+            id="metadata of one object",
+        ),
+        pytest.param(
+            kube.patch_request(PODS, "ns", "web", {"a": None}, subresource="status"),
+            Request(
+                "PATCH",
+                "/api/v1/namespaces/ns/pods/web/status",
+                body=b'{"a":null}',
+                content_type="application/merge-patch+json",
+            ),
+            id="a merge patch",
+        ),
+        pytest.param(
+            kube.post_request("/api/v1/bindings", {"a": 1}),
+            Request("POST", "/api/v1/bindings", body=b'{"a":1}', content_type="application/json"),
+            id="a creation",
+        ),
+    ],
+)
+def test_requests_are_built_without_a_network(built: Request, expected: Request) -> None:
+    assert expected == built
+
+
+async def test_a_request_carries_who_we_are_and_what_we_want(tmp_path: Path) -> None:
+    """Packed answers are not asked for: unpacking a large list holds up the event loop."""
+    script = Script(httpx.Response(200, content=b"{}"))
+    async with client_of(tmp_path, script) as client:
+        assert b"{}" == await client.patch(PODS, "ns", "web", {"a": 1})
+
+    headers = {"accept", "accept-encoding", "authorization", "content-type", "user-agent"}
+    assert {
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "authorization": "Bearer first",
+        "content-type": "application/merge-patch+json",
+        "user-agent": "homeport",
+    } == {name: value for name, value in script.asked[0].headers.items() if name in headers}
+
+
+SERVED = {
+    "resources": [
+        {"name": "pods/binding", "kind": "Pod", "namespaced": True},
+        {"name": "pods", "kind": "Pod", "namespaced": True},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "expected"),
+    [
+        pytest.param("Pod", httpx.Response(200, json=SERVED), PODS, id="subresources are passed over"),
+        pytest.param("Job", httpx.Response(200, json=SERVED), None, id="the group lacks the kind"),
+        pytest.param("Pod", httpx.Response(200, json={"resources": None}), None, id="an empty group"),
+        pytest.param("Pod", status(404, "NotFound", "no such group"), None, id="no such group"),
+    ],
+)
+async def test_resolve(kind: str, answer: httpx.Response, expected: Resource | None, tmp_path: Path) -> None:
+    async with client_of(tmp_path, Script(answer)) as client:
+        assert expected == await client.resolve("v1", kind)
+
+
+async def test_a_kind_is_not_called_absent_because_discovery_failed(tmp_path: Path) -> None:
+    async with client_of(tmp_path, Script(status(503, "ServiceUnavailable", "starting"))) as client:
+        with pytest.raises(ApiError, match="starting"):
+            await client.resolve("v1", "Pod")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(
+            status(409, "Conflict", "changed meanwhile"),
+            (409, "Conflict", "changed meanwhile", None),
+            id="a Status",
+        ),
+        pytest.param(
+            status(429, "TooManyRequests", "slow down", retryAfterSeconds=3),
+            (429, "TooManyRequests", "slow down", 3.0),
+            id="a time in the Status",
+        ),
+        pytest.param(
+            httpx.Response(429, text="no", headers={"Retry-After": "7"}),
+            (429, "", "no", 7.0),
+            id="a time in the header",
+        ),
+        pytest.param(
+            httpx.Response(429, text="no", headers={"Retry-After": "Fri, 21 Nov 2026 10:00:00 GMT"}),
+            (429, "", "no", None),
+            id="a date is no time",
+        ),
+        pytest.param(httpx.Response(404, text="<html>"), (404, "", "<html>", None), id="prose of a proxy"),
+        pytest.param(
+            httpx.Response(403, json={"reason": None, "message": None, "code": None, "details": None}),
+            (403, "", "", None),
+            id="nulls",
+        ),
+    ],
+)
+async def test_refusals(answer: httpx.Response, expected: tuple[int, str, str, float | None], tmp_path: Path) -> None:
+    async with client_of(tmp_path, Script(answer)) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.post("/api/v1/x", {})
+
+    error = raised.value
+    assert expected == (error.status, error.reason, error.message, error.retry_after)
+
+
+FAILURES = [
+    pytest.param(httpx.ConnectError("refused"), ApiUnavailable, ApiUnavailable, id="refused: never sent"),
+    pytest.param(httpx.ConnectTimeout(""), ApiUnavailable, ApiUnavailable, id="not connected in time: never sent"),
+    pytest.param(httpx.PoolTimeout(""), ApiUnavailable, ApiUnavailable, id="no connection free: never sent"),
+    pytest.param(httpx.ReadTimeout(""), ApiUnavailable, UnknownOutcome, id="no answer in time"),
+    pytest.param(httpx.WriteError(""), ApiUnavailable, UnknownOutcome, id="broken while sending"),
+    pytest.param(httpx.RemoteProtocolError("closed"), ApiUnavailable, UnknownOutcome, id="closed without an answer"),
+    pytest.param(status(504, "Timeout", "etcd"), ApiError, UnknownOutcome, id="the API server timed out on etcd"),
+    pytest.param(httpx.Response(502, text="bad gateway"), ApiError, UnknownOutcome, id="a proxy lost its peer"),
+]
+
+
+@pytest.mark.parametrize(("failure", "of_read", "of_write"), FAILURES)
+async def test_a_write_is_only_called_failed_when_it_is(
+    failure: Answer, of_read: type[KubeError], of_write: type[KubeError], tmp_path: Path
+) -> None:
+    async with client_of(tmp_path, Script(failure)) as client:
+        with pytest.raises(KubeError) as read:
+            await client.get(PODS, "ns", "web")
+        with pytest.raises(KubeError) as posted:
+            await client.post(PODS.path("ns", "web", "binding"), {})
+        with pytest.raises(KubeError) as patched:
+            await client.patch(PODS, "ns", "web", {})
+
+    assert (of_read, of_write, of_write) == (read.type, posted.type, patched.type)
+
+
+async def test_a_deadline_covers_the_whole_request(tmp_path: Path) -> None:
+    async def never(request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with KubeClient(credentials(tmp_path), transport=httpx.MockTransport(never)) as client:
+        await client._credentials.access()
+        with pytest.raises(UnknownOutcome, match=r"POST /x: no answer within 0.01 s"):
+            await client.post("/x", {}, timeout=0.01)
+
+
+class Rotating(Script):
+    """An API server that refuses the first token, which is then replaced."""
+
+    def __init__(self, folder: Path, replacement: str) -> None:
+        super().__init__(httpx.Response(200, content=b"{}"))
+        self.token = folder / "token"
+        self.replacement = replacement
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        answer = super().__call__(request)
+        if request.headers["Authorization"] == "Bearer second":
+            return answer
+        self.token.write_text(self.replacement)
+        return status(401, "Unauthorized", "Unauthorized")
+
+
+async def test_refused_credentials_are_renewed_once(tmp_path: Path) -> None:
+    script = Rotating(tmp_path, "second")
+    async with KubeClient(_aged(credentials(tmp_path)), transport=httpx.MockTransport(script)) as client:
+        assert b"{}" == await client.post("/x", {})
+
+    assert ["Bearer first", "Bearer second"] == [request.headers["Authorization"] for request in script.asked]
+
+
+async def test_credentials_refused_twice_are_an_error(tmp_path: Path) -> None:
+    script = Rotating(tmp_path, "third")
+    async with KubeClient(_aged(credentials(tmp_path)), transport=httpx.MockTransport(script)) as client:
+        with pytest.raises(ApiError, match="401 Unauthorized"):
+            await client.post("/x", {})
+
+    assert ["Bearer first", "Bearer third"] == [request.headers["Authorization"] for request in script.asked]
+
+
+async def test_a_write_without_credentials_was_never_sent(tmp_path: Path) -> None:
+    script = Script(httpx.Response(200))
+    who = credentials(tmp_path, token_file="nowhere")
+    async with KubeClient(who, transport=httpx.MockTransport(script)) as client:
+        with pytest.raises(ApiUnavailable, match="nowhere"):
+            await client.post("/x", {})
+
+    assert [] == script.asked
+
+
+def _aged(found: Credentials) -> Credentials:
+    """Credentials whose clock is 20 seconds on whenever it is asked: old enough to be renewed."""
+    ticks = iter(range(1, 10_000))
+    found._now = lambda: next(ticks) * 20.0
+    return found
+
+
+@asynccontextmanager
+async def server(serve: Serve, folder: Path) -> AsyncIterator[KubeClient]:
+    """A client of a server on loopback that answers as ``serve`` writes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, KubeClient(credentials(folder, f"http://127.0.0.1:{port}")) as client:
+        yield client
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+async def lines_of(client: KubeClient, silence: float = 5.0) -> tuple[list[bytes], str]:
+    """What a watch tells, and how it ends."""
+    told: list[bytes] = []
+    try:
+        async with client.watch(PODS, resource_version="1", silence=silence) as lines:
+            async for line in lines:
+                told.append(line)  # noqa: PERF401  # what came before the end counts
+    except ApiUnavailable as error:
+        return told, str(error).partition(": ")[2].partition(" ")[0]
+    return told, "end"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param([chunk(b'{"a":1}\n{"b":2}\n') + b"0\r\n\r\n"], ([b'{"a":1}', b'{"b":2}'], "end"), id="two in one"),
+        pytest.param([chunk(b'{"a"'), chunk(b":1}\n"), b"0\r\n\r\n"], ([b'{"a":1}'], "end"), id="one in two"),
+        pytest.param([chunk(b'{"a":1}\n{"b"')], ([b'{"a":1}'], "RemoteProtocolError"), id="cut within a line"),
+        pytest.param([chunk(b'{"a":1}\n{"b"') + b"0\r\n\r\n"], ([b'{"a":1}'], "end"), id="ended within a line"),
+    ],
+)
+async def test_a_watch_tells_complete_lines(
+    parts: list[bytes], expected: tuple[list[bytes], str], tmp_path: Path
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with server(serve, tmp_path) as client:
+        assert expected == await lines_of(client)
+
+
+async def test_a_watch_that_falls_silent_ends(tmp_path: Path) -> None:
+    """A half-open connection brings neither data nor an error."""
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunk(b'{"a":1}\n'))
+        await asked.wait()
+
+    async with server(serve, tmp_path) as client:
+        assert ([b'{"a":1}'], "ReadTimeout") == await lines_of(client, silence=0.03)
+        asked.set()
+
+
+async def test_a_watch_that_is_refused_says_why(tmp_path: Path) -> None:
+    async with client_of(tmp_path, Script(status(410, "Expired", "too old resource version"))) as client:
+        with pytest.raises(ApiError) as raised:
+            async with client.watch(PODS, resource_version="1"):
+                pass
+
+    assert (410, "too old resource version") == (raised.value.status, raised.value.message)
+
+
+async def test_an_answer_that_comes_packed_is_unpacked(tmp_path: Path) -> None:
+    packed = httpx.Response(200, content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    async with client_of(tmp_path, Script(packed)) as client:
+        assert {} == msgspec.json.decode(await client.get(PODS, "ns", "web"))
+
+
+async def test_a_connection_that_is_closed_on_a_write_leaves_its_outcome_unknown(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        return
+
+    async with server(serve, tmp_path) as client:
+        with pytest.raises(UnknownOutcome, match="RemoteProtocolError"):
+            await client.post(PODS.path("ns", "web", "binding"), {})
+        with pytest.raises(ApiUnavailable, match="RemoteProtocolError"):
+            await client.get(PODS, "ns", "web")
+
+
+async def test_a_server_that_is_down_was_never_reached(tmp_path: Path) -> None:
+    async with KubeClient(credentials(tmp_path, "http://127.0.0.1:1")) as client:
+        with pytest.raises(ApiUnavailable, match="ConnectError"):
+            await client.post("/x", {})
