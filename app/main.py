@@ -24,6 +24,7 @@ from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, resolve
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
+from app.server.cycle import cycle_router
 from app.server.operator import FeedStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
 from app.server.routes import VerbCall, verb_router
@@ -31,6 +32,7 @@ from app.server.web import create_web, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
 from app.verbs.bind import BindVerb
+from app.verbs.cycle import CycleVerb
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
 from app.verbs.outcome import Verb
@@ -75,6 +77,7 @@ class Service:
             monotonic,
             time_limit=settings.http_timeout - _MARGIN,
         )
+        self._cycle = CycleVerb(deciding)
         self._verbs: dict[Verb, VerbCall] = {
             "filter": FilterVerb(deciding),
             "prioritize": PrioritizeVerb(deciding),
@@ -107,6 +110,7 @@ class Service:
         """The HTTP application; its lifespan starts and stops the rest."""
         routers = (
             verb_router(self._verbs, self._metrics, max_body_bytes=self._settings.max_body_bytes),
+            cycle_router(self._cycle),
             operator_router(self),
             ops_router(self._feed.problem, self._metrics),
         )

@@ -168,6 +168,9 @@ class Domains:
     def size(self) -> int:
         return len(self.topology.sizes)
 
+    def nodes_by_domain(self) -> Mapping[str, int]:
+        return self.topology.sizes
+
     def domain_of(self, node: str) -> str | None:
         return self.topology.domain.get(node)
 

@@ -137,6 +137,9 @@ class Cluster:
         """Place a waiting pod on a node, in flight: counted, not certain."""
         self.generation += 1
         known = self.pod(pod.namespace, pod.name)
+        if known is not None and known.uid != pod.uid:
+            self._forget_pod(known)
+            known = None
         placed = replace(pod, node_name=node_name)
         self._pods.setdefault(pod.namespace, {})[pod.name] = placed
         self.assumed.put(placed)

@@ -74,6 +74,10 @@ class DomainCounts(Protocol):
         """How many domains there are."""
         ...
 
+    def nodes_by_domain(self) -> Mapping[str, int]:
+        """How many nodes count in each domain."""
+        ...
+
     def above(self, limit: int) -> Collection[str]:
         """The domains with more than ``limit`` pods, for ``limit`` >= 0."""
         ...
@@ -398,6 +402,31 @@ class LookUpPlugin(Protocol):
     def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision."""
         ...
+
+
+class Table(Struct, frozen=True):
+    """Facts for a person: cells are texts, whole numbers or truth values."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | bool, ...], ...]
+
+
+class Explanation(Struct, frozen=True):
+    """What a plugin's answer rests on, with the names and numbers that a reason must not contain.
+
+    ``unblock``: sentences, each one change that would let the pod in somewhere.
+    """
+
+    tables: tuple[Table, ...] = ()
+    unblock: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ExplainPlugin(Protocol):
+    """Can say what its answer rests on. Asked by people, never on the hot path."""
+
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation: ...
 
 
 @runtime_checkable

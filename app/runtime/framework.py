@@ -19,6 +19,8 @@ from app.framework.interface import (
     BatchFilterPlugin,
     BatchScorePlugin,
     CertainFilterPlugin,
+    ExplainPlugin,
+    Explanation,
     LookUpPlugin,
     NormalizeScorePlugin,
     PostFilterResult,
@@ -261,6 +263,18 @@ class Framework:
             return False
         status: Status = self._guard.call(slot.name, "Filter", slot.plugin.filter_certain, state, pod, node, in_flight)
         return status.is_success
+
+    def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
+        """What each filter plugin says about one node, also those after the first that rejects. For people."""
+        return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in self._filters(state)}
+
+    def explain(self, pod: Pod, nodes: Candidates) -> dict[str, Explanation]:
+        """What the answers of the plugins rest on, by plugin, where a plugin can say."""
+        return {
+            name: self._guard.call(name, "Explain", plugin.explain, pod, nodes)
+            for name, plugin in self.plugins.items()
+            if isinstance(plugin, ExplainPlugin)
+        }
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
         """Keep the plugins' state right as if ``added`` ran on ``node``. Raises ``PluginError``."""

@@ -11,6 +11,8 @@ from app.framework.interface import (
     BatchFilterPlugin,
     BatchScorePlugin,
     CertainFilterPlugin,
+    ExplainPlugin,
+    Explanation,
     FilterPlugin,
     Handle,
     NormalizeScorePlugin,
@@ -33,6 +35,7 @@ from plugins.pod_topology_spread.constraints import (
     own_constraints,
 )
 from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
+from plugins.pod_topology_spread.explaining import explained
 from plugins.pod_topology_spread.filtering import HARD, hard_state
 from plugins.pod_topology_spread.scoring import SOFT, soft_state
 
@@ -50,6 +53,7 @@ class PodTopologySpread(
     ScorePlugin,
     BatchScorePlugin,
     NormalizeScorePlugin,
+    ExplainPlugin,
 ):
     """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
 
@@ -128,6 +132,13 @@ class PodTopologySpread(
 
     def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
         return state.read(SOFT).normalized(scores)
+
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
+        try:
+            hard, soft = (self._constraints(pod, when) for when in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+        except InvalidConstraint as invalid:
+            return Explanation(unblock=(f"the pod's constraints cannot be read: {invalid}",))
+        return explained(pod, hard, soft, self._counts)
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``."""

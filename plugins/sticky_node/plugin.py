@@ -8,6 +8,8 @@ from typing import Any, Final, Self, final
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.interface import (
     BatchFilterPlugin,
+    ExplainPlugin,
+    Explanation,
     FilterPlugin,
     Handle,
     LookUpPlugin,
@@ -18,6 +20,7 @@ from app.framework.interface import (
     PreFilterPlugin,
     RepairPlugin,
     ReservePlugin,
+    Table,
     WriteConflict,
 )
 from app.framework.node_info import Candidates, NodeInfo
@@ -64,6 +67,7 @@ class StickyNode(
     PreBindPlugin,
     PostBindPlugin,
     RepairPlugin,
+    ExplainPlugin,
 ):
     """``_new`` holds homes made by binds that are under way or not yet copied: readable at once, undone on failure."""
 
@@ -118,6 +122,18 @@ class StickyNode(
         if HOME in state.annotations:
             await self._copy(pod, node_name)
 
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
+        owner = self._owners.of(pod)
+        if owner is None:
+            return Explanation()
+        if isinstance(owner, Missing):
+            named = f"{owner.kind.kind} {owner.namespace}/{owner.name}"
+            return Explanation(unblock=(f"the pod's owner {named} is not in the picture: it must exist first",))
+        home = self._home(owner, pod)
+        keeper = f"{owner.kind.kind} {owner.found.namespace}/{owner.found.name}"
+        row = (keeper, home or "none yet: the first bind makes it", bool(recorded_home(owner)))
+        return Explanation((Table("home", ("kept by", "node", "recorded"), (row,)),), _unblock(keeper, home, nodes))
+
     async def repair(self) -> None:
         """Copy homes that are on a bound pod and never reached its owner."""
         unwritten = 0
@@ -162,6 +178,12 @@ class StickyNode(
     def _drop(self, slot: Slot, pod: Pod) -> None:
         if self._new.get(slot, ("", ""))[0] == pod.uid:
             del self._new[slot]
+
+
+def _unblock(keeper: str, home: str, nodes: Candidates) -> tuple[str, ...]:
+    if not home or home in nodes.names:
+        return ()
+    return (f"node {home} is not there: bring it back, or set or remove {HOME} on {keeper}",)
 
 
 def _slot(owner: Owner) -> Slot:

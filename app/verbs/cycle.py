@@ -1,0 +1,120 @@
+"""A whole scheduling cycle for one pod, for schedulers that are not kube-scheduler: PreFilter to the chosen node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Explanation
+from app.framework.node_info import Candidates
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.runtime.framework import Framework, Scores
+from app.runtime.guard import PluginError
+from app.verbs.candidates import UNKNOWN_NODE
+from app.verbs.outcome import VerbFailure
+from app.verbs.readiness import require_picture
+from app.verbs.service import Deciding
+
+_NO_SCORES = Scores({}, {}, 0)
+
+
+class Cycle(Struct, frozen=True):
+    """What each extension point said. ``node`` is the best feasible one, by chance among equals; empty if none."""
+
+    pre_filter: Status
+    statuses: Mapping[str, Status]
+    scores: Scores
+    node: str
+
+
+class Explained(Struct, frozen=True):
+    """Every plugin's word on every node, and what it rests on. ``feasible`` are the nodes that pass all."""
+
+    pre_filter: Status
+    nodes: Mapping[str, Mapping[str, Status]]
+    feasible: Sequence[str]
+    plugins: Mapping[str, Explanation]
+
+
+class CycleVerb:
+    """Runs on the same picture and profiles as the extender's verbs, and holds its picks to be due at bind."""
+
+    def __init__(self, deciding: Deciding) -> None:
+        self._deciding = deciding
+
+    def known_pod(self, namespace: str, name: str) -> Pod:
+        """A pod of the picture. Raises ``VerbFailure``."""
+        require_picture(self._deciding.problem)
+        pod = self._deciding.cluster.pod(namespace, name)
+        if pod is None:
+            raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
+        return pod
+
+    async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
+        """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
+        framework = await self._prepared(pod)
+        await self._deciding.due.wait(framework, pod)
+        try:
+            with self._deciding.cluster.without(pod.uid, pod.key):
+                found = self._cycle(framework, pod, names)
+        except PluginError as fault:
+            raise VerbFailure("fault", fault.status.message) from fault
+        if found.node:
+            self._deciding.due.expect(pod)
+        return found
+
+    async def explain(self, pod: Pod) -> Explained:
+        """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``."""
+        framework = await self._prepared(pod)
+        try:
+            with self._deciding.cluster.without(pod.uid, pod.key):
+                return self._explained(framework, pod)
+        except PluginError as fault:
+            raise VerbFailure("fault", fault.status.message) from fault
+
+    async def _prepared(self, pod: Pod) -> Framework:
+        require_picture(self._deciding.problem)
+        framework = self._deciding.framework_for(pod)
+        if framework is None:
+            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{pod.spec.scheduler_name}"')
+        await self._deciding.look_up_missing(framework, pod)
+        return framework
+
+    def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+        nodes = self._deciding.cluster.nodes
+        asked = dict.fromkeys(nodes if names is None else names)
+        unknown = {name: UNKNOWN_NODE for name in asked if name not in nodes}
+        candidates = Candidates([name for name in asked if name in nodes], nodes.__getitem__)
+        verdict = framework.feasible(CycleState(), pod, candidates)
+        statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | unknown
+        feasible = candidates.without(verdict.rejected)
+        if not len(feasible):
+            return Cycle(verdict.pre_filter, statuses, _NO_SCORES, "")
+        scores = framework.score(CycleState(), pod, feasible)
+        return Cycle(verdict.pre_filter, statuses, scores, _best(scores.totals))
+
+    def _explained(self, framework: Framework, pod: Pod) -> Explained:
+        candidates = Candidates.of(self._deciding.cluster.nodes)
+        plugins = framework.explain(pod, candidates)
+        state = CycleState()
+        prepared = framework.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Explained(prepared.status, {}, (), plugins)
+        outside = prepared.outside(candidates)
+        nodes = {
+            it.name: {"": outside[it.name]} if it.name in outside else framework.statuses(state, pod, it)
+            for it in candidates
+        }
+        feasible = [
+            name for name in candidates.names if framework.filter_node(state, pod, candidates.info(name)).is_success
+        ]
+        return Explained(prepared.status, nodes, [name for name in feasible if name not in outside], plugins)
+
+
+def _best(totals: Mapping[str, int]) -> str:
+    most = max(totals.values())
+    return random.choice([name for name, total in totals.items() if total == most])  # noqa: S311  # ties, no secret
