@@ -5,25 +5,42 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from app.cluster.saved import SavedClusterError
+from app.commands import evaluate, explain, plugins
 from app.config.settings import Settings, SettingsError, load_settings
+from app.framework.interface import PluginSpec
 from app.kube.credentials import CredentialsError
 from app.main import serve
-from app.runtime.guard import Guard
 from app.runtime.profiles import ProfileErrors
-from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.runtime.registry import DuplicatePlugin
 from app.telemetry.logging import configure
-from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
+FAILED: Final = 1
 USAGE_ERROR: Final = 2
-_FLAGS: Final = ("kubeconfig", "cluster", "host", "port", "http_timeout", "max_priority", "log_level", "log_format")
+_MISTAKES: Final = (
+    SettingsError,
+    ProfileErrors,
+    SavedClusterError,
+    CredentialsError,
+    plugins.PluginLoadError,
+    DuplicatePlugin,
+)
+_FLAGS: Final = (
+    "kubeconfig",
+    "cluster",
+    "host",
+    "port",
+    "http_timeout",
+    "max_priority",
+    "due_bind_wait",
+    "log_level",
+    "log_format",
+)
 
 _EPILOG: Final = """\
 every setting can come from the command line, from the environment as HOMEPORT_<NAME>, or from the file given
@@ -46,41 +63,52 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code; 2 for wrong arguments, settings or profiles."""
+    """Run one command. Returns the exit code: 2 for wrong arguments, settings, profiles or plugins, 1 for a failure."""
     arguments = _parser().parse_args(argv)
-    if arguments.command == "version":
-        print(version("homeport"))  # noqa: T201  # the answer of the command
-        return 0
-    if arguments.command == "evaluate":
-        return _evaluate(arguments.file)
+    run: Callable[[argparse.Namespace], None] = arguments.run
     try:
-        settings = _settings(arguments)
-        configure(settings.log_level, settings.log_format)
-        serve(settings, IN_TREE, DEFAULT_WEIGHTS, version=version("homeport"))
-    except (SettingsError, ProfileErrors, SavedClusterError, CredentialsError) as mistake:
-        for line in str(mistake).splitlines():
-            print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        run(arguments)
+    except _MISTAKES as mistake:
+        _complain(mistake)
         return USAGE_ERROR
+    except (explain.ExplainError, OSError) as failure:
+        _complain(failure)
+        return FAILED
     return 0
 
 
-def _evaluate(path: str | None) -> int:
-    """Each verdict is written as soon as its case is read. Returns 1 if the file cannot be opened."""
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
-    try:
-        with open(path, "rb") if path else nullcontext(sys.stdin.buffer) as cases:  # noqa: PTH123  # may be a pipe
-            for line in filter(bytes.strip, cases):
-                sys.stdout.buffer.write(evaluator.evaluate(line) + b"\n")
-                sys.stdout.buffer.flush()
-    except OSError as error:
-        print(f"homeport: {error}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
-        return 1
-    return 0
+def _complain(error: Exception) -> None:
+    for line in str(error).splitlines():
+        print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
+def _specs() -> tuple[PluginSpec[Any], ...]:
+    """Our own plugins and those of installed distributions, through the same door."""
+    return (*IN_TREE, *plugins.installed())
+
+
+def _serve(arguments: argparse.Namespace) -> None:
     given = {name: value for name in _FLAGS if (value := getattr(arguments, name)) is not None}
-    return load_settings(given, config=arguments.config or os.environ.get("HOMEPORT_CONFIG"))
+    settings = load_settings(given, config=arguments.config or os.environ.get("HOMEPORT_CONFIG"))
+    configure(settings.log_level, settings.log_format)
+    serve(settings, _specs(), DEFAULT_WEIGHTS, version=version("homeport"))
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    evaluate.run(arguments.file, _specs())
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    answer = explain.run(arguments.server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
+    print(answer)  # noqa: T201  # the answer of the command
+
+
+def _plugins(_arguments: argparse.Namespace) -> None:
+    print(plugins.listing(IN_TREE, plugins.installed()))  # noqa: T201  # the answer of the command
+
+
+def _version(_arguments: argparse.Namespace) -> None:
+    print(version("homeport"))  # noqa: T201  # the answer of the command
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,15 +116,17 @@ def _parser() -> argparse.ArgumentParser:
         prog="homeport", description="A Kubernetes scheduler extender: replicas spread, machines come home."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("version", help="print the version")
-    evaluating = commands.add_parser(
-        "evaluate",
-        help="judge saved cases, a JSON object a line",
-        description="Read cases (a cluster, a pending pod, a profile), a JSON object a line, and write what the "
-        "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
-    )
-    evaluating.add_argument("file", nargs="?", metavar="FILE", help="read cases from here; default: standard input")
-    serving = commands.add_parser(
+    _add_serve(commands)
+    _add_evaluate(commands)
+    _add_explain(commands)
+    listing = commands.add_parser("plugins", help="list the plugins that a profile can name")
+    listing.set_defaults(run=_plugins)
+    commands.add_parser("version", help="print the version").set_defaults(run=_version)
+    return parser
+
+
+def _add_serve(commands: Any) -> None:
+    parser = commands.add_parser(
         "serve",
         help="answer filter, prioritize, preempt and bind over HTTP",
         description="Answer kube-scheduler's extender calls: POST /filter, /prioritize, /preempt, /bind. "
@@ -104,10 +134,36 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    serving.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
+    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
     for name in _FLAGS:
-        _add_flag(serving, name)
-    return parser
+        _add_flag(parser, name)
+    parser.set_defaults(run=_serve)
+
+
+def _add_evaluate(commands: Any) -> None:
+    parser = commands.add_parser(
+        "evaluate",
+        help="judge saved cases, a JSON object a line",
+        description="Read cases (a cluster, a pending pod, a profile), a JSON object a line, and write what the "
+        "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="read cases from here; default: standard input")
+    parser.set_defaults(run=_evaluate)
+
+
+def _add_explain(commands: Any) -> None:
+    parser = commands.add_parser(
+        "explain",
+        help="why may a pod go where, and what would unblock it?",
+        description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
+    )
+    parser.add_argument("pod", metavar="POD", help="name of the pod")
+    parser.add_argument("-n", "--namespace", default="default", help="its namespace. Default: default.")
+    parser.add_argument(
+        "--server", default="http://127.0.0.1:8888", help="where Homeport serves. Default: %(default)s."
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
+    parser.set_defaults(run=_explain)
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str) -> None:

@@ -73,6 +73,10 @@ STAY_IN_SCHEDULER: Final = frozenset(
 """In-tree plugins of Kubernetes 1.36 that run in the scheduler beside Homeport: naming one is no mistake."""
 
 
+class DuplicatePlugin(ValueError):
+    """Two plugins of one name: nobody could say which of them a profile means."""
+
+
 class Registry:
     """Plugin specs by name. ``defaults`` are the names and weights a profile starts from, in order."""
 
@@ -81,7 +85,7 @@ class Registry:
         self.defaults = defaults
         for spec in specs:
             if spec.name in self._specs:
-                raise ValueError(f'plugin "{spec.name}" is registered twice')
+                raise DuplicatePlugin(f'plugin "{spec.name}" is registered twice')
             self._specs[spec.name] = spec
 
     def __iter__(self) -> Iterator[PluginSpec[Any]]:

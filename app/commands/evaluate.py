@@ -1,0 +1,24 @@
+"""``homeport evaluate``: saved cases in, verdicts out, a line each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from app.framework.interface import PluginSpec
+from app.runtime.guard import Guard
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.telemetry.metrics import Metrics
+from app.verbs.evaluate import Evaluator
+
+
+def run(path: str | None, specs: Iterable[PluginSpec[Any]]) -> None:
+    """Each verdict is written as soon as its case is read. Raises ``OSError`` if the file cannot be read."""
+    evaluator = Evaluator(Registry(specs, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    with Path(path).open("rb") if path else nullcontext(sys.stdin.buffer) as cases:
+        for line in filter(bytes.strip, cases):
+            sys.stdout.buffer.write(evaluator.evaluate(line) + b"\n")
+            sys.stdout.buffer.flush()

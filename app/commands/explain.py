@@ -1,0 +1,64 @@
+"""``homeport explain``: asks a running Homeport why a pod may go where, and prints the answer as tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import httpx
+
+from app.commands import table
+
+_SECONDS: Final = 10.0
+
+
+class ExplainError(Exception):
+    """Homeport did not answer, or could not say; a sentence for the person who asked."""
+
+
+def run(server: str, namespace: str, name: str, *, as_json: bool) -> str:
+    """The text to print. Raises ``ExplainError``."""
+    found = _ask(server, namespace, name)
+    return json.dumps(found, indent=2) if as_json else "\n".join(render(found))
+
+
+def _ask(server: str, namespace: str, name: str) -> dict[str, Any]:
+    url = f"{server.rstrip('/')}/api/v1/explain"
+    try:
+        answer = httpx.post(url, json={"namespace": namespace, "name": name}, timeout=_SECONDS)
+        found = answer.json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise ExplainError(f"{url}: {error}") from None
+    if not answer.is_success:
+        raise ExplainError(str(found.get("detail", answer.status_code)))
+    return dict(found)
+
+
+def render(found: dict[str, Any]) -> Iterator[str]:
+    """The answer of /api/v1/explain, for a terminal."""
+    feasible, nodes = found["feasible"], found["nodes"]
+    yield f"{found['pod']}: feasible on {len(feasible)} of {len(nodes)} nodes"
+    if found["preFilter"]["code"] != "Success":
+        yield f"  rejected before any node was looked at: {_told(found['preFilter'])}"
+    if feasible:
+        yield f"  {' '.join(feasible)}"
+    reasons = Counter(_told(status) for statuses in nodes.values() for status in statuses)
+    if reasons:
+        yield ""
+        yield from table.lines(("nodes", "rejected by"), ((count, told) for told, count in reasons.most_common()))
+    for plugin, explanation in found["plugins"].items():
+        for it in explanation["tables"]:
+            yield ""
+            yield f"{plugin}: {it['title']}"
+            yield from table.lines(it["columns"], it["rows"])
+    unblock = [sentence for it in found["plugins"].values() for sentence in it["unblock"]]
+    if unblock:
+        yield ""
+        yield "what would open more nodes:" if feasible else "what would unblock it:"
+        yield from (f"- {sentence}" for sentence in unblock)
+
+
+def _told(status: dict[str, Any]) -> str:
+    return f"{status['plugin']}: {', '.join(status['reasons'])}"

@@ -1,0 +1,50 @@
+"""``homeport plugins``: what can be named in a profile, and where third parties' plugins come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from app.commands import table
+from app.framework.interface import PluginSpec
+from app.runtime.profiles import has_point
+from app.runtime.registry import POINT_METHODS
+
+GROUP: Final = "homeport.plugins"
+"""Entry points of this group name a ``PluginSpec``, or a sequence of them."""
+
+
+class PluginLoadError(Exception):
+    """An installed plugin cannot be loaded; names the entry point and its distribution."""
+
+
+def installed() -> list[PluginSpec[Any]]:
+    """The plugins that other distributions bring. Raises ``PluginLoadError``."""
+    return [spec for entry in entry_points(group=GROUP) for spec in _load(entry)]
+
+
+def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
+    where = f"plugin {entry.name} ({entry.value}) of {entry.dist.name if entry.dist else 'an unknown distribution'}"
+    try:
+        found = entry.load()
+    except Exception as error:  # foreign code at import: whatever it raises, say whose it is
+        raise PluginLoadError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    specs = [found] if isinstance(found, PluginSpec) else list(found) if isinstance(found, list | tuple) else []
+    if not specs or not all(isinstance(spec, PluginSpec) for spec in specs):
+        raise PluginLoadError(f"{where} is neither a PluginSpec nor a sequence of them")
+    return specs
+
+
+def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]]) -> str:
+    """A table of all plugins."""
+    rows = [(*_row(spec), "Homeport") for spec in in_tree] + [(*_row(spec), spec.plugin.__module__) for spec in others]
+    return "\n".join(table.lines(("name", "extension points", "arguments", "from"), rows))
+
+
+def _row(spec: PluginSpec[Any]) -> tuple[str, str, str]:
+    points = ", ".join(point for point in POINT_METHODS if has_point(spec, point))
+    arguments = ", ".join(
+        field.alias or name for name, field in spec.args.model_fields.items() if name not in ("apiVersion", "kind")
+    )
+    return spec.name, points, arguments or "none"
