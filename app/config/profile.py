@@ -62,6 +62,8 @@ class Plugins(_Words):
     pre_bind: PluginSet = PluginSet()
     bind: PluginSet = PluginSet()
     post_bind: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
         """The set of one of ``POINTS``."""
@@ -80,6 +82,9 @@ class Profile(_Words):
     """Which plugins judge the pods of one ``spec.schedulerName``."""
 
     scheduler_name: str = Field(default="default-scheduler", min_length=1)
+    percentage_of_nodes_to_score: int | None = Field(
+        default=None, description="The scheduler's business: accepted in a KubeSchedulerConfiguration and not used."
+    )
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 

@@ -16,6 +16,8 @@ from app.config.profile import DEFAULT_PROFILES, Profile
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
 KIND: Final = "HomeportConfiguration"
+KUBE_SCHEDULER_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
 _DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h))")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -105,7 +107,10 @@ def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Set
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The fields of a configuration file by their names here. Raises ``SettingsError``."""
+    """The fields of a configuration file by their names here. Raises ``SettingsError``.
+
+    Of a KubeSchedulerConfiguration the profiles are taken; all else in it is the scheduler's business.
+    """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -113,14 +118,14 @@ def read_config(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise SettingsError(f"{path}: is not YAML: {error}") from None
     if not isinstance(found, dict):
-        raise SettingsError(f"{path}: expected a mapping with apiVersion: {API_VERSION} and kind: {KIND}")
-    document = dict(found)
-    named = (document.pop("apiVersion", None), document.pop("kind", None))
+        raise SettingsError(f"{path}: expected a mapping with apiVersion and kind")
+    named = (found.get("apiVersion"), found.get("kind"))
+    if named == (KUBE_SCHEDULER_API_VERSION, KUBE_SCHEDULER_KIND):
+        return {"profiles": found["profiles"]} if found.get("profiles") else {}
     if named != (API_VERSION, KIND):
-        raise SettingsError(
-            f"{path}: expected apiVersion: {API_VERSION} and kind: {KIND}, found {named[0]}, {named[1]}"
-        )
-    return {to_snake(str(key)): value for key, value in document.items()}
+        wanted = f"apiVersion: {API_VERSION} and kind: {KIND}, or a {KUBE_SCHEDULER_KIND}"
+        raise SettingsError(f"{path}: expected {wanted}; found {named[0]}, {named[1]}")
+    return {to_snake(str(key)): value for key, value in found.items() if key not in ("apiVersion", "kind")}
 
 
 def _sentence(found: Any) -> str:

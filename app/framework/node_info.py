@@ -35,13 +35,17 @@ class NodeInfo:
 class Candidates:
     """The nodes one request asks about: unique names in the order asked, each with its node info.
 
-    Hot plugins work on ``names`` with set and dict operations; others iterate over the node infos.
+    Hot plugins work on ``names`` with set and dict operations; others iterate over the node infos. ``sent`` are nodes
+    that are judged by what the caller sent of them, since the picture has no such node, or another version of it.
     """
 
-    __slots__ = ("_info", "names")
+    __slots__ = ("_info", "names", "sent")
 
-    def __init__(self, names: Sequence[str], info: Callable[[str], NodeInfo]) -> None:
+    def __init__(
+        self, names: Sequence[str], info: Callable[[str], NodeInfo], sent: Mapping[str, NodeInfo] | None = None
+    ) -> None:
         self.names = names
+        self.sent = sent or {}
         self._info = info
 
     @classmethod
@@ -60,4 +64,13 @@ class Candidates:
 
     def without(self, names: Collection[str]) -> Candidates:
         """The others, in the same order."""
-        return Candidates([name for name in self.names if name not in names], self._info) if names else self
+        if not names:
+            return self
+        return Candidates([name for name in self.names if name not in names], self._info, self.sent)
+
+    def values(self, key: str, known: Mapping[str, str]) -> Mapping[str, str]:
+        """Node to value of the label ``key``: ``known`` by the picture, but for the nodes that were sent."""
+        if not self.sent:
+            return known
+        sent = {name: info.node.labels[key] for name, info in self.sent.items() if key in info.node.labels}
+        return {name: value for name, value in known.items() if name not in self.sent} | sent

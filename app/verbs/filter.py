@@ -9,7 +9,7 @@ from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import Asked, asked_nodes
+from app.verbs.candidates import Asked, asked_nodes, read_nodes
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
@@ -32,22 +32,23 @@ class FilterVerb:
         if framework is None:
             return Answer(_pass_all(args), "nothing_to_do")
         require_picture(self._deciding.problem)
-        await self._deciding.look_up_missing(framework, args.pod)
-        answer = await self._decide(framework, args)
+        try:
+            answer = await self._decide(framework, args)
+        except MalformedRequest as error:
+            raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if answer.outcome == "feasible":
             self._deciding.due.expect(args.pod)
         return answer
 
     async def _decide(self, framework: Framework, args: ExtenderArgs) -> Answer:
-        try:
-            await self._deciding.due.wait(framework, args.pod)
-            asked = asked_nodes(args, self._deciding.cluster.nodes)
-            rejected = self._rejected(framework, args.pod, asked)
-        except MalformedRequest as error:
-            raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
-        except PluginError as fault:
-            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
-        return _answer(asked, rejected)
+        """Gather what may take a moment; then, without an await, decide on the picture as it is."""
+        sent = await read_nodes(args, self._deciding.cluster.nodes)
+        await self._deciding.look_up_missing(framework, args.pod)
+        await self._deciding.due.wait(framework, args.pod)
+        asked = asked_nodes(args.names, sent, self._deciding.cluster.nodes)
+        return _answer(asked, self._rejected(framework, args.pod, asked))
 
     def _rejected(self, framework: Framework, pod: Pod, asked: Asked) -> Mapping[str, Status]:
         with self._deciding.cluster.without(pod.uid, pod.key):

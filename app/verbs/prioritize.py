@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import MAX_NODE_SCORE
 from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
-from app.verbs.candidates import asked_nodes
+from app.verbs.candidates import SentNode, asked_nodes, read_nodes
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
@@ -35,22 +35,28 @@ class PrioritizeVerb:
 
     async def __call__(self, body: bytes) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
-        args, hosts = _decode(body)
+        args, sent = await self._read(body)
+        hosts = dict.fromkeys(args.names if args.names is not None else [node.name for node in sent or ()], 0)
         framework = self._deciding.framework_for(args.pod)
         if framework is None or not hosts:
-            return Answer(encode_priorities(dict.fromkeys(hosts, 0)), "nothing_to_do")
+            return Answer(encode_priorities(hosts), "nothing_to_do")
         require_picture(self._deciding.problem, tuple(hosts))
         await self._deciding.look_up_missing(framework, args.pod, tuple(hosts))
         try:
-            scores = self._scores(framework, args)
-        except MalformedRequest as error:
-            raise _malformed(error) from None
+            scores = self._scores(framework, args, sent)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", tuple(hosts)) from fault
         return Answer(encode_priorities({**hosts, **self._on_wire(scores)}), "scored")
 
-    def _scores(self, framework: Framework, args: ExtenderArgs) -> Scores:
-        candidates = asked_nodes(args, self._deciding.cluster.nodes).candidates
+    async def _read(self, body: bytes) -> tuple[ExtenderArgs, list[SentNode] | None]:
+        try:
+            args = decode_args(body)
+            return args, await read_nodes(args, self._deciding.cluster.nodes)
+        except MalformedRequest as error:
+            raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
+
+    def _scores(self, framework: Framework, args: ExtenderArgs, sent: Sequence[SentNode] | None) -> Scores:
+        candidates = asked_nodes(args.names, sent, self._deciding.cluster.nodes).candidates
         with self._deciding.cluster.without(args.pod.uid, args.pod.key):
             return framework.score(CycleState(), args.pod, candidates)
 
@@ -58,17 +64,3 @@ class PrioritizeVerb:
         weight, most = scores.weight, self._deciding.max_priority
         scale = {total: quantised(total, weight, most) for total in set(scores.totals.values())}
         return dict(zip(scores.totals, map(scale.__getitem__, scores.totals.values()), strict=True))
-
-
-def _decode(body: bytes) -> tuple[ExtenderArgs, dict[str, int]]:
-    """The request, and every host asked for with the score of one that is not known."""
-    try:
-        args = decode_args(body)
-        names = args.names if args.names is not None else asked_nodes(args, {}).names
-    except MalformedRequest as error:
-        raise _malformed(error) from None
-    return args, dict.fromkeys(names, 0)
-
-
-def _malformed(error: MalformedRequest) -> VerbFailure:
-    return VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}")

@@ -7,7 +7,7 @@ keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kuberne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -137,6 +137,8 @@ _BINDING: Final = msgspec.json.Decoder(_BindingArgs)
 
 T = TypeVar("T")
 
+_NO_NODES: Final = b'{"Nodes":null'
+
 
 def decode_args(body: bytes) -> ExtenderArgs:
     """Read a filter or prioritize request. Raises ``MalformedRequest``."""
@@ -178,8 +180,18 @@ def encode_filter(
     failed: Mapping[str, str], *, names: Sequence[str] | None = None, nodes: Sequence[Raw] | None = None
 ) -> bytes:
     """A filter answer in the form that was asked: ``names`` or ``nodes`` that pass, and why the others do not."""
-    listed = None if nodes is None else {"metadata": {}, "items": nodes}
-    return _ENCODER.encode(_FilterResult(listed, names, {}, failed, ""))
+    encoded = _ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
+    if nodes is None:
+        return encoded
+    # The nodes go back as the bytes they came as; joined once, since 5,000 of them are 60 MB.
+    return b"".join((b'{"Nodes":{"metadata":{},"items":[', *_separated(nodes), b"]}", encoded[len(_NO_NODES) :]))
+
+
+def _separated(nodes: Sequence[Raw]) -> Iterator[Raw | bytes]:
+    for index, node in enumerate(nodes):
+        if index:
+            yield b","
+        yield node
 
 
 def encode_filter_error(message: str) -> bytes:

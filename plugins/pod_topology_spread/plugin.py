@@ -95,7 +95,8 @@ class PodTopologySpread(
         rejected: dict[str, Status] = {}
         for constraint in state.read(HARD).constraints:
             nodes = nodes.without(rejected)
-            rejected.update(constraint.rejections(self._counts.values(constraint.constraint.topology_key), nodes))
+            key = constraint.constraint.topology_key
+            rejected.update(constraint.rejections(nodes.values(key, self._counts.values(key)), nodes))
         return rejected
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:

@@ -79,7 +79,7 @@ def soft_state(
 ) -> SoftState:
     """Counts come from all nodes of the cluster; which domains there are, and their number, from the candidates."""
     keys = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
-    values = {it.topology_key: counts.values(it.topology_key) for it in constraints}
+    values = {key: nodes.values(key, counts.values(key)) for key in (it.topology_key for it in constraints)}
     asked = frozenset(nodes.names)
     ignored = frozenset[str]().union(*(asked.difference(values[key]) for key in keys))
     scored = [name for name in nodes.names if name not in ignored] if ignored else nodes.names
