@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.interface import Handle, PluginArgs, PluginSpec, PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
@@ -122,6 +122,9 @@ class RejectsInBatch(Rejects):
 
 class RejectsUncertain(Rejects):
     """Filter whose answer holds for sure only on nodes without pods in flight."""
+
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         return NO if any(other.node_name == node.name for other in in_flight) else SUCCESS
@@ -246,6 +249,78 @@ class Acts(FakePlugin):
         self.note(f"post_bind {node_name}")
         if not self.status.is_success:
             raise RuntimeError(self.status.message)
+
+
+class Gates(FakePlugin):
+    """PreEnqueue with one answer."""
+
+    def __init__(self, name: str, status: Status = SUCCESS, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.status = status
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        self.note("pre_enqueue")
+        return self.status
+
+
+class Helps(FakePlugin):
+    """PostFilter with one answer."""
+
+    def __init__(
+        self, name: str, status: Status = SUCCESS, nominates: str | None = None, calls: list[str] | None = None
+    ) -> None:
+        super().__init__(name, calls)
+        self.answer = (None if nominates is None else PostFilterResult(nominates), status)
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        self.note("post_filter")
+        return self.answer
+
+
+class Permits(FakePlugin):
+    """Permit with one answer."""
+
+    def __init__(
+        self, name: str, status: Status = SUCCESS, seconds: float = 0.0, calls: list[str] | None = None
+    ) -> None:
+        super().__init__(name, calls)
+        self.answer = (status, seconds)
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        self.note(f"permit {node_name}")
+        return self.answer
+
+
+class ActsIfNeeded(Acts):
+    """PreBind with a pre-flight."""
+
+    def __init__(self, name: str, pre_flight: Status, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls=calls)
+        self.pre_flight = pre_flight
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self.note(f"pre_bind_pre_flight {node_name}")
+        return self.pre_flight
+
+
+class Misses(FakePlugin):
+    """Needs an object of each of the names."""
+
+    def __init__(self, name: str, kind: Kind[Any], names: Sequence[str]) -> None:
+        super().__init__(name)
+        self.kind = kind
+        self.names = names
+
+    def missing(self, pod: Pod) -> Iterator[tuple[Kind[Any], str, str]]:
+        for name in self.names:
+            if not name:
+                raise LookupError("no name")
+            yield self.kind, pod.namespace, name
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        return SUCCESS, None
 
 
 class NoArgs(PluginArgs):

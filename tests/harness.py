@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,16 +18,16 @@ from app.kube import kinds
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework, Recheck, Scores, Verdict
-from app.runtime.guard import Guard, PluginError
+from app.runtime.guard import Guard
 from app.runtime.profiles import build, resolve
 from app.runtime.registry import Registry
+from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.builders import JsonObject, encoded
 from tests.fakes import ManualClock, NoWriter, RecordingBinder
 
 SPREAD: Final = "PodTopologySpread"
-NO_NODES: Final = "no nodes available to schedule pods"
 
 Answer = Literal["Success"] | tuple[str, str, tuple[str, ...]]
 """``Success``, or the word of the code, the plugin and its reasons."""
@@ -64,9 +64,14 @@ class World:
         self.clock = ManualClock()
         self.add(*objects)
         resolved = resolve([found], Registry(IN_TREE, DEFAULT_WEIGHTS))[0]
-        handle = Handle(self.cluster.counts, self.cluster, NoWriter(), self.binder, self.clock)
+        handle = Handle(self.cluster.counts, self.cluster, NoWriter(), self.binder, self.clock, WaitingPods())
         self.framework: Framework = build(
-            resolved, handle, served=[found.scheduler_name], nominations=self.cluster, guard=Guard(Metrics())
+            resolved,
+            handle,
+            served=[found.scheduler_name],
+            nominations=self.cluster,
+            waiting=WaitingPods(),
+            guard=Guard(Metrics()),
         )
 
     def add(self, *objects: Node | Pod | JsonObject) -> World:
@@ -127,53 +132,11 @@ def answer_of(status: Status) -> Answer:
     return "Success" if status.is_success else (status.code.word, status.plugin, status.reasons)
 
 
-def cases(path: Path) -> Iterator[tuple[JsonObject, JsonObject]]:
+def cases(topic: Path) -> Iterator[tuple[bytes, JsonObject]]:
     """The cases of a recorded topic, each with the verdict kube-scheduler gave."""
     with (
-        gzip.open(path.with_name(f"{path.name}.cases.jsonl.gz")) as asked,
-        gzip.open(path.with_name(f"{path.name}.expected.jsonl.gz")) as answered,
+        gzip.open(topic.with_name(f"{topic.name}.cases.jsonl.gz")) as asked,
+        gzip.open(topic.with_name(f"{topic.name}.expected.jsonl.gz")) as answered,
     ):
         for case, expected in zip(asked, answered, strict=True):
-            yield json.loads(case), json.loads(expected)
-
-
-def evaluate(case: JsonObject) -> JsonObject:
-    """The verdict on one case, in the format of the vectors."""
-    world = World(*case["objects"], profile=case.get("config"))
-    pod: Pod = kinds.PODS.decode(encoded(case["pod"]))
-    try:
-        return {"name": case["name"], **_verdict(world, pod)}
-    except PluginError as fault:
-        return {"name": case["name"], "error": fault.status.message}
-
-
-def _verdict(world: World, pod: Pod) -> JsonObject:
-    nothing: JsonObject = {"filter": {}, "score": {}, "total": {}}
-    if not world.cluster.nodes:
-        return {"preFilter": _words("UnschedulableAndUnresolvable", "", [NO_NODES]), **nothing}
-    verdict = world.verdict(pod)
-    if not verdict.pre_filter.is_success:
-        return {"preFilter": _status(verdict.pre_filter), **nothing}
-    statuses = {name: verdict.rejected.get(name, SUCCESS) for name in world.cluster.nodes}
-    feasible = [name for name, status in statuses.items() if status.is_success]
-    return {
-        "preFilter": _status(SUCCESS),
-        "filter": {name: _status(status) for name, status in statuses.items()},
-        **_scored(world, pod, feasible),
-    }
-
-
-def _scored(world: World, pod: Pod, feasible: Collection[str]) -> JsonObject:
-    if not feasible:
-        return {"score": {}, "total": {}}
-    scores = world.scores(pod, feasible)
-    by_node = {name: {plugin: found[name] for plugin, found in scores.by_plugin.items()} for name in feasible}
-    return {"score": by_node, "total": scores.totals}
-
-
-def _status(status: Status) -> JsonObject:
-    return _words(status.code.word, status.plugin, status.reasons)
-
-
-def _words(code: str, plugin: str, reasons: Iterable[str]) -> JsonObject:
-    return {"code": code, "plugin": plugin, "reasons": list(reasons)}
+            yield case, json.loads(expected)

@@ -46,8 +46,9 @@ class DueBinds:
         if not self._due:
             return
         started = self._clock()
-        while (until := self._matters_until(framework, pod)) and self._clock() - started < self._wait_seconds:
-            remaining = min(until, started + self._wait_seconds) - self._clock()
+        deadline = started + self._wait_seconds
+        while (until := self._matters_until(framework, pod)) and self._clock() < deadline:
+            remaining = min(until, deadline) - self._clock()
             try:
                 await asyncio.wait_for(self._changed.wait(), max(remaining, 0.0))
             except TimeoutError:

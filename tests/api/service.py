@@ -1,0 +1,93 @@
+"""Homeport in process: the composition root of production behind an ASGI transport, with a saved cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from msgspec import Struct
+
+from app.config.settings import Settings
+from app.framework.interface import PluginSpec
+from app.main import Service
+from app.verbs.outcome import Verb
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.contract import breaches
+from tests.builders import JsonObject
+
+ROOT: Final = Path(__file__).parents[2]
+SAMPLE: Final = ROOT / "examples" / "sample-cluster.yaml"
+VERSION: Final = "1.2.3"
+NODES: Final = [f"node-{zone}{number}" for zone in "abc" for number in "1234"]
+"""The nodes of the sample cluster."""
+
+
+class Reply(Struct, frozen=True):
+    """``answer`` is the JSON of the body, ``None`` where there is no body; ``outcome`` is what was counted."""
+
+    status: int
+    answer: Any
+    outcome: str
+
+
+class Api:
+    """A running service, called as kube-scheduler calls it. Every answer is held against the contract."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
+
+    async def post(self, verb: Verb, request: JsonObject | bytes, **headers: str) -> Reply:
+        body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        before = await self.outcomes(verb)
+        response = await self.http.post(f"/{verb}", content=body, headers=headers)
+        assert [] == breaches(verb, body, response)
+        counted = {name: count - before.get(name, 0) for name, count in (await self.outcomes(verb)).items()}
+        (outcome,) = [name for name, count in counted.items() if count]
+        assert counted[outcome] == 1
+        return Reply(response.status_code, json.loads(response.content) if response.content else None, outcome)
+
+    async def outcomes(self, verb: Verb) -> dict[str, int]:
+        """How often each outcome of a verb was counted."""
+        samples = await self.samples("homeport_requests_total")
+        wanted = f'verb="{verb}"'
+        return {_label("outcome", labels): int(value) for labels, value in samples.items() if wanted in labels}
+
+    async def samples(self, metric: str) -> Mapping[str, float]:
+        """The samples of one metric by their labels, as they are exposed."""
+        text = (await self.http.get("/metrics")).text
+        lines = [line for line in text.splitlines() if line.startswith((f"{metric}{{", f"{metric} "))]
+        return {line[len(metric) :].rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+    async def get(self, path: str) -> Any:
+        return (await self.http.get(path)).raise_for_status().json()
+
+
+def _label(name: str, labels: str) -> str:
+    return labels.partition(f'{name}="')[2].partition('"')[0]
+
+
+@asynccontextmanager
+async def serving(
+    settings: Settings | None = None,
+    specs: Iterable[PluginSpec[Any]] = IN_TREE,
+    defaults: Mapping[str, int] = DEFAULT_WEIGHTS,
+) -> AsyncIterator[Api]:
+    """A service for the length of its lifespan; of the sample cluster unless ``settings`` say otherwise."""
+    service = Service(settings or Settings(cluster=str(SAMPLE)), specs, defaults, version=VERSION)
+    web = service.web()
+    transport = httpx.ASGITransport(web)
+    async with (
+        web.router.lifespan_context(web),
+        httpx.AsyncClient(transport=transport, base_url="http://homeport") as http,
+    ):
+        yield Api(http)
+
+
+def example(name: str) -> JsonObject:
+    """A request of examples/requests."""
+    found: JsonObject = json.loads((ROOT / "examples" / "requests" / f"{name}.json").read_bytes())
+    return found

@@ -1,0 +1,121 @@
+"""The operator's pages, and what is counted and exposed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.api.service import VERSION, Api, example, serving
+
+PLUGINS = {
+    "queueSort": ["PrioritySort"],
+    "preFilter": ["PodTopologySpread", "StickyNode"],
+    "filter": ["PodTopologySpread", "StickyNode"],
+    "preScore": ["PodTopologySpread"],
+    "score": ["PodTopologySpread"],
+    "reserve": ["StickyNode"],
+    "preBind": ["StickyNode"],
+    "bind": ["DefaultBinder"],
+    "postBind": ["StickyNode"],
+}
+OBJECTS = {
+    "v1 Node": 12,
+    "v1 Pod": 20,
+    "v1 Service": 2,
+    "v1 ReplicationController": 0,
+    "apps/v1 ReplicaSet": 2,
+    "apps/v1 StatefulSet": 0,
+    "kubevirt.io/v1 VirtualMachine": 3,
+    "kubevirt.io/v1 VirtualMachineInstance": 3,
+}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with serving() as api:
+        yield api
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "text"),
+    [
+        pytest.param("/livez", "text/plain; charset=utf-8", "ok\n", id="alive"),
+        pytest.param("/readyz", "text/plain; charset=utf-8", "ok\n", id="ready"),
+        pytest.param(
+            "/api/v1/check", "application/json", '{"consistent":true,"differences":[]}', id="bookkeeping is right"
+        ),
+    ],
+)
+async def test_a_page(api: Api, path: str, content_type: str, text: str) -> None:
+    response = await api.http.get(path)
+
+    assert (200, content_type, text) == (response.status_code, response.headers["content-type"], response.text)
+
+
+async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
+    status = await api.get("/api/v1/status")
+
+    assert {
+        "version": VERSION,
+        "problem": "",
+        "feeds": {kind: {"state": "saved", "objects": count, "age_seconds": 0} for kind, count in OBJECTS.items()},
+        "assumed_pods": 0,
+        "profiles": [{"scheduler_name": name, "points": PLUGINS} for name in ("default-scheduler", "homeport")],
+    } == {key: value for key, value in status.items() if key != "counters"}
+
+
+async def test_status_tells_how_the_kept_counts_are_used(api: Api) -> None:
+    for _ in range(3):
+        await api.post("filter", example("filter-spread"))
+
+    for level in (await api.get("/api/v1/status"))["counters"].values():
+        assert {"entries", "hits", "misses"} == level.keys()
+        assert level["entries"] >= 1
+
+
+async def test_feeds_are_listed_in_the_same_order_at_every_start(api: Api) -> None:
+    feeds = list((await api.get("/api/v1/status"))["feeds"])
+
+    assert ["v1 Node", "v1 Pod", *sorted(feeds[2:])] == feeds
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+async def test_the_pages_are_documented(api: Api, path: str) -> None:
+    assert 200 == (await api.http.get(path)).status_code
+
+
+async def test_the_openapi_document_lists_the_pages_and_not_the_verbs(api: Api) -> None:
+    paths = (await api.get("/openapi.json"))["paths"].keys()
+
+    assert {"/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check"} <= paths
+    assert set() == {"/filter", "/prioritize", "/preempt", "/bind"} & paths
+
+
+async def test_metrics_count_every_request_by_verb_and_outcome(api: Api) -> None:
+    for name in ("filter-spread", "filter-home", "prioritize-spread", "preempt", "bind-crowded", "bind-spread"):
+        await api.post(verb, example(name)) if (verb := name.partition("-")[0]) else None  # type: ignore[arg-type]
+
+    assert {
+        '{outcome="feasible",verb="filter"}': 2,
+        '{outcome="scored",verb="prioritize"}': 1,
+        '{outcome="candidates",verb="preempt"}': 1,
+        '{outcome="bind_conflict",verb="bind"}': 1,
+        '{outcome="bound",verb="bind"}': 1,
+    } == await api.samples("homeport_requests_total")
+
+
+async def test_metrics_show_the_picture(api: Api) -> None:
+    assert {f'{{kind="{kind}"}}': count for kind, count in OBJECTS.items()} == await api.samples("homeport_objects")
+    assert {1.0} == set((await api.samples("homeport_feed_synced")).values())
+    assert {"": 0} == await api.samples("homeport_assumed_pods")
+
+
+async def test_metrics_time_every_request(api: Api) -> None:
+    await api.post("filter", example("filter-spread"))
+
+    assert {'{verb="filter"}': 1} == {
+        labels: count
+        for labels, count in (await api.samples("homeport_request_duration_seconds_count")).items()
+        if count
+    }

@@ -1,0 +1,31 @@
+"""Homeport says what kube-scheduler's own Go plugins say, to the letter: see ``vectors/PROVENANCE.md``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.runtime.guard import Guard
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.telemetry.metrics import Metrics
+from app.verbs.evaluate import Evaluator
+from plugins import IN_TREE
+from tests.harness import cases
+
+VECTORS = Path(__file__).parent / "vectors"
+TOPICS = sorted(path.name.partition(".")[0] for path in VECTORS.glob("*.cases.jsonl.gz"))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_verdict_of_a_topic(topic: str) -> None:
+    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    judged = 0
+    for case, expected in cases(VECTORS / topic):
+        assert expected == json.loads(evaluator.evaluate(case)), expected["name"]
+        judged += 1
+
+    assert 400 == judged
+
+
+def test_no_topic_is_missing() -> None:
+    assert ["spread-defaults", "spread-hard", "spread-mixed", "spread-soft"] == TOPICS

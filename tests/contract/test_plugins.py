@@ -1,0 +1,221 @@
+"""The law of plugins: whatever comes with Homeport, each of these holds for every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.framework import interface
+from app.framework.cycle_state import CycleState
+from app.framework.interface import (
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PluginSpec,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from app.framework.status import Status
+from app.kube.core_v1 import Pod, decode_pod
+from app.kube.kinds import Kind
+from app.runtime.registry import POINT_METHODS, Registry
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests import strategies
+from tests.builders import JsonObject, constraint, encoded, pod_object
+from tests.harness import World, only
+
+ARGUMENTS: Final[dict[str, list[JsonObject]]] = {
+    "PodTopologySpread": [
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "PodTopologySpreadArgs",
+            "defaultingType": "List",
+            "defaultConstraints": [
+                {
+                    "maxSkew": 2,
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "minDomains": 2,
+                    "nodeAffinityPolicy": "Ignore",
+                    "nodeTaintsPolicy": "Honor",
+                }
+            ],
+        }
+    ],
+    "StickyNode": [
+        {
+            "owners": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True},
+                {
+                    "apiVersion": "example.com/v1",
+                    "kind": "Pool",
+                    "through": [{"apiVersion": "example.com/v1", "kind": "Machine"}],
+                },
+            ]
+        }
+    ],
+}
+"""Arguments beside the defaults, by plugin."""
+
+NULLS: Final[list[JsonObject]] = [
+    pod_object("pending") | {"spec": None, "status": None},
+    pod_object("pending", labels=None) | {"spec": dict.fromkeys(pod_object(gated=True, node="n1")["spec"])},
+    pod_object("pending", spread=[dict.fromkeys(constraint())]),
+    pod_object("pending", spread=[{}], tolerations=[{}], affinity={"nodeAffinity": None}),
+    pod_object("pending", tolerations=[dict.fromkeys(("key", "operator", "value", "effect"))]),
+    pod_object("pending", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}),
+]
+
+every_plugin = pytest.mark.parametrize("spec", IN_TREE, ids=lambda spec: spec.name)
+
+
+def all_arguments() -> Iterator[Any]:
+    for spec in IN_TREE:
+        for number, given_ in enumerate([{}, *ARGUMENTS.get(spec.name, [])]):
+            yield pytest.param(spec, given_, id=f"{spec.name} {number}")
+
+
+def profile_of(spec: PluginSpec[Any]) -> JsonObject:
+    return only(*({spec.name} - {"PrioritySort", "DefaultBinder"}))
+
+
+def slim(pod: JsonObject) -> Pod:
+    return decode_pod(encoded(pod))
+
+
+class TestSpec:
+    def test_names_are_unique(self) -> None:
+        names = [spec.name for spec in Registry(IN_TREE, DEFAULT_WEIGHTS)]
+
+        assert sorted(set(names)) == sorted(names)
+
+    def test_every_default_is_a_plugin_with_a_weight(self) -> None:
+        assert set(DEFAULT_WEIGHTS) <= {spec.name for spec in IN_TREE}
+        assert all(weight > 0 for weight in DEFAULT_WEIGHTS.values())
+
+    @every_plugin
+    def test_a_plugin_and_its_arguments_are_named_after_it(self, spec: PluginSpec[Any]) -> None:
+        assert (spec.name, f"{spec.name}Args") == (spec.plugin.__name__, spec.args.__name__)
+
+    @every_plugin
+    def test_a_plugin_takes_part_somewhere_and_spells_it_right(self, spec: PluginSpec[Any]) -> None:
+        protocols = [it for it in vars(interface).values() if getattr(it, "_is_protocol", False)]
+        known = {name for it in protocols for name in vars(it) if not name.startswith("_")}
+
+        assert [] != [point for point, it in POINT_METHODS.items() if issubclass(spec.plugin, it)]
+        assert set() == {name for name in vars(spec.plugin) if not name.startswith("_")} - known
+
+    @every_plugin
+    def test_who_has_a_batch_form_has_the_per_node_form(self, spec: PluginSpec[Any]) -> None:
+        for batch, single in ((BatchFilterPlugin, FilterPlugin), (BatchScorePlugin, ScorePlugin)):
+            assert issubclass(spec.plugin, single) or not issubclass(spec.plugin, batch)
+
+    @every_plugin
+    def test_the_kinds_it_reads_are_kinds(self, spec: PluginSpec[Any]) -> None:
+        assert all(isinstance(kind, Kind) for kind in spec.kinds(spec.args()))
+
+
+class TestArguments:
+    @pytest.mark.parametrize(("spec", "given_"), list(all_arguments()))
+    def test_they_are_the_same_after_a_round_trip(self, spec: PluginSpec[Any], given_: JsonObject) -> None:
+        parsed = spec.args.model_validate(given_)
+
+        assert parsed == spec.args.model_validate(parsed.model_dump(by_alias=True))
+        assert parsed == spec.args.model_validate_json(parsed.model_dump_json(by_alias=True))
+        assert given_ == parsed.model_dump(by_alias=True, exclude_unset=True, mode="json")
+
+    @every_plugin
+    def test_unknown_fields_are_refused(self, spec: PluginSpec[Any]) -> None:
+        with pytest.raises(ValidationError) as raised:
+            spec.args.model_validate({"nonsense": 1})
+
+        assert [("extra_forbidden", ("nonsense",))] == [(it["type"], it["loc"]) for it in raised.value.errors()]
+
+    @every_plugin
+    def test_they_cannot_be_changed(self, spec: PluginSpec[Any]) -> None:
+        args = spec.args()
+
+        with pytest.raises(ValidationError, match="frozen"):
+            args.kind = "Other"
+
+    @every_plugin
+    def test_fields_are_spelled_as_in_kubernetes(self, spec: PluginSpec[Any]) -> None:
+        aliases = [field.alias or name for name, field in spec.args.model_fields.items()]
+
+        assert [] == [alias for alias in aliases if "_" in alias or not alias[0].islower()]
+        assert get_type_hints(spec.args)
+
+
+def deciding(world: World, name: str, pod: Pod) -> tuple[list[Status], dict[str, int]]:
+    """Run every deciding point of one plugin by its per-node forms."""
+    plugin: Any = world.framework.plugins[name]
+    state, statuses, scores = CycleState(), [], {}
+    ready = True
+    if isinstance(plugin, PreFilterPlugin):
+        status, _ = plugin.pre_filter(state, pod)
+        statuses.append(status)
+        ready = status.is_success
+    if ready and isinstance(plugin, FilterPlugin):
+        statuses.extend(plugin.filter(state, pod, it) for it in world.candidates())
+    ready = not isinstance(plugin, PreScorePlugin) or plugin.pre_score(state, pod, world.candidates()).is_success
+    if ready and isinstance(plugin, ScorePlugin):
+        scores = {it.name: plugin.score(state, pod, it) for it in world.candidates()}
+    if ready and isinstance(plugin, NormalizeScorePlugin):
+        scores = plugin.normalize_score(state, pod, scores)
+    return statuses, scores
+
+
+def seen(world: World, pod: Pod) -> str:
+    """Everything a plugin could have changed, written down."""
+    return repr([pod, *((it.node, sorted(it.pods.items())) for it in world.cluster.nodes.values())])
+
+
+@every_plugin
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(objects=strategies.clusters(), pod=strategies.pending_pods)
+def test_a_plugin_changes_neither_pod_nor_node(
+    spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
+) -> None:
+    world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
+    before = seen(world, asking)
+
+    first = deciding(world, spec.name, asking)
+
+    assert before == seen(world, asking)
+    assert first == deciding(world, spec.name, asking)
+    assert [] == world.cluster.check()
+
+
+@every_plugin
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(objects=strategies.clusters(), pod=strategies.pending_pods)
+def test_the_batch_form_says_what_the_per_node_form_says(
+    spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
+) -> None:
+    world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
+    plugin: Any = world.framework.plugins[spec.name]
+    nodes, state = world.candidates(), CycleState()
+    filters, scores = issubclass(spec.plugin, BatchFilterPlugin), issubclass(spec.plugin, BatchScorePlugin)
+
+    if filters and plugin.pre_filter(state, asking)[0].is_success:
+        statuses = {it.name: plugin.filter(state, asking, it) for it in nodes}
+        rejected = {name: status for name, status in statuses.items() if not status.is_success}
+        assert rejected == plugin.filter_nodes(state, asking, nodes)
+    if scores and plugin.pre_score(state, asking, nodes).is_success:
+        assert {it.name: plugin.score(state, asking, it) for it in nodes} == plugin.score_nodes(state, asking, nodes)
+
+
+@every_plugin
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(objects=strategies.clusters(), pod=st.sampled_from(NULLS))
+def test_a_plugin_survives_pods_full_of_nulls(
+    spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
+) -> None:
+    deciding(World(*objects, profile=profile_of(spec)), spec.name, slim(pod))

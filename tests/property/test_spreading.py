@@ -1,0 +1,184 @@
+"""PodTopologySpread on any small cluster: the batch form says what the per-node form says, and a bind that is called
+certain holds whatever becomes of the binds in flight.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.framework.cycle_state import CycleState
+from app.kube.core_v1 import Pod, decode_pod
+from tests import strategies
+from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, encoded, node_object, pod_object, taint
+from tests.harness import SPREAD, World, only
+from tests.strategies import NODES, rarely
+
+Binds = list[tuple[Pod, str]]
+"""Pods whose binding is under way, each with its node."""
+
+PROFILE = only(SPREAD)
+EMPTY: JsonObject = {"matchLabels": {}, "matchExpressions": []}
+
+newcomers = st.lists(strategies.labels, max_size=3)
+peers = st.sampled_from(({"app": "web"}, {"app": "web"}, {"app": "web"}, {"app": "web", "rev": "1"}, {"app": "db"}))
+binds = st.tuples(
+    st.sampled_from(("default", "default", "default", "default", "default", "shop")),
+    peers,
+    st.sampled_from((*NODES, *NODES, "gone")),
+    rarely,
+)
+in_flight = st.sampled_from((1, 2, 3, 4)).flatmap(lambda size: st.lists(binds, min_size=size, max_size=size))
+hard_pods = st.builds(
+    lambda pod, constraints: {**pod, "spec": {**pod["spec"], "topologySpreadConstraints": constraints}},
+    strategies.pending_pods,
+    st.lists(strategies.hard_constraints, min_size=1, max_size=2),
+)
+
+
+@st.composite
+def level_clusters(draw: st.DrawFn) -> list[JsonObject]:
+    """Every node with its labels and nearly as many pods of one app: where each single pod decides."""
+    found: list[JsonObject] = []
+    for name, zone in zip(NODES, "abca", strict=True):
+        taints = [taint("x")] if draw(rarely) else []
+        found.append(node_object(name, zone=zone, labels=draw(strategies.node_labels), taints=taints))
+        count = draw(st.sampled_from((0, 0, 1, 1, 1, 2)))
+        found += [pod_object(f"{name}-{number}", node=name, labels=draw(peers)) for number in range(count)]
+    return found
+
+
+@st.composite
+def level_pods(draw: st.DrawFn) -> JsonObject:
+    """A pod of that app which must be spread as evenly as can be."""
+    spread = [
+        constraint(
+            draw(st.sampled_from((ZONE, HOSTNAME))),
+            skew=draw(st.sampled_from((1, 1, 2))),
+            min_domains=draw(st.sampled_from((None, None, 3, 4))),
+            taints_policy=draw(st.sampled_from((None, "Honor"))),
+            selector=draw(st.sampled_from(({"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "web"}}, {}))),
+        )
+        for _ in range(draw(st.sampled_from((1, 1, 2))))
+    ]
+    return pod_object("pending", labels=draw(peers), spread=spread)
+
+
+cases = st.one_of(st.tuples(level_clusters(), level_pods()), st.tuples(strategies.clusters(pods=8), hard_pods))
+
+
+def slim(pod: JsonObject) -> Pod:
+    return decode_pod(encoded(pod))
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(cases, in_flight)
+def test_certain_means_for_every_outcome_of_the_binds_in_flight(
+    case: tuple[list[JsonObject], JsonObject], binding: list[tuple[str, dict[str, str], str, bool]]
+) -> None:
+    """Brute force over all subsets: Success for certain, if and only if the filter passes with each of them."""
+    objects, pod = case
+    world, asking = World(*objects, profile=PROFILE), slim(pod)
+    waiting: Binds = []
+    for number, (namespace, labels, node, terminating) in enumerate(binding):
+        other = slim(pod_object(f"bind-{number}", namespace=namespace, labels=labels, terminating=terminating))
+        waiting.append((other, node))
+    assume(world, waiting)
+    found = {name: world.recheck(asking, name) for name in world.cluster.nodes}
+    optimistic = passes(world, asking)
+
+    holds = dict.fromkeys(world.cluster.nodes, True)
+    for failing in subsets(waiting):
+        for other, _ in failing:
+            world.cluster.forget(other.uid)
+        passed = passes(world, asking)
+        holds = {name: ok and passed[name] for name, ok in holds.items()}
+        assume(world, failing)
+
+    assert optimistic == {name: it.status.is_success for name, it in found.items()}
+    assert {name: ok for name, ok in holds.items() if optimistic[name]} == {
+        name: it.certain for name, it in found.items() if optimistic[name]
+    }
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(cases, strategies.labels, st.data())
+def test_where_a_pod_runs_that_another_does_not_depend_on_does_not_matter(
+    case: tuple[list[JsonObject], JsonObject], labels: dict[str, str], data: st.DataObject
+) -> None:
+    """Binds of the two need not wait for one another."""
+    objects, pod = case
+    world, asking = World(*objects, profile=PROFILE), slim(pod)
+    other = slim(pod_object("other", namespace=data.draw(st.sampled_from(strategies.NAMESPACES)), labels=labels))
+    before = world.filter(asking)
+
+    if not world.framework.depends(asking, other):
+        for node in world.cluster.nodes:
+            world.cluster.assume(other, node)
+            assert before == world.filter(asking)
+
+
+def assume(world: World, binds: Binds) -> None:
+    for other, node in binds:
+        world.cluster.assume(other, node)
+
+
+def passes(world: World, pod: Pod) -> dict[str, bool]:
+    return {name: answer == "Success" for name, answer in world.filter(pod).items()}
+
+
+def subsets(binds: Binds) -> list[Binds]:
+    return [list(chosen) for size in range(len(binds) + 1) for chosen in combinations(binds, size)]
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(strategies.clusters(), strategies.pending_pods)
+def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObject], pod: JsonObject) -> None:
+    world, asking = World(*objects, profile=PROFILE), slim(pod)
+    plugin: Any = world.framework.plugins[SPREAD]
+    nodes, state = world.candidates(), CycleState()
+
+    if plugin.pre_filter(state, asking)[0].is_success:
+        statuses = {it.name: plugin.filter(state, asking, it) for it in nodes}
+        assert {name: it for name, it in statuses.items() if not it.is_success} == plugin.filter_nodes(
+            state, asking, nodes
+        )
+    if plugin.pre_score(state, asking, nodes).is_success:
+        assert {it.name: plugin.score(state, asking, it) for it in nodes} == plugin.score_nodes(state, asking, nodes)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(cases, st.data())
+def test_a_dry_run_says_what_the_cluster_would_say(
+    case: tuple[list[JsonObject], JsonObject], data: st.DataObject
+) -> None:
+    """Removing counted pods in a dry run, and adding others, equals a cluster in which it happened.
+
+    Not so for terminating pods and the empty selector, where the in-tree plugin itself says different things.
+    """
+    objects, pod = case
+    constraints = [it for it in pod["spec"]["topologySpreadConstraints"] if it["labelSelector"] not in ({}, EMPTY)]
+    asking = slim({**pod, "spec": {**pod["spec"], "topologySpreadConstraints": constraints}})
+    world, changed = World(*objects, profile=PROFILE), World(*objects, profile=PROFILE)
+    node = data.draw(st.sampled_from(list(world.cluster.nodes.values())))
+    running = [it for it in node.pods.values() if not it.terminating]
+    victims = data.draw(st.lists(st.sampled_from(running), unique_by=id) if running else st.just([]))
+    added = [slim(pod_object(f"new-{n}", labels=it, node=node.name)) for n, it in enumerate(data.draw(newcomers))]
+
+    framework, state = world.framework, CycleState()
+    if not framework.pre_filter(state, asking).status.is_success:
+        return
+    framework.remove_pods(state, asking, victims, node)
+    framework.add_pods(state, asking, added, node)
+    for victim in victims:
+        changed.cluster.delete_pod(victim.key)
+    changed.add(*added)
+
+    statuses = {it.name: framework.filter_node(state, asking, it) for it in world.candidates()}
+    assert passes(changed, asking) == {name: status.is_success for name, status in statuses.items()}
+    assert {name: status for name, status in statuses.items() if not status.is_success} == framework.filter(
+        state, asking, world.candidates()
+    )

@@ -1,0 +1,99 @@
+"""Rules of the object store: the newest form of each object, and a version that moves with every change."""
+
+import pytest
+
+from app.cluster.objects import ObjectStore
+from app.kube.apps_v1 import Workload
+from app.kube.kinds import REPLICA_SETS, SERVICES, STATEFUL_SETS
+from tests.builders import make_service, make_workload
+
+
+def workload(version: str) -> Workload:
+    return make_workload("web", resource_version=version)
+
+
+def test_objects_are_found_by_kind_namespace_and_name() -> None:
+    store = ObjectStore()
+    web, db = make_service("web"), make_service("db", namespace="shop")
+    store.upsert(SERVICES, web)
+    store.upsert(SERVICES, db)
+    store.upsert(REPLICA_SETS, workload("1"))
+
+    assert web == store.get(SERVICES, "default", "web")
+    assert [db] == list(store.in_namespace(SERVICES, "shop"))
+    assert [("default", "web"), ("shop", "db")] == list(store.keys(SERVICES))
+    assert [] == list(store.in_namespace(STATEFUL_SETS, "default"))
+    assert (None, None) == (store.get(SERVICES, "shop", "web"), store.get(STATEFUL_SETS, "default", "web"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        pytest.param(["1", "2"], "2", id="a newer form replaces an older one"),
+        pytest.param(["2", "1"], "2", id="an older form is not taken back"),
+        pytest.param(["9", "10"], "10", id="versions compare as numbers"),
+        pytest.param(["2", "2"], "2", id="the same form twice"),
+        pytest.param(["2", ""], "", id="a form without a version is taken"),
+    ],
+)
+def test_the_newest_form_is_kept(versions: list[str], expected: str) -> None:
+    """What we wrote ourselves is not undone by a watch event that was under way."""
+    store = ObjectStore()
+    for version in versions:
+        store.upsert(REPLICA_SETS, workload(version))
+
+    assert workload(expected) == store.get(REPLICA_SETS, "default", "web")
+
+
+def test_an_object_made_anew_under_its_name_replaces_the_old_one() -> None:
+    """Its resource version says nothing about another object's."""
+    store = ObjectStore()
+    store.upsert(REPLICA_SETS, workload("9"))
+    again = Workload("default", "web", "another-uid", "3", {}, None, None)
+
+    store.upsert(REPLICA_SETS, again)
+
+    assert again == store.get(REPLICA_SETS, "default", "web")
+
+
+@pytest.mark.parametrize(
+    ("uid", "left"),
+    [
+        pytest.param("", 0, id="by name"),
+        pytest.param("uid-default-web", 0, id="by name, still that object"),
+        pytest.param("another-uid", 1, id="by name, another object by now"),
+    ],
+)
+def test_an_object_is_deleted(uid: str, left: int) -> None:
+    store = ObjectStore()
+    store.upsert(SERVICES, make_service("web"))
+
+    store.delete(SERVICES, ("default", "web"), uid)
+
+    assert left == len(store.in_namespace(SERVICES, "default"))
+
+
+def test_the_version_moves_with_every_change_in_its_namespace() -> None:
+    store = ObjectStore()
+    versions = [store.version(SERVICES, "default")]
+    store.upsert(SERVICES, make_service("web", {"a": "1"}))
+    versions.append(store.version(SERVICES, "default"))
+    store.upsert(SERVICES, make_service("web", {"a": "2"}))
+    versions.append(store.version(SERVICES, "default"))
+    store.delete(SERVICES, ("default", "web"))
+    versions.append(store.version(SERVICES, "default"))
+
+    assert 4 == len(set(versions))
+    assert 0 == store.version(SERVICES, "shop") == store.version(REPLICA_SETS, "default")
+
+
+def test_the_version_stands_still_while_nothing_changes() -> None:
+    store = ObjectStore()
+    store.upsert(REPLICA_SETS, workload("9"))
+    before = store.version(REPLICA_SETS, "default")
+
+    store.upsert(REPLICA_SETS, workload("8"))
+    store.delete(REPLICA_SETS, ("default", "unknown"))
+    store.delete(REPLICA_SETS, ("default", "web"), "another-uid")
+
+    assert before == store.version(REPLICA_SETS, "default")

@@ -1,0 +1,430 @@
+"""Rules of the picture: what is where after each event, and which pods count."""
+
+from collections.abc import Callable
+
+import pytest
+
+from app.cluster.store import Cluster
+from app.kube.core_v1 import Pod
+from app.kube.kinds import SERVICES
+from app.kube.selectors import EVERYTHING
+from tests.builders import ZONE, make_node, make_pod, make_service
+
+WEB = {"app": "web"}
+KEY = ("default", "web-1")
+UID = "uid-default-web-1"
+
+
+def picture(*pods: Pod, nodes: str = "n1 n2") -> Cluster:
+    cluster = Cluster()
+    for name in nodes.split():
+        cluster.upsert_node(make_node(name, zone=f"zone-{name}"))
+    for pod in pods:
+        cluster.upsert_pod(pod)
+    return cluster
+
+
+def on_nodes(cluster: Cluster) -> dict[str, list[str]]:
+    """The pods that plugins see, by node."""
+    return {name: [pod.name for pod in info.pods.values()] for name, info in cluster.nodes.items()}
+
+
+def counted(cluster: Cluster) -> dict[str, int]:
+    """Counted pods of the namespace ``default``, by node."""
+    assert [] == cluster.check()
+    return dict(cluster.counts.pods_by_node("default", EVERYTHING))
+
+
+def nominated(cluster: Cluster) -> dict[str, list[str]]:
+    return {name: [pod.name for pod in cluster.nominated(name)] for name in cluster.nominated_nodes}
+
+
+class TestPods:
+    @pytest.mark.parametrize(
+        ("pod", "seen", "counts"),
+        [
+            pytest.param(make_pod(node="n1"), {"n1": ["web-1"], "n2": []}, {"n1": 1}, id="a bound pod"),
+            pytest.param(make_pod(), {"n1": [], "n2": []}, {}, id="a waiting pod is on no node"),
+            pytest.param(
+                make_pod(node="n1", terminating=True),
+                {"n1": ["web-1"], "n2": []},
+                {},
+                id="a terminating pod takes its room and does not count",
+            ),
+            pytest.param(make_pod(node="n1", phase="Failed"), {"n1": [], "n2": []}, {}, id="a failed pod is gone"),
+            pytest.param(make_pod(node="n1", phase="Succeeded"), {"n1": [], "n2": []}, {}, id="a done pod is gone"),
+            pytest.param(
+                make_pod(node="n9"), {"n1": [], "n2": []}, {"n9": 1}, id="a pod on an unknown node is out of sight"
+            ),
+        ],
+    )
+    def test_where_a_pod_is(self, pod: Pod, seen: dict[str, list[str]], counts: dict[str, int]) -> None:
+        cluster = picture(pod)
+
+        assert seen == on_nodes(cluster)
+        assert counts == counted(cluster)
+
+    @pytest.mark.parametrize(
+        ("then", "expected"),
+        [
+            pytest.param(make_pod(node="n1", labels=WEB), {"n1": 1}, id="other labels"),
+            pytest.param(make_pod(node="n2"), {"n2": 1}, id="another node"),
+            pytest.param(make_pod(), {}, id="no node any more"),
+            pytest.param(make_pod(node="n1", terminating=True), {}, id="terminating"),
+            pytest.param(make_pod(node="n1", phase="Failed"), {}, id="finished"),
+            pytest.param(make_pod(node="n2", uid="another"), {"n2": 1}, id="another pod of the same name"),
+            pytest.param(make_pod(uid="another"), {}, id="another pod of the same name, waiting"),
+            pytest.param(make_pod(node="n1", uid="another", phase="Failed"), {}, id="another pod, finished"),
+        ],
+    )
+    def test_a_bound_pod_changes(self, then: Pod, expected: dict[str, int]) -> None:
+        cluster = picture(make_pod(node="n1"), then)
+
+        assert expected == counted(cluster)
+        assert {} == {
+            name: pods for name, pods in on_nodes(cluster).items() if pods and name not in (then.node_name, "")
+        }
+
+    def test_the_pod_is_held_in_its_newest_form(self) -> None:
+        newest = make_pod(node="n1", labels=WEB)
+        cluster = picture(make_pod(node="n1"), newest)
+
+        assert (newest, [newest]) == (cluster.pod(*KEY), list(cluster.pods()))
+        assert [newest] == list(cluster.nodes["n1"].pods.values())
+
+    def test_a_finished_pod_is_not_held(self) -> None:
+        cluster = picture(make_pod(node="n1"), make_pod(node="n1", phase="Succeeded"))
+
+        assert (None, []) == (cluster.pod(*KEY), list(cluster.pods()))
+
+    @pytest.mark.parametrize(
+        ("key", "uid", "expected"),
+        [
+            pytest.param(KEY, "", {}, id="by name"),
+            pytest.param(KEY, UID, {}, id="by name, still that pod"),
+            pytest.param(KEY, "another", {"n1": 1}, id="by name, another pod by now"),
+            pytest.param(("shop", "web-1"), "", {"n1": 1}, id="a pod nobody knows"),
+        ],
+    )
+    def test_a_pod_is_deleted(self, key: tuple[str, str], uid: str, expected: dict[str, int]) -> None:
+        cluster = picture(make_pod(node="n1"))
+
+        cluster.delete_pod(key, uid)
+
+        assert expected == counted(cluster)
+
+    def test_pods_of_two_namespaces_do_not_meet(self) -> None:
+        cluster = picture(make_pod(node="n1"), make_pod(node="n1", namespace="shop"))
+
+        assert {"n1": 1} == counted(cluster)
+        cluster.delete_pod(("shop", "web-1"))
+        assert {"n1": ["web-1"], "n2": []} == on_nodes(cluster)
+
+
+class TestNodes:
+    def test_pods_may_come_before_their_node(self) -> None:
+        cluster = picture(make_pod(node="n1"), nodes="")
+        assert {} == on_nodes(cluster)
+
+        cluster.upsert_node(make_node("n1"))
+
+        assert {"n1": ["web-1"]} == on_nodes(cluster)
+        assert {"n1": 1} == counted(cluster)
+
+    def test_pods_outlive_their_node(self) -> None:
+        """A node object may be deleted and made again while its kubelet and its pods go on."""
+        cluster = picture(make_pod(node="n1"))
+
+        cluster.delete_node("n1")
+        assert {"n2": []} == on_nodes(cluster)
+        cluster.upsert_pod(make_pod("web-2", node="n1"))
+        cluster.upsert_node(make_node("n1", zone="other"))
+
+        assert {"n2": [], "n1": ["web-1", "web-2"]} == on_nodes(cluster)
+        assert {"n1": 2} == counted(cluster)
+
+    def test_pods_go_while_their_node_is_away(self) -> None:
+        cluster = picture(make_pod(node="n1"), make_pod("web-2", node="n1"))
+        cluster.delete_node("n1")
+
+        cluster.delete_pod(KEY)
+        cluster.upsert_pod(make_pod("web-2", node="n2"))
+        cluster.upsert_node(make_node("n1"))
+
+        assert {"n2": ["web-2"], "n1": []} == on_nodes(cluster)
+
+    def test_a_node_nobody_knows_is_deleted_in_vain(self) -> None:
+        cluster = picture(make_pod(node="n9"))
+
+        cluster.delete_node("n9")
+
+        assert {"n9": 1} == counted(cluster)
+
+    def test_a_node_is_held_in_its_newest_form(self) -> None:
+        cluster = picture(make_pod(node="n1"))
+        info = cluster.nodes["n1"]
+
+        cluster.upsert_node(make_node("n1", zone="moved"))
+
+        assert make_node("n1", zone="moved") == info.node
+        assert info is cluster.nodes["n1"]
+        assert {"n1": "moved", "n2": "zone-n2"} == cluster.counts.values(ZONE)
+
+
+class TestNominations:
+    @pytest.mark.parametrize(
+        ("pod", "expected"),
+        [
+            pytest.param(make_pod(nominated="n1"), {"n1": ["web-1"]}, id="a waiting pod"),
+            pytest.param(make_pod(nominated="n9"), {"n9": ["web-1"]}, id="to a node nobody knows yet"),
+            pytest.param(make_pod(nominated="n1", node="n2"), {}, id="a bound pod is nominated no more"),
+            pytest.param(make_pod(nominated="n1", gated=True), {}, id="a gated pod waits for something else"),
+            pytest.param(make_pod(nominated="n1", phase="Failed"), {}, id="a finished pod"),
+        ],
+    )
+    def test_who_is_nominated(self, pod: Pod, expected: dict[str, list[str]]) -> None:
+        assert expected == nominated(picture(pod))
+
+    @pytest.mark.parametrize(
+        "then",
+        [
+            pytest.param(lambda it: it.upsert_pod(make_pod()), id="the nomination is taken back"),
+            pytest.param(lambda it: it.upsert_pod(make_pod(node="n2", nominated="n1")), id="the pod is bound"),
+            pytest.param(lambda it: it.upsert_pod(make_pod(nominated="n1", gated=True)), id="the pod is gated"),
+            pytest.param(lambda it: it.delete_pod(KEY), id="the pod is deleted"),
+            pytest.param(lambda it: it.upsert_pod(make_pod(uid="another")), id="another pod has its name"),
+            pytest.param(lambda it: it.assume(make_pod(nominated="n1"), "n2"), id="the pod is assumed somewhere"),
+        ],
+    )
+    def test_a_nomination_ends(self, then: Callable[[Cluster], None]) -> None:
+        cluster = picture(make_pod(nominated="n1"))
+
+        then(cluster)
+
+        assert {} == nominated(cluster)
+
+    def test_a_nomination_moves(self) -> None:
+        assert {"n2": ["web-1"]} == nominated(picture(make_pod(nominated="n1"), make_pod(nominated="n2")))
+
+    def test_a_pod_whose_binding_failed_is_nominated_as_before(self) -> None:
+        cluster = picture(make_pod(nominated="n1"))
+
+        cluster.assume(make_pod(nominated="n1"), "n2")
+        cluster.forget(UID)
+
+        assert {"n1": ["web-1"]} == nominated(cluster)
+
+
+class TestAssumed:
+    def test_an_assumed_pod_counts_and_is_not_bound(self) -> None:
+        cluster = picture(make_pod(labels=WEB))
+
+        cluster.assume(make_pod(labels=WEB), "n1")
+
+        placed = make_pod(labels=WEB, node="n1", phase="Pending")
+        assert {"n1": ["web-1"], "n2": []} == on_nodes(cluster)
+        assert {"n1": 1} == counted(cluster)
+        assert ((placed,), []) == (cluster.assumed.in_flight(), cluster.bound_pods())
+        assert placed == cluster.pod(*KEY)
+
+    def test_an_assumed_pod_need_not_be_known(self) -> None:
+        """The binder may have read it past the watch."""
+        cluster = picture()
+
+        cluster.assume(make_pod(), "n1")
+
+        assert {"n1": 1} == counted(cluster)
+
+    def test_a_pod_made_anew_takes_the_place_of_the_one_before(self) -> None:
+        """Read past the watch, while the binding of its predecessor of the same name is still in flight."""
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+
+        cluster.assume(make_pod(uid="another"), "n2")
+        cluster.forget(UID)
+
+        assert ({"n2": 1}, 1, "another") == (
+            counted(cluster),
+            len(cluster.assumed),
+            next(it.uid for it in cluster.pods()),
+        )
+
+    def test_accepting_changes_what_is_certain_and_nothing_else(self) -> None:
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+
+        cluster.accept(UID)
+
+        assert ((), [], {"n1": 1}) == (cluster.assumed.in_flight(), cluster.bound_pods(), counted(cluster))
+
+    @pytest.mark.parametrize(
+        ("events", "expected", "left"),
+        [
+            pytest.param([make_pod(node="n1")], {"n1": 1}, 0, id="shown bound where it was assumed"),
+            pytest.param([make_pod(node="n2")], {"n2": 1}, 0, id="shown bound elsewhere: the watch is right"),
+            pytest.param([make_pod(labels=WEB)], {"n1": 1}, 1, id="shown waiting with other labels: still assumed"),
+            pytest.param([make_pod(terminating=True)], {}, 1, id="shown terminating: still assumed, not counted"),
+            pytest.param([make_pod(phase="Failed")], {}, 0, id="shown failed"),
+            pytest.param([make_pod(uid="another")], {}, 0, id="another pod has its name"),
+            pytest.param([make_pod(node="n1"), make_pod()], {}, 0, id="shown bound, then waiting: the watch is right"),
+        ],
+    )
+    @pytest.mark.parametrize("accepted", [False, True], ids=["in flight", "accepted"])
+    def test_the_watch_has_the_last_word(
+        self, accepted: bool, events: list[Pod], expected: dict[str, int], left: int
+    ) -> None:
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+        if accepted:
+            cluster.accept(UID)
+
+        for pod in events:
+            cluster.upsert_pod(pod)
+
+        assert (expected, left) == (counted(cluster), len(cluster.assumed))
+
+    def test_a_deleted_pod_is_not_assumed(self) -> None:
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+
+        cluster.delete_pod(KEY, UID)
+
+        assert ({}, 0, None) == (counted(cluster), len(cluster.assumed), cluster.pod(*KEY))
+
+    def test_a_failed_binding_leaves_the_pod_waiting_in_its_newest_form(self) -> None:
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+        cluster.upsert_pod(make_pod(labels=WEB))
+
+        cluster.forget(UID)
+
+        assert ({}, 0, make_pod(labels=WEB)) == (counted(cluster), len(cluster.assumed), cluster.pod(*KEY))
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            pytest.param(lambda it: it.upsert_pod(make_pod(node="n1")), id="once the watch has shown it bound"),
+            pytest.param(lambda it: it.forget(UID), id="twice"),
+            pytest.param(lambda it: it.delete_pod(KEY), id="once it is gone"),
+        ],
+    )
+    def test_forgetting_has_no_effect(self, event: Callable[[Cluster], None]) -> None:
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+        event(cluster)
+        before = (counted(cluster), cluster.pod(*KEY), on_nodes(cluster))
+
+        cluster.forget(UID)
+
+        assert before == (counted(cluster), cluster.pod(*KEY), on_nodes(cluster))
+
+    def test_a_pod_may_be_assumed_on_a_node_nobody_knows(self) -> None:
+        cluster = picture(make_pod())
+
+        cluster.assume(make_pod(), "n9")
+        assert {"n9": 1} == counted(cluster)
+        cluster.forget(UID)
+        assert {} == counted(cluster)
+
+
+class TestWithout:
+    """A pod is not its own peer: it is left out while it is judged."""
+
+    @pytest.mark.parametrize(
+        ("pod", "uid", "expected"),
+        [
+            pytest.param(make_pod(node="n1"), UID, {}, id="a bound pod"),
+            pytest.param(make_pod(node="n1"), "", {}, id="by name alone"),
+            pytest.param(make_pod(node="n1"), "another", {"n1": 1}, id="another pod of that name"),
+            pytest.param(make_pod(node="n1", terminating=True), UID, {}, id="a terminating pod"),
+            pytest.param(make_pod(node="n9"), UID, {}, id="a pod on an unknown node"),
+            pytest.param(make_pod(), UID, {}, id="a waiting pod"),
+        ],
+    )
+    def test_within_it_is_gone_and_afterwards_back(self, pod: Pod, uid: str, expected: dict[str, int]) -> None:
+        cluster = picture(pod)
+        before = (counted(cluster), on_nodes(cluster), cluster.generation)
+
+        with cluster.without(uid, KEY):
+            assert expected == dict(cluster.counts.pods_by_node("default", EVERYTHING))
+
+        assert before == (counted(cluster), on_nodes(cluster), cluster.generation)
+
+    def test_an_assumed_pod_is_left_out_and_stays_assumed(self) -> None:
+        cluster = picture(make_pod())
+        cluster.assume(make_pod(), "n1")
+
+        with cluster.without(UID, KEY):
+            assert {"n1": [], "n2": []} == on_nodes(cluster)
+
+        assert ({"n1": 1}, 1) == (counted(cluster), len(cluster.assumed))
+
+    def test_its_nomination_is_left_out(self) -> None:
+        cluster = picture(make_pod(nominated="n1"))
+
+        with cluster.without(UID, KEY):
+            assert {} == nominated(cluster)
+
+        assert {"n1": ["web-1"]} == nominated(cluster)
+
+    def test_it_is_back_after_a_fault_too(self) -> None:
+        cluster = picture(make_pod(node="n1"))
+
+        with pytest.raises(LookupError), cluster.without(UID, KEY):
+            raise LookupError
+
+        assert {"n1": 1} == counted(cluster)
+
+    def test_a_pod_nobody_knows_is_left_out_in_vain(self) -> None:
+        cluster = picture(make_pod(node="n1"))
+
+        with cluster.without("another", ("shop", "web-1")):
+            assert {"n1": 1} == counted(cluster)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda it: it.upsert_node(make_node("n3")), id="a node comes"),
+        pytest.param(lambda it: it.upsert_node(make_node("n1")), id="a node changes"),
+        pytest.param(lambda it: it.delete_node("n1"), id="a node goes"),
+        pytest.param(lambda it: it.upsert_pod(make_pod("web-2", node="n1")), id="a pod comes"),
+        pytest.param(lambda it: it.delete_pod(KEY), id="a pod goes"),
+        pytest.param(lambda it: it.assume(make_pod("web-2"), "n1"), id="a pod is assumed"),
+    ],
+)
+def test_the_generation_moves_with_every_change(change: Callable[[Cluster], None]) -> None:
+    cluster = picture(make_pod(node="n1"))
+    before = cluster.generation
+
+    change(cluster)
+
+    assert cluster.generation > before
+
+
+def test_other_objects_are_found_by_kind() -> None:
+    cluster = Cluster()
+    service = make_service("web", WEB)
+    cluster.others.upsert(SERVICES, service)
+
+    assert (service, [service], 1) == (
+        cluster.get(SERVICES, "default", "web"),
+        list(cluster.in_namespace(SERVICES, "default")),
+        cluster.version(SERVICES, "default"),
+    )
+
+
+def test_the_check_finds_what_is_wrong() -> None:
+    """A checker that finds nothing must be able to find something."""
+    cluster = picture(make_pod(node="n1"))
+    cluster.counts.domains("default", EVERYTHING, ZONE, frozenset({ZONE}))
+    assert [] == cluster.check()
+
+    cluster.counts.pod(make_pod(), "n2", 1)
+    cluster.nodes["n1"].pods.clear()
+
+    assert ["groups differ from a recount", "pods on nodes differ from the pods"] == [
+        sentence for sentence in cluster.check() if sentence.startswith(("groups", "pods"))
+    ]
+    assert any(sentence.startswith("selection") for sentence in cluster.check())
+    assert any(sentence.startswith("counts by topology.kubernetes.io/zone") for sentence in cluster.check())

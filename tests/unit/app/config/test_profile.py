@@ -1,0 +1,88 @@
+"""Rules of the words of a profile: those of KubeSchedulerConfiguration, and no others."""
+
+import pytest
+from pydantic import ValidationError
+
+from app.config.profile import DEFAULT_PROFILES, POINTS, PluginConfig, PluginRef, Plugins, PluginSet, Profile
+from tests.builders import JsonObject
+
+
+def test_a_profile_is_read_as_kube_scheduler_reads_it() -> None:
+    found = Profile.model_validate(
+        {
+            "schedulerName": "homeport",
+            "plugins": {
+                "multiPoint": {"enabled": [{"name": "A", "weight": 3}], "disabled": [{"name": "*"}]},
+                "preFilter": {"disabled": [{"name": "B"}]},
+            },
+            "pluginConfig": [{"name": "A", "args": {"kind": "AArgs", "deep": {"er": [1]}}}],
+        }
+    )
+
+    expected = Profile(
+        scheduler_name="homeport",
+        plugins=Plugins(
+            multi_point=PluginSet(enabled=(PluginRef(name="A", weight=3),), disabled=(PluginRef(name="*"),)),
+            pre_filter=PluginSet(disabled=(PluginRef(name="B"),)),
+        ),
+        plugin_config=(PluginConfig(name="A", args={"kind": "AArgs", "deep": {"er": [1]}}),),
+    )
+    assert expected == found
+
+
+def test_what_is_left_out_changes_nothing() -> None:
+    found = Profile.model_validate({})
+
+    assert ("default-scheduler", (), {PluginSet()}) == (
+        found.scheduler_name,
+        found.plugin_config,
+        {found.plugins.multi_point, *(found.plugins.at(point) for point in POINTS)},
+    )
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_every_extension_point_has_its_own_set(point: str) -> None:
+    given = {point: {"enabled": [{"name": "A"}]}}
+
+    found = Plugins.model_validate(given)
+
+    assert {point} == {it for it in POINTS if found.at(it) == PluginSet(enabled=(PluginRef(name="A"),))}
+
+
+@pytest.mark.parametrize(
+    ("given", "at"),
+    [
+        pytest.param({"scheduler": "x"}, ("scheduler",), id="an unknown word"),
+        pytest.param({"plugins": {"filters": {}}}, ("plugins", "filters"), id="an unknown extension point"),
+        pytest.param(
+            {"plugins": {"filter": {"enable": []}}}, ("plugins", "filter", "enable"), id="an unknown word of a set"
+        ),
+        pytest.param({"schedulerName": ""}, ("schedulerName",), id="an empty scheduler name"),
+        pytest.param(
+            {"plugins": {"filter": {"enabled": [{"name": ""}]}}},
+            ("plugins", "filter", "enabled", 0, "name"),
+            id="an empty plugin name",
+        ),
+        pytest.param(
+            {"plugins": {"score": {"enabled": [{"name": "A", "weight": -1}]}}},
+            ("plugins", "score", "enabled", 0, "weight"),
+            id="a negative weight",
+        ),
+        pytest.param({"pluginConfig": [{"args": {}}]}, ("pluginConfig", 0, "name"), id="arguments of nobody"),
+        pytest.param(
+            {"pluginConfig": [{"name": "A", "args": []}]}, ("pluginConfig", 0, "args"), id="arguments in a list"
+        ),
+    ],
+)
+def test_a_mistake_says_where_it_is(given: JsonObject, at: tuple[str | int, ...]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        Profile.model_validate(given)
+
+    assert [at] == [it["loc"] for it in raised.value.errors()]
+
+
+def test_without_configuration_both_names_are_served_alike() -> None:
+    one, other = DEFAULT_PROFILES
+
+    assert ("default-scheduler", "homeport") == (one.scheduler_name, other.scheduler_name)
+    assert one == other.model_copy(update={"scheduler_name": one.scheduler_name})

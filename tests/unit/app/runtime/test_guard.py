@@ -1,0 +1,92 @@
+"""Rules of the guard: whatever a plugin raises becomes an Error status that names it, and is counted and logged."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.framework.status import error
+from app.runtime.guard import Guard, PluginError
+from app.telemetry.metrics import Metrics
+
+EXPECTED = error('running "Broken" Filter plugin: no such thing', "Broken")
+
+
+def broken() -> None:
+    raise LookupError("no such thing")
+
+
+async def broken_later() -> None:
+    raise LookupError("no such thing")
+
+
+def faults(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value("homeport_plugin_faults_total", {"plugin": "Broken", "point": "Filter"})
+
+
+def timed(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value(
+        "homeport_plugin_duration_seconds_count", {"plugin": "Fine", "point": "Filter"}
+    )
+
+
+async def test_the_answer_of_a_plugin_is_handed_through() -> None:
+    async def answer(given: int, *, more: int) -> int:
+        return given + more
+
+    guard = Guard(Metrics())
+
+    assert 3 == guard.call("Fine", "Filter", lambda given: given, 3)
+    assert 3 == await guard.acall("Fine", "Filter", answer, 1, more=2)
+
+
+async def test_a_fault_becomes_an_error_status_with_the_plugins_name() -> None:
+    metrics = Metrics()
+    guard = Guard(metrics)
+
+    with capture_logs() as logs:
+        with pytest.raises(PluginError) as raised:
+            guard.call("Broken", "Filter", broken)
+        with pytest.raises(PluginError) as raised_later:
+            await guard.acall("Broken", "Filter", broken_later)
+
+    assert (EXPECTED, EXPECTED) == (raised.value.status, raised_later.value.status)
+    assert EXPECTED.message == str(raised.value)
+    assert isinstance(raised.value.__cause__, LookupError)
+    assert 2.0 == faults(metrics)
+    assert [("error", "plugin fault", "Broken", "Filter")] * 2 == [
+        (it["log_level"], it["event"], it["plugin"], it["point"]) for it in logs
+    ]
+    assert all("no such thing" in it["traceback"] for it in logs)
+
+
+async def test_a_cancelled_call_is_cancelled_and_not_a_fault() -> None:
+    """A caller that goes away is no fault of the plugin."""
+
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    metrics = Metrics()
+    task = asyncio.create_task(Guard(metrics).acall("Broken", "Filter", waits))
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert None is faults(metrics)
+
+
+async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> None:
+    async def acts() -> None:
+        return None
+
+    metrics = Metrics()
+    guard = Guard(metrics)
+
+    for _ in range(32):
+        guard.call("Fine", "Filter", int)
+    assert 2.0 == timed(metrics)
+
+    await guard.acall("Fine", "Filter", acts)
+    assert 3.0 == timed(metrics)

@@ -1,0 +1,357 @@
+"""Rules of profiles: which plugins run where, in which order and with which weight; and every mistake at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from app.config.profile import POINTS, PluginRef, Profile
+from app.framework.interface import Handle
+from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
+from app.runtime.framework import Framework
+from app.runtime.guard import Guard
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve
+from app.runtime.registry import Registry
+from app.runtime.waiting import WaitingPods
+from app.telemetry.metrics import Metrics
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.builders import JsonObject
+from tests.fakes import (
+    Alpha,
+    Beta,
+    BindsFirst,
+    Delta,
+    FiltersOnly,
+    FixedNominations,
+    Gamma,
+    ManualClock,
+    NoWriter,
+    OtherQueue,
+    Queue,
+    RecordingBinder,
+    SizeArgs,
+    spec_of,
+)
+from tests.harness import World
+
+REGISTRY = Registry(
+    [
+        spec_of(Queue),
+        spec_of(OtherQueue),
+        spec_of(BindsFirst),
+        spec_of(Alpha, SizeArgs, kinds=lambda args: (SERVICES, PODS)[: args.size]),
+        spec_of(Beta, reads_pods=False),
+        spec_of(Gamma, kinds=lambda _: (SERVICES, REPLICA_SETS)),
+        spec_of(Delta),
+        spec_of(FiltersOnly),
+    ],
+    {"Queue": 1, "Alpha": 2, "Beta": 3, "Gamma": 1, "BindsFirst": 1},
+)
+IN_TREE_REGISTRY = Registry(IN_TREE, DEFAULT_WEIGHTS)
+
+
+def profile(plugins: JsonObject | None = None, config: list[JsonObject] | None = None, name: str = "p") -> Profile:
+    """``plugins`` as points with ``enabled`` and ``disabled`` in short: names, or ``Name=weight``, ``-Name``."""
+    sets = {point: plugin_set(entries) for point, entries in (plugins or {}).items()}
+    return Profile.model_validate({"schedulerName": name, "plugins": sets, "pluginConfig": config or []})
+
+
+def plugin_set(entries: str) -> JsonObject:
+    words = entries.split()
+    enabled = [word.partition("=") for word in words if not word.startswith("-")]
+    return {
+        "enabled": [{"name": name, "weight": int(weight or 0)} for name, _, weight in enabled],
+        "disabled": [{"name": word[1:]} for word in words if word.startswith("-")],
+    }
+
+
+def resolved(found: Profile, registry: Registry = REGISTRY) -> ResolvedProfile:
+    return resolve([found], registry)[0]
+
+
+def built(found: Profile) -> Framework:
+    world = World()
+    handle = Handle(world.cluster.counts, world.cluster, NoWriter(), RecordingBinder(), ManualClock(), WaitingPods())
+    return build(
+        resolved(found),
+        handle,
+        served=["p"],
+        nominations=FixedNominations(),
+        waiting=WaitingPods(),
+        guard=Guard(Metrics()),
+    )
+
+
+def at(framework: Framework, point: str) -> str:
+    """The plugins at a point, in order, with the weights that are not 1."""
+    return " ".join(slot.name if slot.weight == 1 else f"{slot.name}={slot.weight}" for slot in framework.slots[point])
+
+
+class TestMultiPoint:
+    """Semantics §3.11, step 1."""
+
+    @pytest.mark.parametrize(
+        ("multi_point", "expected"),
+        [
+            pytest.param("", "Queue Alpha=2 Beta=3 Gamma BindsFirst", id="the defaults"),
+            pytest.param("-Alpha -Gamma", "Queue Beta=3 BindsFirst", id="disabled plugins are dropped"),
+            pytest.param(
+                "Delta=5 FiltersOnly",
+                "Queue Alpha=2 Beta=3 Gamma BindsFirst Delta=5 FiltersOnly",
+                id="others follow the defaults in the order given",
+            ),
+            pytest.param(
+                "Beta=9 Alpha=8",
+                "Queue Alpha=8 Beta=9 Gamma BindsFirst",
+                id="an entry that names a default replaces it in place",
+            ),
+            pytest.param("-* Queue BindsFirst", "Queue BindsFirst", id="a star drops all defaults"),
+            pytest.param(
+                "-Alpha Alpha=4", "Queue Beta=3 Gamma BindsFirst Alpha=4", id="disabled and enabled moves to the end"
+            ),
+            pytest.param("-Unknown", "Queue Alpha=2 Beta=3 Gamma BindsFirst", id="disabling an unknown is no mistake"),
+            pytest.param("-* Beta Queue BindsFirst", "Beta Queue BindsFirst", id="after a star the order is yours"),
+        ],
+    )
+    def test_the_plugins_of_a_profile(self, multi_point: str, expected: str) -> None:
+        found = resolved(profile({"multiPoint": multi_point})).multi_point
+
+        weighted = [ref.name if ref.weight in (0, 1) else f"{ref.name}={ref.weight}" for ref in found]
+        assert expected == " ".join(weighted)
+
+    def test_a_weight_left_out_is_1(self) -> None:
+        """As in kube-scheduler: an entry replaces the default, weight included."""
+        assert "Alpha Beta=3 Gamma" == at(built(profile({"multiPoint": "Alpha"})), "score")
+
+
+class TestOrder:
+    """Semantics §3.11, step 3."""
+
+    @pytest.mark.parametrize(
+        ("plugins", "expected"),
+        [
+            pytest.param({}, "Alpha=2 Beta=3 Gamma", id="multiPoint order"),
+            pytest.param(
+                {"score": "Gamma=7 Beta=8"},
+                "Gamma=7 Beta=8 Alpha=2",
+                id="(a) explicit entries that are at multiPoint too come first, in their own order and weight",
+            ),
+            pytest.param(
+                {"score": "Delta=7 Gamma=8"},
+                "Gamma=8 Alpha=2 Beta=3 Delta=7",
+                id="(c) explicit entries that are not come last",
+            ),
+            pytest.param({"score": "-Beta"}, "Alpha=2 Gamma", id="disabled at the point"),
+            pytest.param({"score": "-*"}, "", id="a star at the point"),
+            pytest.param({"score": "-* Beta Alpha=4"}, "Beta Alpha=4", id="a star and an order of one's own"),
+            pytest.param(
+                {"multiPoint": "Delta=4", "score": "Gamma"},
+                "Gamma Alpha=2 Beta=3 Delta=4",
+                id="(b) those at multiPoint alone keep its order",
+            ),
+            pytest.param({"score": "Alpha"}, "Alpha Beta=3 Gamma", id="an explicit weight left out is 1 too"),
+            pytest.param({"filter": "-Beta"}, "Alpha=2 Beta=3 Gamma", id="another point plays no part"),
+        ],
+    )
+    def test_of_the_score_plugins(self, plugins: JsonObject, expected: str) -> None:
+        assert expected == at(built(profile(plugins)), "score")
+
+    def test_a_plugin_is_at_the_points_it_has(self) -> None:
+        framework = built(profile({"multiPoint": "FiltersOnly"}))
+
+        expected = dict.fromkeys(POINTS, "") | {
+            "queueSort": "Queue",
+            "filter": "Alpha=2 Beta=3 Gamma FiltersOnly",
+            "score": "Alpha=2 Beta=3 Gamma",
+            "bind": "BindsFirst",
+        }
+        assert expected == {point: at(framework, point) for point in POINTS}
+
+    def test_each_plugin_is_built_once(self) -> None:
+        framework = built(profile())
+
+        assert framework.slots["filter"][0].plugin is framework.slots["score"][0].plugin
+
+    def test_a_slot_knows_whether_its_filter_reads_pods(self) -> None:
+        found = {slot.name: slot.reads_pods for slot in built(profile()).slots["filter"]}
+
+        assert {"Alpha": True, "Beta": False, "Gamma": True} == found
+
+
+class TestArguments:
+    def test_they_reach_the_plugin(self) -> None:
+        framework = built(profile(config=[{"name": "Alpha", "args": {"size": 2}}]))
+
+        assert SizeArgs(size=2) == framework.plugins["Alpha"].args
+
+    def test_without_them_a_plugin_has_its_defaults(self) -> None:
+        assert SizeArgs() == resolved(profile()).args["Alpha"]
+
+    def test_those_of_a_plugin_that_is_not_enabled_are_not_read(self) -> None:
+        found = resolved(profile({"multiPoint": "-Alpha"}, [{"name": "Alpha", "args": {"nonsense": 1}}]))
+
+        assert "Alpha" not in found.args
+
+    def test_those_of_a_plugin_that_stays_in_the_scheduler_are_not_read(self) -> None:
+        """One configuration can be given to both programs."""
+        resolved(profile(config=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]))
+
+    def test_they_decide_which_kinds_are_read(self) -> None:
+        found = resolved(profile(config=[{"name": "Alpha", "args": {"size": 2}}]))
+
+        assert {SERVICES, PODS, REPLICA_SETS} == found.kinds()
+        assert {SERVICES, REPLICA_SETS} == resolved(profile()).kinds()
+
+
+class TestNotices:
+    def test_a_plugin_that_stays_in_the_scheduler_is_pointed_out(self) -> None:
+        found = resolved(profile({"multiPoint": "NodeAffinity", "postFilter": "DefaultPreemption"}), IN_TREE_REGISTRY)
+
+        assert (
+            'profile "p": NodeAffinity runs in your scheduler, not in Homeport',
+            'profile "p": DefaultPreemption runs in your scheduler, not in Homeport',
+        ) == found.notices
+        assert list(DEFAULT_WEIGHTS) == list(found.specs)
+
+    def test_disabling_the_spread_plugin_here_does_what_it_says(self) -> None:
+        found = resolved(profile({"multiPoint": "-PodTopologySpread"}), IN_TREE_REGISTRY)
+
+        (notice,) = found.notices
+        assert notice.startswith('profile "p": PodTopologySpread is disabled.')
+
+    def test_nothing_to_say_of_the_defaults(self) -> None:
+        assert () == resolved(profile(), IN_TREE_REGISTRY).notices
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("found", "expected"),
+        [
+            pytest.param(
+                profile({"multiPoint": "Nonsense"}), 'profile "p": plugin "Nonsense" does not exist', id="unknown"
+            ),
+            pytest.param(
+                profile({"score": "Nonsense"}),
+                'profile "p": plugin "Nonsense" does not exist',
+                id="unknown at one point",
+            ),
+            pytest.param(
+                profile({"score": "FiltersOnly"}),
+                'profile "p": plugin "FiltersOnly" has no extension point score',
+                id="enabled at a point it does not have",
+            ),
+            pytest.param(
+                profile({"permit": "Alpha"}),
+                'profile "p": plugin "Alpha" has no extension point permit',
+                id="enabled at a point nobody has",
+            ),
+            pytest.param(
+                profile({"score": "Alpha Alpha"}),
+                'profile "p": plugin "Alpha" is enabled twice at score',
+                id="twice at one point",
+            ),
+            pytest.param(
+                profile({"multiPoint": "Delta Delta"}),
+                'profile "p": plugin "Delta" is enabled twice at multiPoint',
+                id="twice at multiPoint",
+            ),
+            pytest.param(
+                profile(config=[{"name": "Alpha"}, {"name": "Alpha"}]),
+                'profile "p": pluginConfig "Alpha" is repeated',
+                id="configured twice",
+            ),
+            pytest.param(
+                profile(config=[{"name": "Nonsense"}]),
+                'profile "p": pluginConfig "Nonsense" names a plugin that does not exist',
+                id="configured and unknown",
+            ),
+            pytest.param(
+                profile(config=[{"name": "Alpha", "args": {"sise": 2}}]),
+                'profile "p": pluginConfig Alpha: sise: Extra inputs are not permitted',
+                id="an argument it does not have",
+            ),
+            pytest.param(
+                profile(config=[{"name": "Alpha", "args": {"size": "big"}}]),
+                'profile "p": pluginConfig Alpha: size: Input should be a valid integer, '
+                "unable to parse string as an integer",
+                id="an argument of the wrong type",
+            ),
+        ],
+    )
+    def test_a_mistake_names_its_profile(self, found: Profile, expected: str) -> None:
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([found], REGISTRY)
+
+        assert (expected,) == raised.value.mistakes
+
+    def test_an_argument_that_is_wrong_as_a_whole_has_no_field(self) -> None:
+        args = {"defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([profile(config=[{"name": "PodTopologySpread", "args": args}])], IN_TREE_REGISTRY)
+
+        (mistake,) = raised.value.mistakes
+        assert mistake == (
+            'profile "p": pluginConfig PodTopologySpread: Value error, '
+            "defaultingType: System: when .defaultConstraints are not empty"
+        )
+
+    def test_all_are_raised_together(self) -> None:
+        """Whoever mends a configuration wants to mend it once."""
+        one = profile({"multiPoint": "Nonsense", "score": "FiltersOnly"}, [{"name": "Alpha", "args": {"sise": 2}}])
+        other = profile({"score": "Alpha Alpha"}, [{"name": "Beta"}, {"name": "Beta"}])
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([one, other], REGISTRY)
+
+        assert (
+            'profiles: schedulerName "p" is used by more than one profile',
+            'profile "p": plugin "Nonsense" does not exist',
+            'profile "p": plugin "FiltersOnly" has no extension point score',
+            'profile "p": pluginConfig Alpha: sise: Extra inputs are not permitted',
+            'profile "p": plugin "Alpha" is enabled twice at score',
+            'profile "p": pluginConfig "Beta" is repeated',
+        ) == raised.value.mistakes
+        assert "\n".join(raised.value.mistakes) == str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("plugins", "expected"),
+        [
+            pytest.param(
+                {"multiPoint": "-*"},
+                (
+                    'profile "p": exactly one queue sort plugin is required, found 0',
+                    'profile "p": at least one bind plugin is required',
+                ),
+                id="no plugins at all",
+            ),
+            pytest.param(
+                {"multiPoint": "OtherQueue"},
+                ('profile "p": exactly one queue sort plugin is required, found 2',),
+                id="two queue sort plugins",
+            ),
+            pytest.param({"bind": "-*"}, ('profile "p": at least one bind plugin is required',), id="nobody binds"),
+        ],
+    )
+    def test_a_profile_must_sort_and_bind(self, plugins: JsonObject, expected: tuple[str, ...]) -> None:
+        with pytest.raises(ProfileErrors) as raised:
+            built(profile(plugins))
+
+        assert expected == raised.value.mistakes
+
+
+def test_profiles_are_resolved_in_their_order() -> None:
+    names = ["b", "a"]
+
+    assert names == [found.scheduler_name for found in resolve([profile(name=name) for name in names], REGISTRY)]
+
+
+def test_a_framework_answers_to_its_profiles_name() -> None:
+    assert "p" == built(profile()).scheduler_name
+
+
+@pytest.mark.parametrize("weights", [DEFAULT_WEIGHTS])
+def test_the_plugins_of_this_repository_make_a_profile(weights: Mapping[str, int]) -> None:
+    found: Any = resolved(profile(), IN_TREE_REGISTRY)
+
+    assert tuple(PluginRef(name=name, weight=weight) for name, weight in weights.items()) == found.multi_point

@@ -1,0 +1,29 @@
+"""Rules of the registry: specs by name, in order."""
+
+import pytest
+
+from app.config.profile import POINTS
+from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
+from plugins import IN_TREE
+from tests.fakes import Alpha, Beta, spec_of
+
+
+def test_specs_are_found_by_name_and_kept_in_order() -> None:
+    alpha, beta = spec_of(Alpha), spec_of(Beta)
+    registry = Registry([beta, alpha], {"Beta": 1})
+
+    assert [beta, alpha] == list(registry)
+    assert (alpha, None) == (registry.get("Alpha"), registry.get("Gamma"))
+
+
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(ValueError, match='plugin "Alpha" is registered twice'):
+        Registry([spec_of(Alpha), spec_of(Alpha)], {})
+
+
+def test_every_point_with_a_protocol_is_a_point_of_a_profile() -> None:
+    assert set(POINT_METHODS) <= set(POINTS)
+
+
+def test_a_plugin_of_ours_does_not_stay_in_the_scheduler() -> None:
+    assert set() == STAY_IN_SCHEDULER & {spec.name for spec in IN_TREE}

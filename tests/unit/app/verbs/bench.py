@@ -1,0 +1,189 @@
+"""The bind verb on a real cluster and a real framework, with a binder that answers when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from app.cluster.saved import MemoryWriter
+from app.cluster.store import Cluster
+from app.config.profile import Profile
+from app.framework.interface import Handle, PluginSpec
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import Kind
+from app.runtime.guard import Guard
+from app.runtime.profiles import build, resolve
+from app.runtime.registry import Registry
+from app.runtime.waiting import WaitingPods
+from app.telemetry.metrics import Metrics
+from app.verbs.bind import BindVerb
+from app.verbs.due import DueBinds
+from app.verbs.outcome import Answer, VerbFailure
+from app.verbs.service import Deciding
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.virtual import now, settle
+from tests.builders import JsonObject, constraint, encoded, make_node, make_pod
+
+WEB: Final = {"app": "web"}
+SPREAD: Final = [constraint(app="web")]
+LIMIT: Final = 5.0
+
+Result = tuple[str, str]
+"""Outcome, and what the caller is told: empty for success."""
+
+BOUND: Final[Result] = ("bound", "")
+TOO_MANY: Final = "node(s) didn't match pod topology spread constraints"
+REFUSED: Final[Result] = ("bind_conflict", f"homeport: no longer possible: {TOO_MANY}")
+
+
+class Posted:
+    """One binding that is under way."""
+
+    def __init__(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        self.pod = pod
+        self.node = node
+        self.annotations = dict(annotations)
+        self.answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+
+class ScriptedBinder:
+    """Keeps every binding waiting until ``answer`` says what becomes of it."""
+
+    def __init__(self) -> None:
+        self.posted: list[Posted] = []
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        posted = Posted(pod, node_name, annotations)
+        self.posted.append(posted)
+        return await posted.answer
+
+    @property
+    def under_way(self) -> list[tuple[str, str]]:
+        """(pod, node) of each binding without an answer."""
+        return [(it.pod.name, it.node) for it in self.posted if not it.answer.done()]
+
+    def answer(self, pod: str, status: Status = SUCCESS) -> None:
+        (posted,) = [it for it in self.posted if it.pod.name == pod and not it.answer.done()]
+        posted.answer.set_result(status)
+
+
+class ScriptedReader:
+    """An API server that has ``pods`` and ``others``, and remembers what it was asked."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.others: dict[tuple[str, str, str], JsonObject] = {}
+        self.asked: list[str] = []
+        self.refuses: OSError | None = None
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        self.asked.append(f"{kind.kind} {namespace}/{name}")
+        await asyncio.sleep(0)
+        found = self.others.get((kind.kind, namespace, name))
+        if found is not None:
+            self._cluster.others.upsert(kind, kind.decode(encoded(found)))
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        self.asked.append(f"Pod {namespace}/{name}")
+        await asyncio.sleep(0)
+        if self.refuses is not None:
+            raise self.refuses
+        if (namespace, name) in self.pods:
+            self._cluster.upsert_pod(self.pods[(namespace, name)])
+
+
+class Bench:
+    """Everything a bind needs, made as ``app.main`` makes it. ``problem`` may be set."""
+
+    def __init__(
+        self,
+        *objects: Node | Pod,
+        profile: JsonObject | None = None,
+        specs: Iterable[PluginSpec[Any]] = (),
+        defaults: Mapping[str, int] = DEFAULT_WEIGHTS,
+    ) -> None:
+        self.cluster = Cluster()
+        self.binder = ScriptedBinder()
+        self.reader = ScriptedReader(self.cluster)
+        self.problem = ""
+        self.show(*objects)
+        found = resolve([Profile.model_validate(profile or {})], Registry([*IN_TREE, *specs], defaults))[0]
+        self.waiting = WaitingPods()
+        handle = Handle(
+            counts=self.cluster.counts,
+            objects=self.cluster,
+            writer=MemoryWriter(self.cluster),
+            binder=self.binder,
+            clock=now,
+            waiting=self.waiting,
+        )
+        name = found.scheduler_name
+        self.framework = build(
+            found, handle, served=[name], nominations=self.cluster, waiting=self.waiting, guard=Guard(Metrics())
+        )
+        self.due = DueBinds(now, wait_seconds=0.0, observe=lambda _: None)
+        deciding = Deciding(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
+        self.verb = BindVerb(deciding, self.binder, now, time_limit=LIMIT)
+
+    def show(self, *objects: Node | Pod) -> None:
+        """What the watch shows."""
+        for found in objects:
+            if isinstance(found, Node):
+                self.cluster.upsert_node(found)
+            else:
+                self.cluster.upsert_pod(found)
+
+    def show_bound(self, name: str, node: str) -> None:
+        known = self.cluster.pod("default", name)
+        assert known is not None
+        self.cluster.upsert_pod(replace(known, node_name=node, resource_version="9"))
+
+    async def start(self, name: str, node: str, uid: str | None = None) -> asyncio.Task[Result]:
+        """A caller asks; everything has happened that can happen without time or an answer."""
+        task = asyncio.create_task(self._result(name, node, f"uid-default-{name}" if uid is None else uid))
+        await settle()
+        return task
+
+    async def bind(self, name: str, node: str, status: Status = SUCCESS, uid: str | None = None) -> Result:
+        """The same, and the API server answers ``status`` if it is asked."""
+        task = await self.start(name, node, uid)
+        if not task.done() and (name, node) in self.binder.under_way:
+            self.binder.answer(name, status)
+        return await task
+
+    async def _result(self, name: str, node: str, uid: str) -> Result:
+        body = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
+        try:
+            return told(await self.verb(msgspec.json.encode(body)))
+        except VerbFailure as failure:
+            return (failure.outcome, failure.message)
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """Pods whose binding may yet fail, with their nodes."""
+        return {pod.name: pod.node_name for pod in self.cluster.assumed.in_flight()}
+
+    def on(self, node: str) -> list[str]:
+        """The pods the picture has on a node."""
+        return sorted(pod.name for pod in self.cluster.nodes[node].pods.values())
+
+
+def told(answer: Answer) -> Result:
+    error: str = msgspec.json.decode(answer.body)["Error"]
+    return (answer.outcome, error)
+
+
+def zones(count: int = 3) -> list[Node]:
+    """n1 in z1, n2 in z2 …"""
+    return [make_node(f"n{number}", zone=f"z{number}") for number in range(1, count + 1)]
+
+
+def web(name: str, node: str = "") -> Pod:
+    """A pod that is spread hard over zones."""
+    return make_pod(name, labels=WEB, spread=SPREAD, **({"node": node} if node else {}))

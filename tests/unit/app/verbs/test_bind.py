@@ -1,0 +1,628 @@
+"""The bind transaction: no binding is sent that could leave a hard constraint broken, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.node_info import NodeInfo
+from app.framework.status import SUCCESS, Code, Status, error, unschedulable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import REPLICA_SETS
+from app.verbs.bind import UNSETTLED
+from app.verbs.outcome import VerbFailure
+from plugins import DEFAULT_WEIGHTS
+from tests.api.virtual import now, settle, virtual_time
+from tests.builders import controller, encoded, make_pod, workload_object
+from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
+
+OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
+PENDING: Result = ("bind_conflict", UNSETTLED)
+
+
+class NoArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+class Gate:
+    """Lets each pod through ``pre_bind`` when a test says so, and writes down what it is called for."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self.calls: list[str] = []
+        self.open = asyncio.Event()
+        self.reserves = SUCCESS
+        self.pre_binds = SUCCESS
+
+    def note(self, what: str, pod: Pod, node_name: str) -> None:
+        self.calls.append(f"{what} {pod.name} {node_name}")
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self.note("reserve", pod, node_name)
+        return self.reserves
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.note("unreserve", pod, node_name)
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        await self.open.wait()
+        self.note("pre_bind", pod, node_name)
+        state.annotations["example.com/gate"] = "open"
+        return self.pre_binds
+
+    async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.note("post_bind", pod, node_name)
+        await asyncio.sleep(100)
+
+
+class Alone:
+    """A filter that depends on other pods and cannot say how: at most one pod on a node."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return unschedulable("taken") if node.pods else SUCCESS
+
+
+GATE: PluginSpec[Any] = PluginSpec("Gate", NoArgs, Gate)
+ALONE: PluginSpec[Any] = PluginSpec("Alone", NoArgs, Alone)
+
+
+def gated(*objects: Any) -> tuple[Bench, Gate]:
+    bench = Bench(*objects, specs=[GATE], defaults={**DEFAULT_WEIGHTS, "Gate": 1})
+    gate = bench.framework.plugins["Gate"]
+    assert isinstance(gate, Gate)
+    return bench, gate
+
+
+class TestOnePod:
+    @virtual_time
+    async def test_a_bind_is_posted_and_answered_once_it_is_done(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+
+        call = await bench.start("web-1", "n1")
+
+        assert ([("web-1", "n1")], {"web-1": "n1"}) == (bench.binder.under_way, bench.assumed)
+        assert not call.done()
+        bench.binder.answer("web-1")
+        assert await call == BOUND
+        assert ({}, ["web-1"]) == (bench.assumed, bench.on("n1"))
+
+    @virtual_time
+    async def test_the_pod_is_posted_as_it_was_decided_on(self) -> None:
+        pod = make_pod("web-1", resource_version="7")
+        bench = Bench(*zones(), pod)
+
+        await bench.bind("web-1", "n1")
+
+        (posted,) = bench.binder.posted
+        assert (pod, "n1", {}) == (posted.pod, posted.node, posted.annotations)
+
+    @virtual_time
+    async def test_calls_for_the_same_pod_and_node_join(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+
+        calls = [await bench.start("web-1", "n1") for _ in range(3)]
+        bench.binder.answer("web-1")
+
+        assert [BOUND] * 3 == [await call for call in calls]
+        assert len(bench.binder.posted) == 1
+
+    @virtual_time
+    async def test_a_call_for_another_node_waits_for_the_first_to_settle(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        first = await bench.start("web-1", "n1")
+        second = await bench.start("web-1", "n2")
+
+        assert [("web-1", "n1")] == bench.binder.under_way
+        bench.binder.answer("web-1", error("refused"))
+        assert await first == ("bind_failed", "homeport: refused")
+        await settle()
+        assert [("web-1", "n2")] == bench.binder.under_way
+        bench.binder.answer("web-1")
+        assert await second == BOUND
+
+    @virtual_time
+    async def test_a_call_for_another_node_learns_where_the_first_took_the_pod(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        first = await bench.start("web-1", "n1")
+        second = await bench.start("web-1", "n2")
+
+        bench.binder.answer("web-1")
+
+        assert await first == BOUND
+        assert await second == ("bind_failed", 'homeport: the pod is already bound to node "n1"')
+
+    @virtual_time
+    async def test_a_caller_that_hangs_up_changes_nothing(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        call = await bench.start("web-1", "n1")
+
+        call.cancel()
+        await settle()
+
+        assert call.cancelled()
+        assert [("web-1", "n1")] == bench.binder.under_way
+        bench.binder.answer("web-1")
+        await bench.verb.drain()
+        assert ({}, ["web-1"]) == (bench.assumed, bench.on("n1"))
+        assert await bench.bind("web-1", "n1") == ("already_bound", "")
+
+    @virtual_time
+    async def test_a_failure_nobody_waits_for_is_undone_all_the_same(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        call = await bench.start("web-1", "n1")
+        call.cancel()
+
+        bench.binder.answer("web-1", error("refused"))
+        await bench.verb.drain()
+
+        assert ({}, []) == (bench.assumed, bench.on("n1"))
+
+    @virtual_time
+    async def test_out_of_time_the_transaction_goes_on_and_the_next_call_joins_it(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        started = now()
+
+        assert await (await bench.start("web-1", "n1")) == OUT_OF_TIME
+        assert started + LIMIT == pytest.approx(now())
+        again = await bench.start("web-1", "n1")
+        bench.binder.answer("web-1")
+
+        assert await again == BOUND
+        assert len(bench.binder.posted) == 1
+
+    @virtual_time
+    async def test_a_call_for_another_node_waits_no_longer_than_its_time(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        await bench.start("web-1", "n1")
+
+        second = await bench.start("web-1", "n2")
+
+        assert await second == ("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
+
+    @pytest.mark.parametrize(
+        ("pods", "name", "uid", "expected"),
+        [
+            pytest.param([web("web-1", "n1")], "web-1", None, ("already_bound", ""), id="already bound there"),
+            pytest.param(
+                [web("web-1", "n2")],
+                "web-1",
+                None,
+                ("bind_failed", 'homeport: the pod is already bound to node "n2"'),
+                id="already bound elsewhere",
+            ),
+            pytest.param(
+                [web("web-1")],
+                "web-1",
+                "another",
+                ("bind_failed", "homeport: the pod was replaced by another of the same name"),
+                id="another UID",
+            ),
+            pytest.param([web("web-1")], "web-1", "", BOUND, id="no UID: any pod of that name"),
+            pytest.param([], "web-1", None, ("bind_failed", 'homeport: pods "web-1" not found'), id="no such pod"),
+            pytest.param(
+                [make_pod("web-1", scheduler="volcano")], "web-1", None, BOUND, id="a pod of no profile here"
+            ),
+        ],
+    )
+    @virtual_time
+    async def test_which_pod_is_meant(self, pods: list[Pod], name: str, uid: str | None, expected: Result) -> None:
+        bench = Bench(*zones(), *pods)
+
+        assert expected == await bench.bind(name, "n1", uid=uid)
+
+    @pytest.mark.parametrize("scheduler", ["default-scheduler", "volcano"])
+    @virtual_time
+    async def test_a_node_we_do_not_know_is_refused_since_the_api_server_would_take_any_name(
+        self, scheduler: str
+    ) -> None:
+        bench = Bench(*zones(), make_pod("web-1", scheduler=scheduler))
+
+        assert await bench.bind("web-1", "n9") == ("bind_failed", 'homeport: nodes "n9" not found')
+        assert [] == bench.binder.posted
+
+    @virtual_time
+    async def test_no_bind_without_a_picture(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        bench.problem = "nothing is known"
+
+        assert await bench.bind("web-1", "n1") == ("not_ready", "homeport: nothing is known")
+
+    @virtual_time
+    async def test_a_malformed_request(self) -> None:
+        with pytest.raises(VerbFailure, match="malformed bind request") as failed:
+            await Bench().verb(b"{")
+
+        assert failed.value.outcome == "bad_request"
+
+
+class TestYoungPods:
+    """A pod can arrive at bind before the watch has shown it."""
+
+    @virtual_time
+    async def test_a_pod_we_do_not_know_is_read(self) -> None:
+        bench = Bench(*zones())
+        bench.reader.pods["default", "web-1"] = web("web-1")
+
+        assert await bench.bind("web-1", "n1") == BOUND
+        assert ["Pod default/web-1"] == bench.reader.asked
+
+    @virtual_time
+    async def test_a_recreated_pod_is_read_anew(self) -> None:
+        bench = Bench(*zones(), make_pod("web-1", uid="old"))
+        bench.reader.pods["default", "web-1"] = web("web-1")
+
+        assert await bench.bind("web-1", "n1") == BOUND
+
+    @virtual_time
+    async def test_a_pod_that_was_replaced_meanwhile_is_not_bound(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        bench.reader.pods["default", "web-1"] = make_pod("web-1", uid="new")
+
+        assert await bench.bind("web-1", "n1", uid="old") == (
+            "bind_failed",
+            "homeport: the pod was replaced by another of the same name",
+        )
+
+    @virtual_time
+    async def test_an_api_server_that_cannot_be_asked(self) -> None:
+        bench = Bench(*zones())
+        bench.reader.refuses = OSError("no route")
+
+        assert await bench.bind("web-1", "n1") == ("bind_failed", "homeport: the pod cannot be read: no route")
+
+    @virtual_time
+    async def test_a_known_pod_is_not_read(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+
+        await bench.bind("web-1", "n1")
+
+        assert [] == bench.reader.asked
+
+
+class TestInFlight:
+    """docs: the zones hold 1, 1 and 0; A is in flight to the third; B wants into the first."""
+
+    @staticmethod
+    async def a_under_way() -> tuple[Bench, asyncio.Task[Result]]:
+        bench = Bench(*zones(), web("web-1", "n1"), web("web-2", "n2"), web("a"), web("b"))
+        return bench, await bench.start("a", "n3")
+
+    @virtual_time
+    async def test_b_waits_for_a(self) -> None:
+        bench, _ = await self.a_under_way()
+
+        await bench.start("b", "n1")
+
+        assert [("a", "n3")] == bench.binder.under_way
+        assert {"a": "n3"} == bench.assumed
+
+    @virtual_time
+    async def test_a_fails_and_b_is_refused(self) -> None:
+        bench, a = await self.a_under_way()
+        b = await bench.start("b", "n1")
+
+        bench.binder.answer("a", error("refused"))
+
+        assert await a == ("bind_failed", "homeport: refused")
+        assert await b == REFUSED
+        assert [] == bench.binder.under_way
+
+    @virtual_time
+    async def test_a_succeeds_and_b_is_bound(self) -> None:
+        bench, a = await self.a_under_way()
+        b = await bench.start("b", "n1")
+
+        bench.binder.answer("a")
+        assert await a == BOUND
+        await settle()
+        bench.binder.answer("b")
+
+        assert await b == BOUND
+
+    @virtual_time
+    async def test_neither_and_b_gives_up_in_time(self) -> None:
+        bench, _ = await self.a_under_way()
+        started = now()
+        b = await bench.start("b", "n1")
+        await asyncio.sleep(1.0)
+        joined = await bench.start("b", "n1")
+
+        assert await b == OUT_OF_TIME
+        assert await joined == PENDING
+        assert now() - started == pytest.approx(LIMIT)
+        assert {"a": "n3"} == bench.assumed
+
+    @pytest.mark.parametrize("status", [pytest.param(SUCCESS, id="succeed"), pytest.param(error("no"), id="fail")])
+    @virtual_time
+    async def test_b_into_the_third_zone_holds_whatever_becomes_of_a(self, status: Status) -> None:
+        bench, a = await self.a_under_way()
+        b = await bench.start("b", "n3")
+
+        assert [("a", "n3"), ("b", "n3")] == bench.binder.under_way
+        bench.binder.answer("a", status)
+        bench.binder.answer("b")
+
+        assert [BOUND if status.is_success else ("bind_failed", "homeport: no"), BOUND] == [await a, await b]
+
+    @virtual_time
+    async def test_a_bind_that_is_confirmed_by_the_watch_before_its_answer_is_certain(self) -> None:
+        bench, a = await self.a_under_way()
+        bench.show_bound("a", "n3")
+
+        b = await bench.start("b", "n1")
+
+        assert [("a", "n3"), ("b", "n1")] == bench.binder.under_way
+        for name in "ab":
+            bench.binder.answer(name)
+        assert [BOUND, BOUND] == [await a, await b]
+
+    @virtual_time
+    async def test_a_pod_that_is_deleted_while_it_waits_is_not_bound(self) -> None:
+        bench, _ = await self.a_under_way()
+        b = await bench.start("b", "n1")
+
+        bench.cluster.delete_pod(("default", "b"))
+        bench.binder.answer("a")
+
+        assert await b == ("bind_failed", 'homeport: pods "b" not found')
+
+    @virtual_time
+    async def test_a_pod_that_somebody_else_binds_while_it_waits(self) -> None:
+        bench, _ = await self.a_under_way()
+        b = await bench.start("b", "n1")
+
+        bench.show_bound("b", "n2")
+        bench.binder.answer("a")
+
+        assert await b == ("bind_failed", "homeport: the pod was bound by somebody else")
+
+    @virtual_time
+    async def test_a_node_that_goes_while_a_pod_waits(self) -> None:
+        bench, _ = await self.a_under_way()
+        b = await bench.start("b", "n1")
+
+        bench.cluster.delete_node("n1")
+        bench.binder.answer("a")
+
+        assert await b == ("bind_failed", 'homeport: nodes "n1" not found')
+
+    @virtual_time
+    async def test_pods_of_other_workloads_do_not_wait(self) -> None:
+        bench, _ = await self.a_under_way()
+        bench.show(make_pod("other", labels={"app": "other"}))
+
+        assert await bench.bind("other", "n1") == BOUND
+
+
+class TestUndo:
+    @pytest.mark.parametrize(
+        ("status", "expected"),
+        [
+            pytest.param(error("no"), ("bind_failed", "homeport: no"), id="the API server would not"),
+            pytest.param(unschedulable("changed"), ("bind_conflict", "homeport: changed"), id="the pod changed"),
+            pytest.param(
+                Status(Code.SKIP),
+                ("bind_failed", "homeport: every bind plugin skipped the pod"),
+                id="nobody binds",
+            ),
+        ],
+    )
+    @virtual_time
+    async def test_a_failed_bind_is_undone_before_the_answer(self, status: Status, expected: Result) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        gate.open.set()
+        call = await bench.start("web-1", "n1")
+
+        bench.binder.answer("web-1", status)
+
+        assert expected == await call
+        assert ["reserve web-1 n1", "pre_bind web-1 n1", "unreserve web-1 n1"] == gate.calls
+        assert ({}, []) == (bench.assumed, bench.on("n1"))
+
+    @virtual_time
+    async def test_a_failed_reservation_is_undone(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        gate.reserves = unschedulable("full")
+
+        assert await bench.bind("web-1", "n1") == ("bind_conflict", "homeport: Gate: full")
+        assert ["reserve web-1 n1", "unreserve web-1 n1"] == gate.calls
+        assert ({}, [], []) == (bench.assumed, bench.on("n1"), bench.binder.posted)
+
+    @virtual_time
+    async def test_a_failed_pre_bind_is_undone(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        gate.pre_binds = error("disk")
+        gate.open.set()
+
+        assert await bench.bind("web-1", "n1") == ("bind_conflict", "homeport: Gate: disk")
+        assert ["reserve web-1 n1", "pre_bind web-1 n1", "unreserve web-1 n1"] == gate.calls
+        assert ({}, [], []) == (bench.assumed, bench.on("n1"), bench.binder.posted)
+
+    @virtual_time
+    async def test_a_foreign_pod_is_forgotten_too(self) -> None:
+        bench = Bench(*zones(), make_pod("web-1", scheduler="volcano"))
+
+        assert await bench.bind("web-1", "n1", error("no")) == ("bind_failed", "homeport: no")
+        assert ({}, []) == (bench.assumed, bench.on("n1"))
+
+    @virtual_time
+    async def test_after_a_failure_the_pod_can_be_bound_elsewhere(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+
+        assert await bench.bind("web-1", "n1", error("no")) == ("bind_failed", "homeport: no")
+        assert await bench.bind("web-1", "n2") == BOUND
+
+
+class TestSecondCheck:
+    """The picture moves on while a plugin's ``pre_bind`` waits."""
+
+    @virtual_time
+    async def test_a_peer_that_was_bound_meanwhile_refuses_the_bind(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        call = await bench.start("web-1", "n1")
+
+        bench.show(web("web-2", "n1"))
+        gate.open.set()
+
+        assert await call == REFUSED
+        assert [] == bench.binder.posted
+        assert ["reserve web-1 n1", "pre_bind web-1 n1", "unreserve web-1 n1"] == gate.calls
+
+    @virtual_time
+    async def test_a_peer_that_was_bound_elsewhere_does_not(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        call = await bench.start("web-1", "n1")
+
+        bench.show(web("web-2", "n2"))
+        gate.open.set()
+        await settle()
+        bench.binder.answer("web-1")
+
+        assert await call == BOUND
+
+    @virtual_time
+    async def test_a_node_that_is_gone_meanwhile(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        call = await bench.start("web-1", "n1")
+
+        bench.cluster.delete_node("n1")
+        gate.open.set()
+
+        assert await call == ("bind_failed", 'homeport: nodes "n1" not found')
+
+    @virtual_time
+    async def test_what_pre_bind_adds_travels_with_the_binding(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        gate.open.set()
+
+        await bench.bind("web-1", "n1")
+
+        assert [{"example.com/gate": "open"}] == [posted.annotations for posted in bench.binder.posted]
+
+
+class TestPostBind:
+    @virtual_time
+    async def test_it_runs_after_the_answer(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        gate.open.set()
+        started = now()
+
+        assert await bench.bind("web-1", "n1") == BOUND
+        assert started == now()
+        await bench.verb.drain()
+
+        assert "post_bind web-1 n1" == gate.calls[-1]
+        assert started + 100 == now()
+
+    @virtual_time
+    async def test_it_does_not_run_after_a_failure(self) -> None:
+        bench, gate = gated(*zones(), web("web-1"))
+        gate.open.set()
+
+        await bench.bind("web-1", "n1", error("no"))
+        await bench.verb.drain()
+
+        assert "unreserve web-1 n1" == gate.calls[-1]
+
+
+class TestUncertainPlugins:
+    """A filter that depends on pods and cannot say how: its binds go one after the other."""
+
+    @staticmethod
+    def bench() -> Bench:
+        pods = [make_pod(name) for name in "abc"]
+        return Bench(*zones(), *pods, specs=[ALONE], defaults={**DEFAULT_WEIGHTS, "Alone": 1})
+
+    @virtual_time
+    async def test_binds_wait_for_one_another(self) -> None:
+        bench = self.bench()
+        calls = [await bench.start(name, node) for name, node in zip("abc", ("n1", "n2", "n3"), strict=True)]
+
+        for name, node in zip("abc", ("n1", "n2", "n3"), strict=True):
+            await settle()
+            assert [(name, node)] == bench.binder.under_way
+            bench.binder.answer(name)
+
+        assert [BOUND] * 3 == [await call for call in calls]
+
+    @virtual_time
+    async def test_the_second_to_the_same_node_is_refused(self) -> None:
+        bench = self.bench()
+        first = await bench.start("a", "n1")
+        second = await bench.start("b", "n1")
+
+        bench.binder.answer("a")
+
+        assert await first == BOUND
+        assert await second == ("bind_conflict", "homeport: no longer possible: taken")
+
+    @virtual_time
+    async def test_one_that_never_settles_does_not_hold_the_others_for_ever(self) -> None:
+        bench = self.bench()
+        await bench.start("a", "n1")
+
+        assert await (await bench.start("b", "n2")) == OUT_OF_TIME
+        await settle()
+        assert await bench.bind("c", "n2") == OUT_OF_TIME
+        bench.binder.answer("a")
+        await settle()
+        assert await bench.bind("b", "n2") == BOUND
+
+
+class TestHomes:
+    """The home of a machine is made by its first bind, and the transaction keeps to it."""
+
+    @virtual_time
+    async def test_a_home_that_appears_while_the_pod_waits_is_kept_to(self) -> None:
+        owner = workload_object("ReplicaSet", "vm")
+        machine = make_pod("b", labels=WEB, spread=SPREAD, owner=controller("ReplicaSet", "vm"))
+        args = {"owners": [{"apiVersion": "apps/v1", "kind": "ReplicaSet"}]}
+        profile = {"pluginConfig": [{"name": "StickyNode", "args": args}]}
+        bench = Bench(*zones(), web("web-1", "n1"), web("web-2", "n2"), web("a"), machine, profile=profile)
+        owner["metadata"]["uid"] = "uid-vm"
+        bench.cluster.others.upsert(REPLICA_SETS, REPLICA_SETS.decode(encoded(owner)))
+        a = await bench.start("a", "n3")
+        b = await bench.start("b", "n1")
+        owner["metadata"] |= {"annotations": {"homeport.dev/home": "n2"}, "resourceVersion": "2"}
+        bench.cluster.others.upsert(REPLICA_SETS, REPLICA_SETS.decode(encoded(owner)))
+
+        bench.binder.answer("a")
+
+        assert await a == BOUND
+        assert await b == ("bind_conflict", "homeport: no longer possible: node(s) were not the pod's home")
+
+
+@virtual_time
+async def test_an_orderly_end_waits_for_all_transactions() -> None:
+    bench = Bench(*zones(), web("web-1"))
+    call = await bench.start("web-1", "n1")
+    draining = asyncio.create_task(bench.verb.drain())
+    await settle()
+
+    assert not draining.done()
+    bench.binder.answer("web-1")
+    await draining
+    assert await call == BOUND
+
+
+@virtual_time
+async def test_two_pods_of_one_name_in_two_namespaces_are_two_pods() -> None:
+    bench = Bench(*zones(), make_pod("web-1"), make_pod("web-1", namespace="shop"))
+    body = {"PodName": "web-1", "PodNamespace": "shop", "PodUID": "uid-shop-web-1", "Node": "n2"}
+
+    await bench.start("web-1", "n1")
+    other = asyncio.create_task(bench.verb(msgspec.json.encode(body)))
+    await settle()
+
+    assert [("web-1", "n1"), ("web-1", "n2")] == bench.binder.under_way
+    for posted in bench.binder.posted:
+        posted.answer.set_result(SUCCESS)
+    assert (await other).outcome == "bound"
+

@@ -1,0 +1,44 @@
+"""Scores on the wire's scale."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.verbs.prioritize import quantised
+
+
+@pytest.mark.parametrize(
+    ("total", "weight", "most", "expected"),
+    [
+        pytest.param(0, 1, 10, 0, id="nothing"),
+        pytest.param(100, 1, 10, 10, id="the best"),
+        pytest.param(200, 2, 10, 10, id="the best of a heavy plugin"),
+        pytest.param(44, 1, 10, 4, id="down"),
+        pytest.param(45, 1, 10, 5, id="half up"),
+        pytest.param(89, 2, 10, 4, id="just below a half"),
+        pytest.param(90, 2, 10, 5, id="a half of two"),
+        pytest.param(45, 1, 100, 45, id="every score on the scale of 100"),
+        pytest.param(50, 1, 1, 1, id="the coarsest scale"),
+        pytest.param(49, 1, 1, 0, id="the coarsest scale, below half"),
+        pytest.param(1, 0, 10, 0, id="no plugin scored"),
+    ],
+)
+def test_a_score(total: int, weight: int, most: int, expected: int) -> None:
+    assert expected == quantised(total, weight, most)
+
+
+@given(st.integers(1, 1000), st.integers(1, 100), st.data())
+def test_it_is_the_weighted_mean_rounded_half_up_and_never_reorders(weight: int, most: int, data: st.DataObject) -> None:
+    totals = sorted(data.draw(st.lists(st.integers(0, 100 * weight), min_size=2, max_size=5)))
+
+    found = [quantised(total, weight, most) for total in totals]
+
+    exact = [Fraction(total * most, 100 * weight) for total in totals]
+    assert [int(it + Fraction(1, 2)) for it in exact] == found
+    assert sorted(found) == found
+    assert found[0] >= 0
+    assert found[-1] <= most

@@ -1,0 +1,86 @@
+"""What the builder promises without building anything."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane import binaries
+from tests.controlplane.binaries import BinaryMissingError, BuildError
+
+BROKEN_GO = """#!/bin/sh
+if [ "$1" = env ]; then echo go1.26.8; exit 0; fi
+echo "no such module" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOMEPORT_CONTROL_PLANE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def broken_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text(BROKEN_GO)
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({"HOMEPORT_CONTROL_PLANE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a", id="its own variable first"),
+        pytest.param({"XDG_CACHE_HOME": "/b"}, "/b/homeport/control-plane", id="then the user's cache folder"),
+        pytest.param({}, "/home/me/.cache/homeport/control-plane", id="then the usual place of one"),
+    ],
+)
+def test_cache_dir(settings: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOMEPORT_CONTROL_PLANE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in {"HOME": "/home/me", **settings}.items():
+        monkeypatch.setenv(variable, value)
+
+    assert str(binaries.cache_dir()) == expected
+
+
+def test_a_missing_binary_names_the_command_that_builds_it(cache: Path) -> None:
+    command = "python -m tests.controlplane.binaries --kubernetes 1.36.3"
+    with pytest.raises(BinaryMissingError, match=f"^kube-scheduler for Kubernetes 1.36.3 .*{command}$"):
+        binaries.binary("kube-scheduler")
+    assert not cache.exists()
+
+
+def test_what_is_built_is_left_alone(cache: Path, broken_go: None) -> None:
+    """With every binary in its place no tool is run, not even one that would fail."""
+    expected = {component: cache / "1.36.3" / component for component in binaries.release_of("1.36.3").components}
+    (cache / "1.36.3").mkdir(parents=True)
+    for path in expected.values():
+        path.touch()
+
+    assert binaries.build("1.36.3") == expected
+
+
+def test_a_failing_tool_is_an_error_with_its_output(cache: Path, broken_go: None) -> None:
+    """And leaves nothing that a later build would take for finished."""
+    with pytest.raises(BuildError, match=r"go mod tidy ended with 1:\nno such module"):
+        binaries.build("1.36.3")
+    assert [path.name for path in (cache / "1.36.3").iterdir()] == [".etcd-module.unfinished"]
+
+
+def test_an_unknown_release_is_refused(cache: Path) -> None:
+    with pytest.raises(BuildError, match=r"Kubernetes 1\.0\.0 is not one of 1\.36\.3, 1\.35\.4"):
+        binaries.build("1.0.0")
+
+
+def test_the_callers_go_settings_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy or a flag of theirs is kept; no toolchain is ever downloaded."""
+    monkeypatch.setenv("GOPROXY", "off")
+    monkeypatch.setenv("GOFLAGS", "-buildvcs=false")
+    environment = binaries.Toolchain(Path("go")).environment()
+
+    chosen = {name: environment[name] for name in ("GOPROXY", "GOFLAGS", "GOTOOLCHAIN")}
+    assert chosen == {"GOPROXY": "off", "GOFLAGS": "-buildvcs=false -mod=mod", "GOTOOLCHAIN": "local"}
