@@ -48,6 +48,7 @@ unit: $(READY) ## every test that needs no control plane
 
 control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, into a cache
 	@$(BIN)/python -m tests.controlplane.binaries
+	@$(BIN)/python -m tests.controlplane.binaries --kubernetes 1.35.4
 
 integration: $(READY) control-plane ## the tests against a real control plane
 	@$(PYTEST) tests/integration

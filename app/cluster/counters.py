@@ -245,6 +245,12 @@ class Bounded(Generic[K, V]):
         self._entries[key] = entry
         return entry
 
+    def touch(self, key: K) -> None:
+        """Count as used what another entry stands on."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._entries[key] = entry
+
     def forget(self, gone: Callable[[V], bool]) -> None:
         """Take out entries that lost what they stand on."""
         self._entries = {key: entry for key, entry in self._entries.items() if not gone(entry)}
@@ -279,6 +285,8 @@ class Counters:
         required_keys: frozenset[str],
         inclusion: Inclusion = ALL_NODES,
     ) -> Domains:
+        self._selections.touch((namespace, selector))
+        self._topologies.touch((topology_key, required_keys, inclusion))
         return self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
 
     def values(self, topology_key: str) -> Mapping[str, str]:

@@ -55,8 +55,12 @@ class ObjectStore:
 
 
 def _is_older(found: KubeObject, known: KubeObject | None) -> bool:
-    """Whether ``found`` is an earlier form of ``known``. Resource versions of one resource compare as numbers."""
+    """Whether ``found`` is an earlier form of ``known``."""
     if known is None or known.uid != found.uid:
         return False
-    new, old = (getattr(it, "resource_version", "") for it in (found, known))
-    return new.isdecimal() and old.isdecimal() and int(new) < int(old)
+    return precedes(getattr(found, "resource_version", ""), getattr(known, "resource_version", ""))
+
+
+def precedes(version: str, other: str) -> bool:
+    """Whether one resourceVersion is earlier. Those of one kind compare as numbers (KEP-5504); others do not."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.cluster.assumed import AssumedPods
 from app.cluster.counters import Counters
-from app.cluster.objects import ObjectStore
+from app.cluster.objects import ObjectStore, precedes
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
@@ -97,6 +97,8 @@ class Cluster:
         self.generation += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
+            if precedes(pod.resource_version, known.resource_version):
+                return  # a late word of a predecessor: its successor was read past the watch
             self._forget_pod(known)
             known = None
         pod = self._with_assumption(pod)

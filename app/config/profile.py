@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 POINTS: Final = (
@@ -31,12 +31,22 @@ POINTS: Final = (
 class _Words(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, found: Any) -> Any:
+        """As in Go."""
+        return {key: it for key, it in found.items() if it is not None} if isinstance(found, dict) else found
+
 
 class PluginRef(_Words):
     """A plugin by name; ``*`` in ``disabled`` means all defaults."""
 
     name: str = Field(min_length=1)
-    weight: int = Field(default=0, ge=0, description="Weight of its score; 0 or absent: the plugin's default.")
+    weight: int = Field(
+        default=0,
+        ge=0,
+        description="Weight of its score; 0 or absent: 1, also where it replaces a default of another weight.",
+    )
 
 
 class PluginSet(_Words):

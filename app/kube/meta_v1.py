@@ -24,7 +24,7 @@ _MEMO_BYTES: Final = 4096
 T = TypeVar("T")
 
 
-class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
+class OwnerReference(Struct, frozen=True, gc=False):
     """One entry of ``metadata.ownerReferences``."""
 
     kind: str
@@ -90,9 +90,20 @@ def _parse_labels(data: bytes) -> LabelSet:
     return label_set(msgspec.json.decode(data, type=dict[str, str | None] | None))
 
 
+class _OwnerReferenceObject(Struct, rename="camel"):
+    kind: str | None = None
+    name: str | None = None
+    api_version: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+    def slim(self) -> OwnerReference:
+        return OwnerReference(self.kind or "", self.name or "", self.api_version or "", self.uid or "", self.controller)
+
+
 def _parse_controller(data: bytes) -> OwnerReference | None:
-    references = msgspec.json.decode(data, type=list[OwnerReference] | None) or ()
-    return next((reference for reference in references if reference.controller), None)
+    references = msgspec.json.decode(data, type=list[_OwnerReferenceObject] | None) or ()
+    return next((reference.slim() for reference in references if reference.controller), None)
 
 
 labels_of: Final = shared("metadata.labels", _parse_labels)

@@ -152,7 +152,7 @@ class Framework:
     def missing(self, pod: Pod) -> Iterator[tuple[Kind[Any], str, str]]:
         """Objects that a decision about the pod needs and the picture does not have."""
         for slot in self._lookups:
-            yield from self._guard.call(slot.name, "Missing", slot.plugin.missing, pod)
+            yield from self._guard.call(slot.name, "Missing", lambda it: tuple(it.missing(pod)), slot.plugin)
 
     def depends(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the filters of ``pod``."""
@@ -326,10 +326,7 @@ class Framework:
             scores = {it.name: self._guard.call(slot.name, "Score", plugin.score, state, pod, it) for it in nodes}
         if slot.normalizes:
             scores = self._guard.call(slot.name, "NormalizeScore", plugin.normalize_score, state, pod, scores)
-        for value in (min(scores.values(), default=0), max(scores.values(), default=0)):
-            if not 0 <= value <= MAX_NODE_SCORE:
-                raise PluginError(error(_invalid_score(slot.name, value), slot.name))
-        return scores
+        return _checked_scores(slot.name, scores, nodes)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
@@ -470,6 +467,18 @@ def _checked(plugin: str, found: Mapping[str, Status]) -> Mapping[str, Status]:
         return found
     named = {key: status.by(plugin) for key, status in statuses.items()}
     return {name: named[id(status)] for name, status in found.items()}
+
+
+def _checked_scores(plugin: str, scores: dict[str, int], nodes: Candidates) -> dict[str, int]:
+    """Whole numbers of 0..100 for every node. Raises ``PluginError``."""
+    if len(scores) != len(nodes) or not scores.keys() >= set(nodes.names):
+        raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
+    if set(map(type, scores.values())) - {int}:
+        raise PluginError(error(f'plugin "{plugin}" returns a score that is no whole number', plugin))
+    for value in (min(scores.values(), default=0), max(scores.values(), default=0)):
+        if not 0 <= value <= MAX_NODE_SCORE:
+            raise PluginError(error(_invalid_score(plugin, value), plugin))
+    return scores
 
 
 def _invalid_score(plugin: str, value: int) -> str:

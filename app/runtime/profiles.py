@@ -194,8 +194,9 @@ def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> 
         for name, ref in everywhere.items()
         if name not in disabled and name not in explicit and has_point(profile.specs[name], point)
     }
-    first = [ref for name, ref in explicit.items() if name in everywhere]
-    last = [ref for name, ref in explicit.items() if name not in everywhere]
+    both = {name for name in explicit if name in everywhere and name not in disabled}
+    first = [ref for name, ref in explicit.items() if name in both]
+    last = [ref for name, ref in explicit.items() if name not in both]
     return tuple(
         PluginSlot.of(
             ref.name,

@@ -108,9 +108,9 @@ class StickyNode(
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        owner = self._owners.of(pod)
-        if isinstance(owner, Owner):
-            self._drop(_slot(owner), pod)
+        # By the pod, not its owner: a machine that is stopped during the bind takes the way to it along.
+        for slot in [slot for slot, (uid, _) in self._new.items() if uid == pod.uid]:
+            del self._new[slot]
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         owner = self._owners.of(pod)

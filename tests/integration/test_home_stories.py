@@ -20,11 +20,11 @@ def install_kubevirt(client: Client) -> None:
         client.install(definition)
 
 
-def boot(client: Client, machine: dict[str, Any], suffix: str) -> str:
+def boot(client: Client, machine: dict[str, Any], suffix: str, scheduler_name: str = "default-scheduler") -> str:
     """What KubeVirt does to start a machine: an instance and its launcher pod. Returns the pod's name."""
     name = machine["metadata"]["name"]
     instance = client.create(objects.virtual_machine_instance(name, machine["metadata"]["uid"]))
-    launcher = client.create(objects.launcher_pod(instance, suffix=suffix))
+    launcher = client.create(objects.launcher_pod(instance, suffix=suffix, scheduler_name=scheduler_name))
     return str(launcher["metadata"]["name"])
 
 

@@ -1,0 +1,152 @@
+"""A picture with machines in it, and StickyNode on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from app.cluster.saved import MemoryWriter
+from app.cluster.store import Cluster
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Handle
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.kube.kinds import AnnotatedObject, Kind, owner_kind
+from app.runtime.waiting import WaitingPods
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.plugin import StickyNode
+from tests.builders import JsonObject, controller, encoded, make_node, make_pod
+from tests.fakes import ManualClock, RecordingBinder
+
+KUBEVIRT: Final = "kubevirt.io/v1"
+HOME: Final = "homeport.dev/home"
+HOME_POD: Final = "homeport.dev/home-pod"
+NODES: Final = ("n1", "n2", "n3")
+INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
+MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
+SET: Final = owner_kind("apps/v1", "StatefulSet")
+DATABASE: Final = owner_kind("example.com/v1", "Database")
+
+
+class UnwillingWriter(MemoryWriter):
+    """Raises or does what it was told before a write, in turn."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.before: list[Exception | Callable[[], Exception | None]] = []
+        self.unwritable: set[str] = set()
+        self.written: list[tuple[str, Mapping[str, str | None]]] = []
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        if found.name in self.unwritable:
+            raise OSError("forbidden")
+        if self.before:
+            do = self.before.pop(0)
+            failure = do if isinstance(do, Exception) else do()
+            if failure is not None:
+                raise failure
+        self.written.append((found.name, annotations))
+        await super().annotate(kind, found, annotations)
+
+
+class Machines:
+    """Three nodes and whatever owners a test adds."""
+
+    def __init__(self, args: JsonObject | None = None) -> None:
+        self.cluster = Cluster()
+        self.writer = UnwillingWriter(self.cluster)
+        handle = Handle(
+            counts=self.cluster.counts,
+            objects=self.cluster,
+            writer=self.writer,
+            binder=RecordingBinder(),
+            clock=ManualClock(),
+            waiting=WaitingPods(),
+        )
+        self.plugin = StickyNode(StickyNodeArgs.model_validate(args or {}), handle)
+        self._version = 0
+        for name in NODES:
+            self.cluster.upsert_node(make_node(name))
+
+    def add(self, kind: Kind[Any], name: str = "db", *, owner: JsonObject | None = None, **annotations: str) -> None:
+        """An owner appears or changes; ``home="n1"`` is the annotation ``homeport.dev/home``."""
+        self._version += 1
+        metadata: JsonObject = {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{kind.kind}-{name}",
+            "resourceVersion": str(self._version),
+            "annotations": {f"homeport.dev/{key.replace('_', '-')}": value for key, value in annotations.items()},
+        }
+        if owner is not None:
+            metadata["ownerReferences"] = [owner]
+        found = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}}
+        self.cluster.others.upsert(kind, kind.decode(encoded(found)))
+
+    def machine(self, name: str = "db", **annotations: str) -> None:
+        """A virtual machine that runs: VirtualMachine and VirtualMachineInstance."""
+        self.add(MACHINE, name, **annotations)
+        self.add(INSTANCE, name, owner=reference(MACHINE, name))
+
+    def gone(self, kind: Kind[Any], name: str = "db") -> None:
+        self.cluster.others.delete(kind, ("default", name))
+
+    def annotations(self, kind: Kind[Any] = MACHINE, name: str = "db") -> dict[str, str]:
+        found = self.cluster.get(kind, "default", name)
+        assert found is not None
+        return dict(found.annotations)
+
+    def allowed(self, pod: Pod) -> list[str] | str:
+        """The nodes the pod may use, or the reason why it may use none whatsoever."""
+        state = CycleState()
+        status, _ = self.plugin.pre_filter(state, pod)
+        if status.is_skip:
+            return list(NODES)
+        if not status.is_success:
+            return status.message
+        one_by_one = {name: self.plugin.filter(state, pod, info) for name, info in self.nodes.items()}
+        rejected = self.plugin.filter_nodes(state, pod, Candidates.of(self.nodes))
+        assert rejected == {name: status for name, status in one_by_one.items() if not status.is_success}
+        return [name for name in NODES if name not in rejected]
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        return self.cluster.nodes
+
+    async def bind(self, pod: Pod, node: str, *, succeeds: bool = True, copies: bool = True) -> dict[str, str]:
+        """A transaction as bind runs it; returns the annotations of the Binding. ``copies``: no crash before post-bind."""
+        state = CycleState()
+        assert self.plugin.reserve(state, pod, node) == SUCCESS
+        assert await self.plugin.pre_bind(state, pod, node) == SUCCESS
+        if not succeeds:
+            self.plugin.unreserve(state, pod, node)
+            return state.annotations
+        self.cluster.upsert_pod(bound(pod, node, state.annotations))
+        if copies:
+            await self.plugin.post_bind(state, pod, node)
+        return state.annotations
+
+    def reserve(self, pod: Pod, node: str) -> Status:
+        return self.plugin.reserve(CycleState(), pod, node)
+
+
+def reference(kind: Kind[Any], name: str = "db") -> JsonObject:
+    """An owner reference to what ``Machines.add`` makes."""
+    return {**controller(kind.kind, name, api_version=kind.api_version), "uid": f"uid-{kind.kind}-{name}"}
+
+
+def launcher(name: str = "launcher", machine: str = "db") -> Pod:
+    """The pod of a virtual machine."""
+    return make_pod(name, owner=reference(INSTANCE, machine))
+
+
+def bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:
+    return make_pod(
+        pod.name,
+        node=node,
+        annotations=annotations,
+        owner=reference(owner_kind(pod.owner.api_version, pod.owner.kind), pod.owner.name) if pod.owner else {},
+    )

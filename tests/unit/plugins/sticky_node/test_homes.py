@@ -1,0 +1,271 @@
+"""A home is made by the first bind, kept, copied to its owner, and never forced on a person who thinks otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import ObjectGone, WriteConflict
+from app.kube.core_v1 import Pod
+from plugins.sticky_node.plugin import OWNER_UNKNOWN
+from tests.builders import make_pod
+from tests.unit.plugins.sticky_node.machines import (
+    HOME,
+    HOME_POD,
+    INSTANCE,
+    MACHINE,
+    NODES,
+    SET,
+    Machines,
+    bound,
+    launcher,
+    reference,
+)
+
+ALL = list(NODES)
+POD = launcher()
+NEXT = launcher("launcher-2")
+COPIED = {HOME: "n1", HOME_POD: POD.uid}
+
+
+@pytest.fixture
+def machines() -> Machines:
+    machines = Machines()
+    machines.machine()
+    return machines
+
+
+class TestFirstBind:
+    async def test_it_makes_the_home_on_the_binding_and_on_the_owner(self, machines: Machines) -> None:
+        assert {HOME: "n1"} == await machines.bind(POD, "n1")
+        assert COPIED == machines.annotations()
+
+    async def test_the_next_pod_comes_home_and_its_binding_says_nothing(self, machines: Machines) -> None:
+        await machines.bind(POD, "n1")
+
+        assert ["n1"] == machines.allowed(NEXT)
+        assert {} == await machines.bind(NEXT, "n1")
+        assert [("db", COPIED)] == machines.writer.written
+
+    async def test_a_pod_of_no_machine_makes_none(self, machines: Machines) -> None:
+        assert {} == await machines.bind(make_pod("web-1"), "n1")
+        assert [] == machines.writer.written
+
+    def test_the_home_can_be_read_while_the_bind_is_under_way(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+
+        assert ["n1"] == machines.allowed(NEXT)
+
+    def test_the_pod_that_makes_the_home_is_not_held_by_it(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+
+        assert ALL == machines.allowed(POD)
+
+    async def test_of_two_binds_under_way_one_makes_the_home(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+
+        assert {} == await machines.bind(NEXT, "n1")
+
+    async def test_a_failed_bind_leaves_no_home(self, machines: Machines) -> None:
+        await machines.bind(POD, "n1", succeeds=False)
+
+        assert (ALL, {}) == (machines.allowed(NEXT), machines.annotations())
+
+    def test_undo_is_idempotent_and_leaves_homes_of_others(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+
+        for _ in range(2):
+            machines.plugin.unreserve(_state(), NEXT, "n1")
+
+        assert ["n1"] == machines.allowed(NEXT)
+
+    @pytest.mark.parametrize("kind", [INSTANCE, MACHINE])
+    def test_a_bind_that_fails_because_the_machine_was_stopped_leaves_no_home(
+        self, machines: Machines, kind: object
+    ) -> None:
+        """The instance goes first: at the undo the pod no longer leads to its machine."""
+        machines.reserve(POD, "n1")
+        machines.gone(kind)  # type: ignore[arg-type]
+
+        machines.plugin.unreserve(_state(), POD, "n1")
+        machines.machine()
+
+        assert ALL == machines.allowed(NEXT)
+
+    def test_no_reservation_before_the_owner_is_known(self, machines: Machines) -> None:
+        machines.gone(MACHINE)
+
+        assert OWNER_UNKNOWN == machines.reserve(POD, "n1")
+
+    async def test_two_machines_have_two_homes(self, machines: Machines) -> None:
+        machines.machine("mail")
+        other = launcher("launcher-mail", "mail")
+
+        await machines.bind(POD, "n1")
+        await machines.bind(other, "n2")
+
+        assert (["n1"], ["n2"]) == (machines.allowed(POD), machines.allowed(other))
+
+    async def test_ordinals_of_one_set_have_homes_of_their_own(self) -> None:
+        machines = Machines({"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]})
+        machines.add(SET)
+        pods = [make_pod(f"db-{number}", owner=reference(SET)) for number in (0, 1)]
+
+        assert [{HOME: "n1"}, {HOME: "n2"}] == [
+            await machines.bind(pod, node) for pod, node in zip(pods, ("n1", "n2"), strict=True)
+        ]
+        assert {
+            f"{HOME}.0": "n1",
+            f"{HOME_POD}.0": pods[0].uid,
+            f"{HOME}.1": "n2",
+            f"{HOME_POD}.1": pods[1].uid,
+        } == machines.annotations(SET)
+
+
+class TestCopy:
+    """The home is on the pod; what is on the owner is a copy, made under optimistic concurrency."""
+
+    async def test_a_conflict_is_tried_again(self, machines: Machines) -> None:
+        machines.writer.before = [WriteConflict("changed"), WriteConflict("changed")]
+
+        await machines.bind(POD, "n1")
+
+        assert COPIED == machines.annotations()
+
+    async def test_a_home_that_a_person_wrote_meanwhile_wins(self, machines: Machines) -> None:
+        def a_person_writes() -> Exception:
+            machines.add(MACHINE, home="n3")
+            return WriteConflict("changed")
+
+        machines.writer.before = [a_person_writes]
+
+        await machines.bind(POD, "n1")
+
+        assert ({HOME: "n3"}, ["n3"]) == (machines.annotations(), machines.allowed(NEXT))
+
+    async def test_a_home_that_a_person_wrote_before_wins(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+        machines.add(MACHINE, home="n3")
+
+        assert ["n3"] == machines.allowed(NEXT)
+
+    async def test_until_it_is_copied_the_home_is_known_here(self, machines: Machines) -> None:
+        machines.writer.before = [OSError("no route")]
+
+        with pytest.raises(OSError, match="no route"):
+            await machines.bind(POD, "n1")
+
+        assert ({}, ["n1"]) == (machines.annotations(), machines.allowed(NEXT))
+
+    async def test_endless_conflicts_are_left_to_the_repair(self, machines: Machines) -> None:
+        machines.writer.before = [WriteConflict("changed")] * 5
+
+        await machines.bind(POD, "n1")
+        assert ({}, ["n1"]) == (machines.annotations(), machines.allowed(NEXT))
+        await machines.plugin.repair()
+
+        assert COPIED == machines.annotations()
+
+    async def test_a_machine_that_is_gone_needs_no_home(self, machines: Machines) -> None:
+        machines.writer.before = [ObjectGone("VirtualMachine default/db")]
+
+        await machines.bind(POD, "n1")
+
+        assert {} == machines.plugin._new
+
+    async def test_a_machine_whose_instance_is_gone_is_left_to_the_repair(self, machines: Machines) -> None:
+        machines.gone(INSTANCE)
+        machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
+
+        await machines.plugin.repair()
+
+        assert {} == machines.annotations()
+
+
+class TestPerson:
+    async def test_a_home_that_a_person_moved_is_kept_to(self, machines: Machines) -> None:
+        await machines.bind(POD, "n1")
+        machines.add(MACHINE, home="n2", home_pod=POD.uid)
+
+        assert ["n2"] == machines.allowed(NEXT)
+        await machines.plugin.repair()
+        assert {HOME: "n2", HOME_POD: POD.uid} == machines.annotations()
+
+    async def test_a_home_that_a_person_removed_does_not_come_back(self, machines: Machines) -> None:
+        await machines.bind(POD, "n1")
+        machines.add(MACHINE, home_pod=POD.uid)
+
+        await machines.plugin.repair()
+
+        assert ({HOME_POD: POD.uid}, ALL) == (machines.annotations(), machines.allowed(NEXT))
+
+    async def test_after_that_the_next_bind_makes_a_new_one(self, machines: Machines) -> None:
+        await machines.bind(POD, "n1")
+        machines.add(MACHINE, home_pod=POD.uid)
+
+        assert {HOME: "n2"} == await machines.bind(NEXT, "n2")
+        assert {HOME: "n2", HOME_POD: NEXT.uid} == machines.annotations()
+
+
+class TestRepair:
+    async def test_a_crash_between_binding_and_copy_is_healed(self, machines: Machines) -> None:
+        await machines.bind(POD, "n1", copies=False)
+        after_restart = Machines()
+        after_restart.machine()
+        after_restart.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
+
+        await after_restart.plugin.repair()
+
+        assert COPIED == after_restart.annotations()
+        assert ["n1"] == after_restart.allowed(NEXT)
+
+    async def test_it_writes_once(self, machines: Machines) -> None:
+        machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
+
+        for _ in range(3):
+            await machines.plugin.repair()
+
+        assert [("db", COPIED)] == machines.writer.written
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            pytest.param(POD, id="a waiting pod"),
+            pytest.param(bound(POD, "n1", {}), id="a pod that brought no home"),
+            pytest.param(
+                make_pod("launcher", node="n1", annotations={HOME: "n1"}, owner=reference(INSTANCE), terminating=True),
+                id="a pod that is going",
+            ),
+            pytest.param(make_pod("web", node="n1", annotations={HOME: "n1"}), id="a pod of no machine"),
+            pytest.param(bound(launcher("x", "other"), "n1", {HOME: "n1"}), id="a pod of a machine that is gone"),
+        ],
+    )
+    async def test_there_is_nothing_to_repair(self, machines: Machines, pod: Pod) -> None:
+        machines.cluster.upsert_pod(pod)
+
+        await machines.plugin.repair()
+
+        assert [] == machines.writer.written
+
+    async def test_a_pod_that_is_only_assumed_has_no_home_to_copy(self, machines: Machines) -> None:
+        machines.cluster.assume(make_pod("launcher", annotations={HOME: "n1"}, owner=reference(INSTANCE)), "n1")
+
+        await machines.plugin.repair()
+
+        assert [] == machines.writer.written
+
+    async def test_one_owner_that_cannot_be_written_does_not_keep_the_others_from_theirs(self) -> None:
+        machines = Machines()
+        for name in ("a", "b", "c"):
+            machines.machine(name)
+            machines.cluster.upsert_pod(bound(launcher(f"launcher-{name}", name), "n1", {HOME: "n1"}))
+        machines.writer.unwritable = {"b"}
+
+        with pytest.raises(OSError, match="^1 homes could not be copied to their owners$"):
+            await machines.plugin.repair()
+
+        assert ["a", "c"] == sorted(name for name, _ in machines.writer.written)
+
+
+def _state() -> CycleState:
+    return CycleState()

@@ -1,0 +1,150 @@
+"""From a pod to the object that keeps its home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.kube.core_v1 import Pod
+from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN
+from tests.builders import JsonObject, controller, make_pod
+from tests.unit.plugins.sticky_node.machines import (
+    DATABASE,
+    INSTANCE,
+    KUBEVIRT,
+    MACHINE,
+    NODES,
+    SET,
+    Machines,
+    launcher,
+    reference,
+)
+
+ALL = list(NODES)
+SETS: JsonObject = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
+DATABASES: JsonObject = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}
+
+
+def nothing(machines: Machines) -> None:
+    """No owner is in the picture."""
+
+
+def instance_only(machines: Machines) -> None:
+    machines.add(INSTANCE, owner=reference(MACHINE))
+
+
+def instance_of_its_own(machines: Machines) -> None:
+    machines.add(INSTANCE)
+
+
+def instance_of_a_pool(machines: Machines) -> None:
+    machines.add(INSTANCE, owner=controller("VirtualMachinePool", "db", api_version="pool.kubevirt.io/v1"))
+
+
+def machine_without_home(machines: Machines) -> None:
+    machines.machine()
+
+
+def machine_at_home(machines: Machines) -> None:
+    machines.machine(home="n2")
+
+
+def machine_whose_home_is_gone(machines: Machines) -> None:
+    machines.machine(home="n9")
+
+
+def machine_made_anew(machines: Machines) -> None:
+    """The instance still refers to an earlier machine of that name."""
+    machines.add(MACHINE, home="n2")
+    machines.add(INSTANCE, owner=controller("VirtualMachine", "db", api_version=KUBEVIRT))
+
+
+@pytest.mark.parametrize(
+    ("there", "pod", "allowed", "missing"),
+    [
+        pytest.param(nothing, make_pod(), ALL, None, id="a pod of nobody"),
+        pytest.param(
+            nothing, make_pod(owner=controller("ReplicaSet", "web")), ALL, None, id="a pod of a kind without homes"
+        ),
+        pytest.param(
+            machine_at_home,
+            make_pod(owner={**reference(INSTANCE), "controller": False}),
+            ALL,
+            None,
+            id="an owner that is not the controller",
+        ),
+        pytest.param(
+            machine_at_home,
+            make_pod(owner={**reference(INSTANCE), "apiVersion": "kubevirt.io/v1alpha3"}),
+            ALL,
+            None,
+            id="another version of the kind",
+        ),
+        pytest.param(machine_without_home, launcher(), ALL, None, id="a machine without a home"),
+        pytest.param(machine_at_home, launcher(), ["n2"], None, id="a machine with a home"),
+        pytest.param(machine_whose_home_is_gone, launcher(), [], None, id="a machine whose home is gone: hard policy"),
+        pytest.param(instance_of_its_own, launcher(), ALL, None, id="an instance without a machine"),
+        pytest.param(instance_of_a_pool, launcher(), ALL, None, id="an instance of something else"),
+        pytest.param(nothing, launcher(), REASON_OWNER_UNKNOWN, INSTANCE, id="the instance is not there yet"),
+        pytest.param(instance_only, launcher(), REASON_OWNER_UNKNOWN, MACHINE, id="the machine is not there yet"),
+        pytest.param(machine_made_anew, launcher(), REASON_OWNER_UNKNOWN, MACHINE, id="a machine of another UID"),
+        pytest.param(
+            machine_at_home,
+            make_pod(owner={**reference(INSTANCE), "uid": "earlier"}),
+            REASON_OWNER_UNKNOWN,
+            INSTANCE,
+            id="an instance of another UID",
+        ),
+        pytest.param(
+            machine_at_home,
+            make_pod(namespace="shop", owner=reference(INSTANCE)),
+            REASON_OWNER_UNKNOWN,
+            INSTANCE,
+            id="owners live in the pod's own namespace",
+        ),
+    ],
+)
+def test_virtual_machines(
+    there: Callable[[Machines], None], pod: Pod, allowed: list[str] | str, missing: object
+) -> None:
+    machines = Machines()
+    there(machines)
+
+    assert allowed == machines.allowed(pod)
+    assert ([] if missing is None else [(missing, pod.namespace, "db")]) == list(machines.plugin.missing(pod))
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        pytest.param("db-0", ["n1"], id="ordinal 0"),
+        pytest.param("db-3", ["n3"], id="ordinal 3"),
+        pytest.param("db-1", ALL, id="an ordinal without a home"),
+        pytest.param("db-03", ALL, id="another spelling is another ordinal"),
+        pytest.param("db", ALL, id="a name without ordinal"),
+        pytest.param("db-x", ALL, id="a name that ends otherwise"),
+        pytest.param("db-\u0663", ALL, id="a digit of another script"),
+        pytest.param("7", ALL, id="a number alone"),
+    ],
+)
+def test_each_ordinal_of_a_stateful_set_has_a_home_of_its_own(name: str, allowed: list[str]) -> None:
+    machines = Machines(SETS)
+    machines.add(SET, **{"home.0": "n1", "home.3": "n3", "home": "n2"})
+
+    assert allowed == machines.allowed(make_pod(name, owner=reference(SET)))
+
+
+def test_any_custom_resource_can_keep_a_home() -> None:
+    machines = Machines(DATABASES)
+    machines.add(DATABASE, home="n3")
+
+    assert ["n3"] == machines.allowed(make_pod(owner=reference(DATABASE)))
+    assert ALL == machines.allowed(launcher())
+
+
+def test_a_reference_without_uid_is_followed_by_name() -> None:
+    machines = Machines(DATABASES)
+    machines.add(DATABASE, home="n3")
+
+    assert ["n3"] == machines.allowed(make_pod(owner={**reference(DATABASE), "uid": ""}))
