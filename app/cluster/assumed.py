@@ -12,7 +12,7 @@ own assumed pods. Only *in flight* pods are uncertain: their binding may yet fai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app.kube.core_v1 import Pod
 
@@ -20,11 +20,16 @@ from app.kube.core_v1 import Pod
 class AssumedPods:
     """Assumed pods by UID, each with ``node_name`` set to where it is meant to go."""
 
-    __slots__ = ("_accepted", "_in_flight")
+    __slots__ = ("_accepted", "_in_flight", "_on_settled")
 
     def __init__(self) -> None:
         self._in_flight: dict[str, Pod] = {}
         self._accepted: dict[str, Pod] = {}
+        self._on_settled: list[Callable[[], None]] = []
+
+    def on_settled(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever a bind in flight has become certain, one way or the other."""
+        self._on_settled.append(listener)
 
     def __len__(self) -> int:
         return len(self._in_flight) + len(self._accepted)
@@ -41,9 +46,19 @@ class AssumedPods:
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod
+            self._settled()
 
     def remove(self, uid: str) -> Pod | None:
-        return self._in_flight.pop(uid, None) or self._accepted.pop(uid, None)
+        """It is no longer assumed: shown bound, gone, or forgotten."""
+        pod = self._in_flight.pop(uid, None)
+        if pod is None:
+            return self._accepted.pop(uid, None)
+        self._settled()
+        return pod
+
+    def _settled(self) -> None:
+        for listener in self._on_settled:
+            listener()
 
     def in_flight(self) -> Sequence[Pod]:
         """Pods whose binding may yet fail."""

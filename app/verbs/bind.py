@@ -53,6 +53,7 @@ class BindVerb:
         self._running: dict[ObjectKey, _Running] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
+        self._cluster.assumed.on_settled(self._settle)
 
     async def __call__(self, body: bytes) -> Answer:
         """Answer a bind request. Raises ``VerbFailure``."""
@@ -89,7 +90,6 @@ class BindVerb:
     def _end(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
         del self._running[key]
         self._deciding.due.arrived(uid)
-        self._settle()
         if not task.cancelled():
             task.exception()  # the caller may have hung up: nobody else would look
 
