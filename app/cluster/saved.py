@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,27 +51,30 @@ def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
         if not isinstance(document, dict) or "kind" not in document:
             raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
         if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
-            yield from _items(document)
+            yield from _items(document, path)
         else:
             yield document
 
 
-def _items(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _items(found: Mapping[str, Any], path: Path) -> Iterator[Mapping[str, Any]]:
     """Items of a typed list (PodList) carry no kind of their own."""
     defaults = {"apiVersion": found.get("apiVersion"), "kind": str(found["kind"]).removesuffix("List")}
     for item in found["items"]:
-        yield {**defaults, **item} if isinstance(item, dict) else {}
+        if not isinstance(item, dict):
+            raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
+        yield {**defaults, **item}
 
 
 def _documents(path: Path) -> Iterable[Any]:
     try:
         text = path.read_bytes()
         if text.lstrip().startswith(b"{"):
-            return [msgspec.json.decode(text)]
+            with suppress(msgspec.DecodeError):  # else many documents, which YAML reads
+                return [msgspec.json.decode(text)]
         return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
     except OSError as found:
         raise SavedClusterError(f"{path}: cannot be read: {found}") from None
-    except (yaml.YAMLError, msgspec.DecodeError, UnicodeDecodeError) as found:
+    except (yaml.YAMLError, UnicodeDecodeError) as found:
         raise SavedClusterError(f"{path}: is neither YAML nor JSON: {found}") from None
 
 
@@ -79,8 +83,9 @@ def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
     metadata = found.get("metadata")
     if not isinstance(metadata, dict):
         raise SavedClusterError(f"{where}: {kind.kind} without metadata")
-    made_up = f"{metadata.get('namespace', 'default')}/{metadata.get('name')}"
-    completed = {**found, "metadata": {"uid": made_up, "resourceVersion": "1", **metadata}}
+    made_up = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    given = {"uid": metadata.get("uid") or made_up, "resourceVersion": metadata.get("resourceVersion") or "1"}
+    completed = {**found, "metadata": {**metadata, **given}}
     try:
         return kind.decode(msgspec.json.encode(completed))
     except (msgspec.DecodeError, TypeError) as error_:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableVariable
 
 from app.config.profile import DEFAULT_PROFILES, Profile
 
@@ -99,7 +100,10 @@ def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Set
     Raises ``SettingsError`` with every mistake found.
     """
     from_file = read_config(Path(config)) if config else {}
-    from_env = EnvSettingsSource(Settings)()
+    try:
+        from_env = EnvSettingsSource(Settings)()
+    except UnreadableVariable as error:
+        raise SettingsError(f"environment: {error}") from None
     try:
         return Settings.model_validate({**from_file, **from_env, **given})
     except ValidationError as error:

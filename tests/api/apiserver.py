@@ -1,4 +1,4 @@
-"""A small API server behind ``httpx.MockTransport``: versions, preconditions, and a network that misbehaves on demand."""
+"""A small API server behind ``httpx.MockTransport``: versions, preconditions, a network that misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.kube.credentials import Credentials, Kubeconfig
 from tests.builders import JsonObject
 
 Fault = Literal["lost", "unanswered", "late", "unreachable"] | int
-"""``lost``: never arrived, no answer · ``unanswered``: carried out, no answer · ``late``: carried out when the test says
-so, no answer · ``unreachable``: no connection · a number: that status."""
+"""``lost``: never arrived · ``unanswered``: carried out · ``late``: carried out when the test says so; none of these is
+answered · ``unreachable``: no connection · a number: that status."""
 
 _PLURALS: Final = {
     "Pod": "/api/v1/namespaces/{}/pods/{}",
@@ -98,7 +98,9 @@ class ApiServer:
         if refused is not None:
             return refused
         if found["spec"].get("nodeName"):
-            return _status(409, f'pod {body["metadata"]["name"]} is already assigned to node "{found["spec"]["nodeName"]}"')
+            return _status(
+                409, f'pod {body["metadata"]["name"]} is already assigned to node "{found["spec"]["nodeName"]}"'
+            )
         found["spec"]["nodeName"] = body["target"]["name"]
         self._annotate(found, body["metadata"].get("annotations") or {})
         return httpx.Response(201, json={"kind": "Status", "status": "Success"})

@@ -145,5 +145,5 @@ def asked_names(asked: dict[str, Any]) -> list[str]:
 
 
 def _name_of(node: Any) -> str:
-    metadata = next((value for key, value in reversed(node.items()) if key.lower() == "metadata"), {})
+    metadata: dict[str, Any] = next((value for key, value in reversed(node.items()) if key.lower() == "metadata"), {})
     return next((str(value) for key, value in reversed(metadata.items()) if key.lower() == "name"), "")

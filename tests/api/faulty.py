@@ -11,7 +11,7 @@ from app.framework.status import SUCCESS
 
 FAULTY: Final = "Faulty"
 FAULT: Final = "a screw is loose"
-_ACTING: Final = frozenset({"pre_bind", "bind", "post_bind"})
+_ACTING: Final = frozenset({"pre_bind", "bind", "post_bind", "repair"})
 _QUIET: Final[dict[str, Callable[..., Any]]] = {
     "pre_filter": lambda *_: (SUCCESS, None),
     "filter": lambda *_: SUCCESS,

@@ -106,7 +106,9 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
             Reply(
                 200,
                 filtered(
-                    None, {"n2": TOO_MANY, "n3": f"{TOO_MANY} (missing required label)"}, nodes=[sent_as("n1", zone="z3")]
+                    None,
+                    {"n2": TOO_MANY, "n3": f"{TOO_MANY} (missing required label)"},
+                    nodes=[sent_as("n1", zone="z3")],
                 ),
                 "feasible",
             ),

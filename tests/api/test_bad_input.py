@@ -110,7 +110,9 @@ EVICTION = {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "a"}]}}}
         pytest.param("filter", ASKED, answered(filtered()), id="filter, null lists"),
         pytest.param("filter", ASKED, answered(filtered(["n1"])), id="filter, a node left out"),
         pytest.param("filter", ASKED, answered(filtered(["n1", "n9"], {"n2": "no"})), id="filter, a phantom node"),
-        pytest.param("filter", ASKED, answered(filtered(["n1"], {"n2": "no", "n9": "no"})), id="filter, a phantom refusal"),
+        pytest.param(
+            "filter", ASKED, answered(filtered(["n1"], {"n2": "no", "n9": "no"})), id="filter, a phantom refusal"
+        ),
         pytest.param("filter", ASKED, answered({**GOOD, "FailedNodes": {"n2": "no"}}), id="filter, FailedNodes"),
         pytest.param("filter", ASKED, answered({**GOOD, "Error": "no"}), id="filter, an error beside a verdict"),
         pytest.param("filter", ASKED, answered(None, content=encoded(GOOD) + b"\n"), id="bytes after the value"),
@@ -118,11 +120,18 @@ EVICTION = {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "a"}]}}}
         pytest.param("prioritize", ASKED, answered([]), id="prioritize, nothing scored"),
         pytest.param("prioritize", ASKED, answered(None), id="prioritize, null"),
         pytest.param("prioritize", ASKED, answered(scored(n1=0)), id="prioritize, a host left out"),
-        pytest.param("prioritize", ASKED, answered([{"Host": "n1", "Score": 1.5}, {"Host": "n2", "Score": 1}]), id="prioritize, a fraction"),
+        pytest.param(
+            "prioritize",
+            ASKED,
+            answered([{"Host": "n1", "Score": 1.5}, {"Host": "n2", "Score": 1}]),
+            id="prioritize, a fraction",
+        ),
         pytest.param("prioritize", ASKED, answered([], 500), id="prioritize, a 500 with a body"),
         pytest.param("prioritize", ASKED, answered(None, 503, b""), id="prioritize, another status"),
         pytest.param("preempt", EVICTION, answered({"NodeNameToMetaVictims": None}), id="preempt, null"),
-        pytest.param("preempt", EVICTION, answered({"NodeNameToMetaVictims": {"n1": None}}), id="preempt, null victims"),
+        pytest.param(
+            "preempt", EVICTION, answered({"NodeNameToMetaVictims": {"n1": None}}), id="preempt, null victims"
+        ),
         pytest.param(
             "preempt",
             EVICTION,

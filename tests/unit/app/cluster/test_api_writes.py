@@ -366,7 +366,7 @@ class TestWriter:
         write.change(home="n7")()
         write.server.meanwhile(method, write.server.objects.clear)
 
-        with pytest.raises(ObjectGone, match="^ReplicaSet default/web$"):
+        with pytest.raises(ObjectGone, match=r"^ReplicaSet default/web$"):
             await write.annotate(home="n1")
 
         assert write.cluster.get(REPLICA_SETS, "default", "web") is None

@@ -85,7 +85,9 @@ def test_every_form_gives_the_same_cluster(tmp_path: Path, text: str) -> None:
 
 
 def test_kinds_that_nobody_reads_are_left_out(tmp_path: Path) -> None:
-    (tmp_path / "cluster").write_text(json.dumps(listed(NODE, workload_object(), {"apiVersion": "v1", "kind": "Secret"})))
+    (tmp_path / "cluster").write_text(
+        json.dumps(listed(NODE, workload_object(), {"apiVersion": "v1", "kind": "Secret"}))
+    )
 
     assert 1 == load_saved(tmp_path / "cluster", Cluster(), KINDS)
 
@@ -156,7 +158,9 @@ def test_a_time_that_yaml_reads_as_one_is_a_time(tmp_path: Path) -> None:
             id="no name",
         ),
         pytest.param(
-            json.dumps(listed(NODE, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": 1}}})),
+            json.dumps(
+                listed(NODE, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": 1}}})
+            ),
             "object 1: Pod default/p: metadata.labels: Expected `str | null`, got `int`",
             id="a label that is a number",
         ),
@@ -180,7 +184,7 @@ def test_a_bad_file_is_named_with_the_object_and_the_cause(tmp_path: Path, text:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(SavedClusterError, match="cannot be read: .*No such file"):
+    with pytest.raises(SavedClusterError, match=r"cannot be read: .*No such file"):
         load_saved(tmp_path / "none", Cluster(), KINDS)
 
 
@@ -214,7 +218,9 @@ class TestMemory:
         ) == cluster.pod("default", "web-1")
         assert [] == cluster.check()
 
-    @pytest.mark.parametrize("pods", [pytest.param([], id="gone"), pytest.param([make_pod("web-1", uid="x")], id="anew")])
+    @pytest.mark.parametrize(
+        "pods", [pytest.param([], id="gone"), pytest.param([make_pod("web-1", uid="x")], id="anew")]
+    )
     async def test_a_pod_that_is_not_there(self, pods: list[Pod]) -> None:
         binder = MemoryBinder(self.cluster(*pods))
 
@@ -244,7 +250,7 @@ class TestMemory:
     async def test_an_owner_that_is_not_there(self) -> None:
         found = REPLICA_SETS.decode(json.dumps(workload_object("ReplicaSet", "web")).encode())
 
-        with pytest.raises(ObjectGone, match="^ReplicaSet default/web$"):
+        with pytest.raises(ObjectGone, match=r"^ReplicaSet default/web$"):
             await MemoryWriter(self.cluster()).annotate(REPLICA_SETS, found, {})
 
     async def test_there_is_nothing_more_to_read(self) -> None:

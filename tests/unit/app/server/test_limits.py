@@ -58,7 +58,7 @@ async def test_a_body_within_the_limit_is_read(chunks: list[bytes], declared: st
 async def test_a_body_beyond_the_limit_is_refused(chunks: list[bytes], declared: str | None, taken: int) -> None:
     sender = Sender(chunks, declared)
 
-    with pytest.raises(VerbFailure, match="^homeport: the request body is larger than 10 bytes$") as refused:
+    with pytest.raises(VerbFailure, match=r"^homeport: the request body is larger than 10 bytes$") as refused:
         await read_body(sender.request, 10)
 
     assert ("bad_request", taken) == (refused.value.outcome, sender.taken)

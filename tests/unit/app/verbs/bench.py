@@ -186,4 +186,4 @@ def zones(count: int = 3) -> list[Node]:
 
 def web(name: str, node: str = "") -> Pod:
     """A pod that is spread hard over zones."""
-    return make_pod(name, labels=WEB, spread=SPREAD, **({"node": node} if node else {}))
+    return make_pod(name, labels=WEB, spread=SPREAD, node=node) if node else make_pod(name, labels=WEB, spread=SPREAD)

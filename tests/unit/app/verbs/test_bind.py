@@ -1,4 +1,4 @@
-"""The bind transaction: no binding is sent that could leave a hard constraint broken, whatever becomes of the others."""
+"""No binding is sent that could leave a hard constraint broken, whatever becomes of the others in flight."""
 
 from __future__ import annotations
 
@@ -206,9 +206,7 @@ class TestOnePod:
             ),
             pytest.param([web("web-1")], "web-1", "", BOUND, id="no UID: any pod of that name"),
             pytest.param([], "web-1", None, ("bind_failed", 'homeport: pods "web-1" not found'), id="no such pod"),
-            pytest.param(
-                [make_pod("web-1", scheduler="volcano")], "web-1", None, BOUND, id="a pod of no profile here"
-            ),
+            pytest.param([make_pod("web-1", scheduler="volcano")], "web-1", None, BOUND, id="a pod of no profile here"),
         ],
     )
     @virtual_time
@@ -625,4 +623,3 @@ async def test_two_pods_of_one_name_in_two_namespaces_are_two_pods() -> None:
     for posted in bench.binder.posted:
         posted.answer.set_result(SUCCESS)
     assert (await other).outcome == "bound"
-

@@ -32,7 +32,9 @@ def test_a_score(total: int, weight: int, most: int, expected: int) -> None:
 
 
 @given(st.integers(1, 1000), st.integers(1, 100), st.data())
-def test_it_is_the_weighted_mean_rounded_half_up_and_never_reorders(weight: int, most: int, data: st.DataObject) -> None:
+def test_it_is_the_weighted_mean_rounded_half_up_and_never_reorders(
+    weight: int, most: int, data: st.DataObject
+) -> None:
     totals = sorted(data.draw(st.lists(st.integers(0, 100 * weight), min_size=2, max_size=5)))
 
     found = [quantised(total, weight, most) for total in totals]

@@ -71,8 +71,15 @@ class Machines:
         for name in NODES:
             self.cluster.upsert_node(make_node(name))
 
-    def add(self, kind: Kind[Any], name: str = "db", *, owner: JsonObject | None = None, **annotations: str) -> None:
+    def add(self, kind: Kind[Any], name: str = "db", **annotations: str) -> None:
         """An owner appears or changes; ``home="n1"`` is the annotation ``homeport.dev/home``."""
+        self._put(kind, name, None, annotations)
+
+    def add_owned(self, kind: Kind[Any], owner: JsonObject, name: str = "db") -> None:
+        """One link of a chain."""
+        self._put(kind, name, owner, {})
+
+    def _put(self, kind: Kind[Any], name: str, owner: JsonObject | None, annotations: Mapping[str, str]) -> None:
         self._version += 1
         metadata: JsonObject = {
             "name": name,
@@ -89,7 +96,7 @@ class Machines:
     def machine(self, name: str = "db", **annotations: str) -> None:
         """A virtual machine that runs: VirtualMachine and VirtualMachineInstance."""
         self.add(MACHINE, name, **annotations)
-        self.add(INSTANCE, name, owner=reference(MACHINE, name))
+        self.add_owned(INSTANCE, reference(MACHINE, name), name)
 
     def gone(self, kind: Kind[Any], name: str = "db") -> None:
         self.cluster.others.delete(kind, ("default", name))
@@ -117,7 +124,7 @@ class Machines:
         return self.cluster.nodes
 
     async def bind(self, pod: Pod, node: str, *, succeeds: bool = True, copies: bool = True) -> dict[str, str]:
-        """A transaction as bind runs it; returns the annotations of the Binding. ``copies``: no crash before post-bind."""
+        """A transaction as bind runs it; returns the Binding's annotations. ``copies``: no crash before post-bind."""
         state = CycleState()
         assert self.plugin.reserve(state, pod, node) == SUCCESS
         assert await self.plugin.pre_bind(state, pod, node) == SUCCESS

@@ -261,7 +261,7 @@ class TestRepair:
             machines.cluster.upsert_pod(bound(launcher(f"launcher-{name}", name), "n1", {HOME: "n1"}))
         machines.writer.unwritable = {"b"}
 
-        with pytest.raises(OSError, match="^1 homes could not be copied to their owners$"):
+        with pytest.raises(OSError, match=r"^1 homes could not be copied to their owners$"):
             await machines.plugin.repair()
 
         assert ["a", "c"] == sorted(name for name, _ in machines.writer.written)

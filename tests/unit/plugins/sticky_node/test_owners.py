@@ -31,7 +31,7 @@ def nothing(machines: Machines) -> None:
 
 
 def instance_only(machines: Machines) -> None:
-    machines.add(INSTANCE, owner=reference(MACHINE))
+    machines.add_owned(INSTANCE, reference(MACHINE))
 
 
 def instance_of_its_own(machines: Machines) -> None:
@@ -39,7 +39,7 @@ def instance_of_its_own(machines: Machines) -> None:
 
 
 def instance_of_a_pool(machines: Machines) -> None:
-    machines.add(INSTANCE, owner=controller("VirtualMachinePool", "db", api_version="pool.kubevirt.io/v1"))
+    machines.add_owned(INSTANCE, controller("VirtualMachinePool", "db", api_version="pool.kubevirt.io/v1"))
 
 
 def machine_without_home(machines: Machines) -> None:
@@ -57,7 +57,7 @@ def machine_whose_home_is_gone(machines: Machines) -> None:
 def machine_made_anew(machines: Machines) -> None:
     """The instance still refers to an earlier machine of that name."""
     machines.add(MACHINE, home="n2")
-    machines.add(INSTANCE, owner=controller("VirtualMachine", "db", api_version=KUBEVIRT))
+    machines.add_owned(INSTANCE, controller("VirtualMachine", "db", api_version=KUBEVIRT))
 
 
 @pytest.mark.parametrize(

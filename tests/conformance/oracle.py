@@ -1,0 +1,61 @@
+"""Builds the Go oracle of a Kubernetes release, once, beside the control plane's binaries.
+
+    python -m tests.conformance.oracle                       # for the default release; prints where it is
+    python -m tests.conformance.oracle --kubernetes 1.35.4
+
+Its sources are `oracle/*.go`. They are copied into the throw-away module that the control plane is built in, so that
+module and build cache are shared: the first build takes a minute or two, later ones seconds.
+"""
+
+import argparse
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.controlplane.binaries import DEFAULT_KUBERNETES, RELEASES, BuildError, cache_dir, throwaway_module, toolchain
+
+SOURCES: Final = Path(__file__).parent / "oracle"
+
+
+def revision() -> str:
+    """Tells one state of the sources from another."""
+    digest = hashlib.sha256()
+    for source in sorted(SOURCES.glob("*.go")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def oracle(kubernetes: str = DEFAULT_KUBERNETES) -> Path:
+    """The executable for the sources as they are now; built if it is not there. Raises `BuildError`."""
+    target = cache_dir() / kubernetes / f"oracle-{revision()}"
+    if not target.is_file():
+        _build(kubernetes, target)
+    return target
+
+
+def _build(kubernetes: str, target: Path) -> None:
+    module, go = throwaway_module(kubernetes), toolchain(kubernetes)
+    package = module / "oracle"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(SOURCES, package, ignore=lambda _, names: [name for name in names if not name.endswith(".go")])
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    go.run("build", "-trimpath", "-o", str(unfinished), "./oracle", folder=module)
+    unfinished.replace(target)
+
+
+def main() -> int:
+    """Build and print the path."""
+    parser = argparse.ArgumentParser("python -m tests.conformance.oracle", description="Build the Go oracle.")
+    parser.add_argument("--kubernetes", choices=list(RELEASES), default=DEFAULT_KUBERNETES, help="default: %(default)s")
+    try:
+        print(oracle(parser.parse_args().kubernetes))
+    except (BuildError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,323 @@
+"""The documents name everything there is and nothing else, and what they show works as printed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import httpx
+import pytest
+import yaml
+from pydantic.alias_generators import to_camel
+
+import plugins
+from app.config.settings import Settings, load_settings, parse_duration
+from app.framework.interface import PluginSpec
+from app.runtime.profiles import has_point
+from app.runtime.registry import POINT_METHODS
+from app.telemetry.metrics import Metrics
+from app.telemetry.picture import PictureCollector
+from app.verbs.outcome import Outcome
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins.sticky_node.args import StickyNodeArgs
+from tests.controlplane.processes import ProcessGroup, free_port
+
+ROOT: Final = Path(__file__).parents[2]
+CURL: Final = (ROOT / "examples" / "curl.txt").read_text(encoding="utf-8")
+CATALOGUE: Final = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
+DOCUMENTS: Final = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "plugins").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    ]
+)
+ADRS: Final = sorted((ROOT / "docs" / "adr").glob("*.md"))
+NODES: Final = [f"node-{zone}{number}" for zone in "abc" for number in "1234"]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def table(text: str, head: str) -> list[list[str]]:
+    """The rows of the table whose first column is called ``head``."""
+    _, _, rest = text.partition(f"| {head} |")
+    rows = []
+    for line in rest.splitlines()[2:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def ticked(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+class TestSettings:
+    ROWS = table(page("configuration.md"), "setting")
+
+    def test_every_setting_is_in_the_table_in_order(self) -> None:
+        assert [to_camel(name) for name in Settings.model_fields] == [ticked(name)[0] for name, *_ in self.ROWS]
+
+    def test_the_defaults_are_right(self) -> None:
+        shown = {ticked(name)[0]: ticked(default)[0] if ticked(default) else None for name, default, _ in self.ROWS}
+        del shown["profiles"]
+
+        defaults = {
+            to_camel(name): field.default for name, field in Settings.model_fields.items() if name != "profiles"
+        }
+        assert defaults == {name: _value(text, defaults[name]) for name, text in shown.items()}
+
+    def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
+        (block,) = blocks(ROOT / "docs" / "configuration.md", "yaml")
+        (tmp_path / "homeport.yaml").write_text(block)
+
+        found = load_settings({}, config=str(tmp_path / "homeport.yaml"))
+
+        assert (5.0, 10, ["default-scheduler"]) == (
+            found.http_timeout,
+            found.max_priority,
+            [profile.scheduler_name for profile in found.profiles],
+        )
+
+
+def _value(text: str | None, default: object) -> object:
+    """What the table shows, in the type of the default."""
+    if text is None:
+        return None
+    if isinstance(default, float):
+        return parse_duration(text)
+    return int(text) if isinstance(default, int) else text
+
+
+class TestMetrics:
+    ROWS = table(page("metrics.md"), "metric")
+
+    @staticmethod
+    def exposed() -> Iterator[tuple[str, str]]:
+        """Every metric by the name it is exposed under, with its type."""
+        metrics = Metrics()
+        metrics.add_collector(PictureCollector(dict, lambda: 0))
+        for metric in metrics.registry.collect():
+            yield metric.name + ("_total" if metric.type == "counter" else ""), metric.type
+
+    def test_every_metric_is_in_the_table_with_its_type(self) -> None:
+        assert sorted(self.exposed()) == sorted((ticked(name)[0], kind) for name, kind, *_ in self.ROWS)
+
+    def test_the_labels_are_right(self) -> None:
+        metrics = Metrics()
+        labels = {it._name: list(it._labelnames) for it in vars(metrics).values() if hasattr(it, "_labelnames")}
+
+        assert labels == {
+            ticked(name)[0].removesuffix("_total"): ticked(found)
+            for name, _, found, _ in self.ROWS
+            if ticked(name)[0].removesuffix("_total") in labels
+        }
+
+
+def test_every_outcome_is_in_the_table() -> None:
+    rows = table(page("wire.md"), "outcome")
+
+    assert sorted(get_args(Outcome)) == sorted(word for row in rows for word in ticked(row[0]))
+
+
+class TestCatalogue:
+    ROWS = table(CATALOGUE, "plugin")
+
+    def test_every_plugin_is_in_the_table_with_its_points_and_weight(self) -> None:
+        assert [
+            (
+                spec.name,
+                [point for point in POINT_METHODS if has_point(spec, point)],
+                DEFAULT_WEIGHTS[spec.name] if has_point(spec, "score") else 0,
+            )
+            for spec in IN_TREE
+        ] == [
+            (re.findall(r"\[(\w+)\]", name)[0], points.split(", "), int(weight or 0))
+            for name, points, weight in self.ROWS
+        ]
+
+    @pytest.mark.parametrize("spec", [pytest.param(spec, id=spec.name) for spec in IN_TREE])
+    def test_every_argument_of_a_plugin_is_in_its_section(self, spec: PluginSpec[Any]) -> None:
+        arguments = [
+            field.alias or name for name, field in spec.args.model_fields.items() if name not in ("apiVersion", "kind")
+        ]
+
+        text = section(spec.name)
+        assert f"`{spec.args.__name__}`" in text
+        assert [] == [name for name in arguments if f"`{name}`" not in text]
+
+    def test_every_reason_is_in_the_section_of_its_plugin(self) -> None:
+        shown = {name: {ticked(row[0])[0] for row in table(section(name), "reason")} for name in DEFAULT_WEIGHTS}
+
+        assert reasons() == {name: found for name, found in shown.items() if found}
+
+    def test_the_arguments_shown_are_good_ones(self) -> None:
+        (block,) = blocks(ROOT / "plugins" / "README.md", "yaml")
+        (found,) = yaml.safe_load(block)["pluginConfig"]
+
+        assert "StickyNode" == found["name"]
+        assert 3 == len(StickyNodeArgs.model_validate(found["args"]).owners)
+
+
+def section(plugin: str) -> str:
+    return CATALOGUE.partition(f"\n## {plugin}\n")[2].partition("\n## ")[0]
+
+
+def reasons() -> dict[str, set[str]]:
+    """The ``REASON_…`` constants of each plugin."""
+    found: dict[str, set[str]] = {}
+    for module in pkgutil.walk_packages(plugins.__path__, "plugins."):
+        for name, value in inspect.getmembers(importlib.import_module(module.name)):
+            if name.startswith("REASON_"):
+                plugin = module.name.split(".")[1].title().replace("_", "")
+                found.setdefault(plugin, set()).add(value)
+    return found
+
+
+class TestDecisions:
+    def test_they_are_numbered_without_gaps(self) -> None:
+        assert [f"{number:04}" for number in range(1, len(ADRS) + 1)] == [path.name.partition("-")[0] for path in ADRS]
+
+    @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in ADRS])
+    def test_each_has_a_number_a_context_a_decision_and_consequences(self, path: Path) -> None:
+        text = path.read_text(encoding="utf-8")
+
+        assert text.startswith(f"# {int(path.name.partition('-')[0])}. ")
+        assert [] == [word for word in ("Context", "Decision", "Consequences") if f"**{word}.**" not in text]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The fenced blocks of a language, without the indent of the list they stand in."""
+    text = path.read_text(encoding="utf-8")
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", body, flags=re.MULTILINE) for indent, body in found]
+
+
+SHOWN: Final = [
+    pytest.param(path, language, block, id=f"{path.relative_to(ROOT)} {language} {number}")
+    for path in DOCUMENTS
+    for language in ("yaml", "json")
+    for number, block in enumerate(blocks(path, language))
+]
+
+
+@pytest.mark.parametrize(("path", "language", "block"), SHOWN)
+def test_yaml_and_json_that_is_shown_parses(path: Path, language: str, block: str) -> None:
+    found = list(yaml.safe_load_all(block)) if language == "yaml" else [json.loads(block)]
+
+    assert found != [None], path
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+
+    assert [] == [link for link in links if "://" not in link and not (path.parent / link).exists()]
+
+
+def test_what_the_readme_makes_can_be_made() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert set(re.findall(r"^\s*\$ make ([a-z-]+)", readme, re.MULTILINE)) <= targets
+
+
+def test_the_curl_lines_of_the_readme_are_those_of_the_example() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\$ (curl .*examples/requests.*)$", readme, re.MULTILINE)
+
+    assert lines
+    assert [] == [line for line in lines if line not in CURL.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
+    folder, port = tmp_path_factory.mktemp("curl"), free_port()
+    group = ProcessGroup(folder)
+    cluster = ROOT / "examples" / "sample-cluster.yaml"
+    try:
+        command = [sys.executable, "-m", "homeport", "serve", f"--cluster={cluster}", f"--port={port}"]
+        group.start("homeport", command).wait_ready(lambda: _is_ready(port), 30)
+        yield [_run(line, port) for line in CURL.splitlines() if line.startswith("curl ")]
+    finally:
+        group.close()
+
+
+class TestCurl:
+    """examples/curl.txt against a real ``homeport serve``: every line as printed, and what its comment claims."""
+
+    def test_there_is_a_line_for_every_verb_and_page(self, answers: list[Any]) -> None:
+        assert len(answers) == 11
+
+    def test_one_more_pod_may_only_go_to_the_third_zone(self, answers: list[Any]) -> None:
+        reason = "node(s) didn't match pod topology spread constraints"
+        assert ["node-c1", "node-c2", "node-c3", "node-c4"] == answers[0]["NodeNames"]
+        assert dict.fromkeys(NODES[:8], reason) == answers[0]["FailedAndUnresolvableNodes"]
+
+    def test_the_emptier_the_zone_and_the_host_the_higher_the_score(self, answers: list[Any]) -> None:
+        scores = {it["Host"]: it["Score"] for it in answers[1]}
+        hosts = {"node-a1": 2, "node-b3": 1, "node-b4": 1, "node-c2": 1}
+        zones = {"a": 2, "b": 2, "c": 1}
+        load = {name: (zones[name[5]], hosts.get(name, 0)) for name in NODES}
+
+        assert NODES == list(scores)
+        assert [] == [
+            (one, other)
+            for one in NODES
+            for other in NODES
+            if load[one][0] <= load[other][0] and load[one][1] < load[other][1] and scores[one] <= scores[other]
+        ]
+
+    def test_the_machine_comes_back_to_its_home(self, answers: list[Any]) -> None:
+        reason = "node(s) were not the pod's home"
+        assert ["node-b2"] == answers[2]["NodeNames"]
+        assert {name: reason for name in NODES if name != "node-b2"} == answers[2]["FailedAndUnresolvableNodes"]
+
+    def test_an_eviction_helps_on_one_node_only(self, answers: list[Any]) -> None:
+        assert ["node-c1"] == list(answers[3]["NodeNameToMetaVictims"])
+
+    def test_bind_checks_again(self, answers: list[Any]) -> None:
+        reason = "homeport: no longer possible: node(s) didn't match pod topology spread constraints"
+        assert [{"Error": reason}, {"Error": ""}] == answers[4:6]
+
+    def test_the_first_bind_makes_the_home(self, answers: list[Any]) -> None:
+        before, bind, after = answers[6:9]
+        assert (NODES, {"Error": ""}, ["node-a3"]) == (before["NodeNames"], bind, after["NodeNames"])
+
+    def test_the_pages(self, answers: list[Any]) -> None:
+        status, check = answers[9:11]
+        assert ("", 12) == (status["problem"], status["feeds"]["v1 Node"]["objects"])
+        assert {"consistent": True, "differences": []} == check
+
+
+def _run(line: str, port: int) -> Any:
+    """What a curl line does: ``-d @file`` posts the file, from the folder of the project."""
+    curl, silent, *rest = shlex.split(line)
+    assert ("curl", "-s") == (curl, silent)
+    url = rest[-1].replace(":8888/", f":{port}/")
+    options: Mapping[str, Any] = {"trust_env": False, "timeout": 10}
+    if len(rest) == 1:
+        return httpx.get(url, **options).raise_for_status().json()
+    assert rest[0] == "-d"
+    body = (ROOT / rest[1].removeprefix("@")).read_bytes()
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    return httpx.post(url, content=body, headers=form, **options).raise_for_status().json()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=2).is_success
+    except httpx.TransportError:
+        return False

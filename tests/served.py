@@ -1,0 +1,36 @@
+"""Homeport as a process of its own, serving a saved cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from tests.controlplane.processes import ProcessGroup, free_port
+
+START_SECONDS: Final = 30
+
+
+@contextmanager
+def served(folder: Path, *flags: str | Path, python: str | Path = sys.executable) -> Iterator[httpx.Client]:
+    """A client of ``homeport serve`` with these flags, started in ``folder`` by an interpreter that has Homeport."""
+    port = free_port()
+    processes = ProcessGroup(folder)
+    command = [str(it) for it in (python, "-m", "homeport", "serve", "--port", port, *flags)]
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+            processes.start("homeport", command).wait_ready(lambda: _is_ready(http), START_SECONDS)
+            yield http
+    finally:
+        processes.close()
+
+
+def _is_ready(http: httpx.Client) -> bool:
+    try:
+        return http.get("/readyz").is_success
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,227 @@
+"""The picture of a live cluster: complete once every kind is listed, and never trusted when it has gone silent."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.cluster import live
+from app.cluster.feeds import FeedState
+from app.cluster.live import LiveFeed
+from app.cluster.store import Cluster
+from app.kube.client import KubeClient
+from app.kube.credentials import CredentialsError
+from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
+from tests.api.apiserver import kubeconfig
+from tests.builders import JsonObject, make_pod, node_object, pod_object, workload_object
+
+MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
+MAX_AGE = 60.0
+
+
+class Plane:
+    """An API server that lists what it has, and watches in silence. ``moods`` are statuses by path."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[JsonObject]] = {
+            "/api/v1/nodes": [node_object("n1")],
+            "/api/v1/pods": [pod_object("web-1", node="n1")],
+            "/apis/apps/v1/replicasets": [workload_object("ReplicaSet", "web")],
+        }
+        self.objects: dict[str, JsonObject] = {}
+        self.moods: dict[str, int] = {}
+        self.asked: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        path = request.url.path
+        if path in self.moods:
+            return httpx.Response(self.moods[path], json={"kind": "Status", "message": "told to"})
+        if request.url.params.get("watch"):
+            return httpx.Response(200, content=_silence())
+        if path in self.lists:
+            body = {"metadata": {"resourceVersion": "7"}, "items": self.lists[path]}
+            return httpx.Response(200, json=body)
+        if path in self.objects:
+            return httpx.Response(200, json=self.objects[path])
+        return _discovery(path)
+
+
+def _discovery(path: str) -> httpx.Response:
+    served = {
+        "/api/v1": [("nodes", "Node", False), ("pods", "Pod", True)],
+        "/apis/apps/v1": [("replicasets", "ReplicaSet", True)],
+    }
+    if path not in served:
+        return httpx.Response(404, json={"kind": "Status", "message": "not found"})
+    resources = [{"name": name, "kind": kind, "namespaced": space} for name, kind, space in served[path]]
+    return httpx.Response(200, json={"resources": resources})
+
+
+async def _silence() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+class World:
+    """A feed, the API server it hears of, and the picture it fills."""
+
+    def __init__(self, folder: Path, plane: Plane) -> None:
+        self.plane = plane
+        self.cluster = Cluster()
+        kinds = (REPLICA_SETS, MACHINES)
+        self.feed = LiveFeed(str(kubeconfig(folder)), self.cluster, kinds, max_age=MAX_AGE)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    plane = Plane()
+    monkeypatch.setattr(live, "KubeClient", functools.partial(KubeClient, transport=httpx.MockTransport(plane)))
+    world = World(tmp_path, plane)
+    yield world
+    await world.feed.stop()
+
+
+@pytest.fixture
+async def complete(world: World) -> World:
+    await world.feed.start()
+    await asyncio.wait_for(world.feed.complete(), 5)
+    return world
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110  # a reflector tells nobody of its state
+            await asyncio.sleep(0.001)
+
+
+async def test_before_it_starts_it_waits_for_every_kind(world: World) -> None:
+    assert (
+        "the picture of the cluster is not complete: waiting for v1 Node (starting), v1 Pod (starting), "
+        "apps/v1 ReplicaSet (starting), kubevirt.io/v1 VirtualMachine (starting)"
+    ) == world.feed.problem()
+
+
+async def test_it_is_complete_once_every_kind_is_listed_or_not_served(complete: World) -> None:
+    assert "" == complete.feed.problem()
+    assert ["n1"] == list(complete.cluster.nodes)
+    assert [make_pod("web-1", node="n1")] == list(complete.cluster.pods())
+    assert 1 == complete.cluster.count_of(REPLICA_SETS)
+
+
+async def test_states(complete: World) -> None:
+    await until(lambda: complete.feed.states()["apps/v1 ReplicaSet"].state == "watching")
+    await until(lambda: {it.state for it in complete.feed.states().values()} == {"watching", "not_served"})
+
+    states = complete.feed.states()
+    assert all(0 <= it.age < 5 for it in states.values())
+    assert {
+        "v1 Node": FeedState("watching", 1, 0.0, True),
+        "v1 Pod": FeedState("watching", 1, 0.0, True),
+        "apps/v1 ReplicaSet": FeedState("watching", 1, 0.0, True),
+        "kubevirt.io/v1 VirtualMachine": FeedState("not_served", 0, 0.0, True),
+    } == {kind: FeedState(it.state, it.objects, 0.0, it.synced) for kind, it in states.items()}
+
+
+async def test_finished_pods_are_not_listed(complete: World) -> None:
+    selectors = {
+        request.url.path: request.url.params.get("fieldSelector")
+        for request in complete.plane.asked
+        if request.url.path in complete.plane.lists
+    }
+
+    assert {
+        "/api/v1/nodes": None,
+        "/api/v1/pods": "status.phase!=Succeeded,status.phase!=Failed",
+        "/apis/apps/v1/replicasets": None,
+    } == selectors
+
+
+async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
+    world.plane.moods["/api/v1/nodes"] = 403
+    await world.feed.start()
+
+    await until(lambda: "v1 Pod" not in world.feed.problem() and "forbidden" in world.feed.problem())
+    assert world.feed.problem().startswith(
+        "the picture of the cluster is not complete: waiting for v1 Node (forbidden: "
+    )
+
+
+async def test_a_watch_that_is_silent_for_too_long_is_not_trusted(complete: World) -> None:
+    complete.feed._reflectors[PODS].last_contact -= MAX_AGE + 1
+
+    assert complete.feed.problem().startswith("nothing heard of v1 Pod (")
+    assert complete.feed.problem().endswith(") for more than 60 s")
+
+
+async def test_a_kind_that_is_not_served_is_never_too_old(complete: World) -> None:
+    assert "not_served" == complete.feed.states()["kubevirt.io/v1 VirtualMachine"].state
+    complete.feed._reflectors[MACHINES].last_contact -= MAX_AGE + 1
+
+    assert "" == complete.feed.problem()
+
+
+class TestFetch:
+    PATH = "/api/v1/namespaces/default/pods/young"
+    SET = "/apis/apps/v1/namespaces/default/replicasets/young"
+
+    async def test_a_pod_that_the_watch_has_not_shown(self, complete: World) -> None:
+        complete.plane.objects[self.PATH] = pod_object("young")
+
+        await complete.feed.fetch_pod("default", "young")
+
+        assert make_pod("young") == complete.cluster.pod("default", "young")
+
+    async def test_a_pod_that_is_not_there_is_no_error(self, complete: World) -> None:
+        await complete.feed.fetch_pod("default", "young")
+
+        assert complete.cluster.pod("default", "young") is None
+
+    @pytest.mark.parametrize("status", [403, 500])
+    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: int) -> None:
+        complete.plane.moods[self.PATH] = status
+
+        with pytest.raises(OSError, match="told to"):
+            await complete.feed.fetch_pod("default", "young")
+
+    async def test_an_owner_that_the_watch_has_not_shown(self, complete: World) -> None:
+        complete.plane.objects[self.SET] = workload_object("ReplicaSet", "young")
+
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+        assert complete.cluster.get(REPLICA_SETS, "default", "young") is not None
+
+    @pytest.mark.parametrize("status", [403, 404, 500])
+    async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, status: int) -> None:
+        complete.plane.moods[self.SET] = status
+
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+        assert complete.cluster.get(REPLICA_SETS, "default", "young") is None
+
+    async def test_a_kind_that_is_not_served_has_no_objects(self, complete: World) -> None:
+        asked = len(complete.plane.asked)
+
+        await complete.feed.fetch(MACHINES, "default", "young")
+        await complete.feed.fetch(owner_kind("example.com/v1", "Unknown"), "default", "young")
+
+        assert asked == len(complete.plane.asked)
+
+
+async def test_it_stops_whatever_it_waits_for(complete: World) -> None:
+    await complete.feed.stop()
+
+    assert all(task.done() for task in complete.feed._tasks)
+
+
+def test_bad_credentials_are_said_when_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(json.dumps({"clusters": []}))
+
+    with pytest.raises(CredentialsError):
+        LiveFeed(str(tmp_path / "kubeconfig"), Cluster(), [], max_age=1)

@@ -1,0 +1,236 @@
+"""Settings come from the command line, the environment, the file, the defaults; all mistakes are said at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.config.profile import DEFAULT_PROFILES
+from app.config.settings import Settings, SettingsError, load_settings, parse_duration, read_config
+
+HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"HOMEPORT_{name.upper()}", raising=False)
+
+
+def config(folder: Path, **fields: Any) -> str:
+    path = folder / "homeport.yaml"
+    path.write_text(yaml.safe_dump({**HEAD, **fields}))
+    return str(path)
+
+
+class TestDurations:
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [
+            pytest.param("5s", 5.0, id="seconds"),
+            pytest.param("500ms", 0.5, id="milliseconds"),
+            pytest.param("1m30s", 90.0, id="two units"),
+            pytest.param("2h", 7200.0, id="hours"),
+            pytest.param("1.5s", 1.5, id="a fraction"),
+            pytest.param("0s", 0.0, id="nothing"),
+            pytest.param("1h1m1s1ms", 3661.001, id="all units"),
+            pytest.param(5, 5, id="a number is left as it is"),
+            pytest.param(None, None, id="so is anything else"),
+        ],
+    )
+    def test_as_go_writes_them(self, value: object, seconds: float | None) -> None:
+        assert seconds == parse_duration(value)
+
+    @pytest.mark.parametrize("value", ["5", "", "s", "5 s", "-5s", "5s ", "five", "5d", "1_0s", "5s5"])
+    def test_anything_else_is_refused(self, value: str) -> None:
+        with pytest.raises(ValueError, match=f'^"{value}" is not a duration such as 5s, 500ms or 1m30s$'):
+            parse_duration(value)
+
+
+class TestSources:
+    def test_defaults(self) -> None:
+        found = load_settings({})
+
+        assert {
+            "kubeconfig": None,
+            "cluster": None,
+            "host": "127.0.0.1",
+            "port": 8888,
+            "http_timeout": 5.0,
+            "max_priority": 10,
+            "max_body_bytes": 134217728,
+            "due_bind_wait": 0.005,
+            "max_feed_age": 180.0,
+            "repair_interval": 60.0,
+            "log_level": "info",
+            "log_format": "json",
+            "profiles": DEFAULT_PROFILES,
+        } == dict(found)
+
+    @pytest.mark.parametrize(
+        ("given", "environ", "in_file", "port"),
+        [
+            pytest.param({}, {}, {}, 8888, id="nothing: the default"),
+            pytest.param({}, {}, {"port": 1}, 1, id="the file"),
+            pytest.param({}, {"HOMEPORT_PORT": "2"}, {"port": 1}, 2, id="the environment before the file"),
+            pytest.param({"port": "3"}, {"HOMEPORT_PORT": "2"}, {"port": 1}, 3, id="the command line before all"),
+            pytest.param({"port": "3"}, {}, {"port": 1}, 3, id="the command line before the file"),
+            pytest.param({}, {"homeport_port": "2"}, {}, 2, id="the environment in any case"),
+        ],
+    )
+    def test_precedence(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        given: dict[str, str],
+        environ: dict[str, str],
+        in_file: dict[str, Any],
+        port: int,
+    ) -> None:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+
+        assert port == load_settings(given, config=config(tmp_path, **in_file)).port
+
+    def test_each_source_gives_what_the_others_do_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_HTTP_TIMEOUT", "2s")
+
+        found = load_settings({"port": "3"}, config=config(tmp_path, maxPriority=100, dueBindWait="0s"))
+
+        assert (3, 2.0, 100, 0.0, "127.0.0.1") == (
+            found.port,
+            found.http_timeout,
+            found.max_priority,
+            found.due_bind_wait,
+            found.host,
+        )
+
+    def test_other_variables_are_nobody_s_business(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_CONFIG", "/etc/homeport.yaml")
+        monkeypatch.setenv("HOMEPORT_COLOUR", "blue")
+
+        assert load_settings({}) == Settings()
+
+    def test_profiles_in_the_file(self, tmp_path: Path) -> None:
+        profiles = [{"schedulerName": "mine", "plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}}]
+
+        (found,) = load_settings({}, config=config(tmp_path, profiles=profiles)).profiles
+
+        assert ("mine", "*") == (found.scheduler_name, found.plugins.multi_point.disabled[0].name)
+
+    def test_profiles_in_the_environment_are_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_PROFILES", '[{"schedulerName": "mine"}]')
+
+        assert ["mine"] == [profile.scheduler_name for profile in load_settings({}).profiles]
+
+    def test_an_empty_file_but_for_its_head(self, tmp_path: Path) -> None:
+        assert load_settings({}, config=config(tmp_path)) == Settings()
+
+    def test_of_a_kube_scheduler_configuration_the_profiles_are_taken(self, tmp_path: Path) -> None:
+        path = tmp_path / "scheduler.yaml"
+        head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        path.write_text(yaml.safe_dump({**head, "parallelism": 16, "profiles": [{"schedulerName": "mine"}]}))
+
+        found = load_settings({}, config=str(path))
+
+        assert (["mine"], 8888) == ([profile.scheduler_name for profile in found.profiles], found.port)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            pytest.param({"port": 70000}, "port: Input should be less than or equal to 65535", id="too large"),
+            pytest.param({"port": "http"}, "port: Input should be a valid integer", id="no number"),
+            pytest.param(
+                {"httpTimeout": "100ms"}, "httpTimeout: Input should be greater than or equal to 0.5", id="short"
+            ),
+            pytest.param({"httpTimeout": "5"}, 'httpTimeout: Value error, "5" is not a duration', id="no unit"),
+            pytest.param({"maxPriority": 0}, "maxPriority: Input should be greater than", id="too small"),
+            pytest.param({"dueBindWait": "1s"}, "dueBindWait: Input should be less than", id="too long"),
+            pytest.param(
+                {"logLevel": "loud"}, "logLevel: Input should be 'debug', 'info', 'warning' or 'error'", id="no level"
+            ),
+            pytest.param({"profiles": []}, "profiles: Tuple should have at least 1 item", id="no profile"),
+            pytest.param(
+                {"profiles": [{"schedulerName": ""}]},
+                "profiles.0.schedulerName: String should have at least 1 character",
+                id="a profile without a name",
+            ),
+            pytest.param(
+                {"profiles": [{"plugins": {"multipoint": {}}}]},
+                "profiles.0.plugins.multipoint: Extra inputs are not permitted",
+                id="a misspelt extension point",
+            ),
+            pytest.param({"colour": "blue"}, "colour: Extra inputs are not permitted", id="no such setting"),
+        ],
+    )
+    def test_a_mistake_is_named_as_it_was_written(self, tmp_path: Path, fields: dict[str, Any], said: str) -> None:
+        with pytest.raises(SettingsError) as refused:
+            load_settings({}, config=config(tmp_path, **fields))
+
+        assert said in str(refused.value)
+
+    def test_all_mistakes_are_said_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_MAX_PRIORITY", "1000")
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({"port": "x"}, config=config(tmp_path, httpTimeout="never", colour="blue"))
+
+        assert {"port", "maxPriority", "httpTimeout", "colour"} == {
+            line.partition(":")[0] for line in str(refused.value).splitlines()
+        }
+
+    def test_profiles_in_the_environment_that_are_no_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_PROFILES", "mine")
+
+        with pytest.raises(SettingsError, match="profiles"):
+            load_settings({})
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            pytest.param("a: [", "is not YAML: ", id="no YAML"),
+            pytest.param("", "expected a mapping with apiVersion and kind", id="empty"),
+            pytest.param("[]", "expected a mapping with apiVersion and kind", id="a list"),
+            pytest.param(
+                "port: 1",
+                "expected apiVersion: homeport.dev/v1alpha1 and kind: HomeportConfiguration, "
+                "or a KubeSchedulerConfiguration; found None, None",
+                id="no head",
+            ),
+            pytest.param(
+                "{apiVersion: homeport.dev/v1, kind: HomeportConfiguration}",
+                "expected apiVersion",
+                id="a version to come",
+            ),
+            pytest.param("{apiVersion: v1, kind: Pod}", "expected apiVersion", id="another document"),
+        ],
+    )
+    def test_a_file_that_is_none_of_ours(self, tmp_path: Path, text: str, said: str) -> None:
+        path = tmp_path / "homeport.yaml"
+        path.write_text(text)
+
+        with pytest.raises(SettingsError) as refused:
+            read_config(path)
+
+        assert str(refused.value).startswith(f"{path}: {said}")
+
+    @pytest.mark.parametrize("name", ["none", "."])
+    def test_a_file_that_cannot_be_read(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(SettingsError, match="cannot be read: "):
+            read_config(tmp_path / name)
+
+    def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+
+        with pytest.raises(SettingsError, match="cannot be read: "):
+            read_config(tmp_path / "binary")
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().port = 1  # type: ignore[misc]

@@ -1,0 +1,183 @@
+"""The command line: what it says, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app import __main__ as command_line
+from app.__main__ import main
+from app.config.settings import Settings
+from tests.api.small import saved
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*Settings.model_fields, "config"):
+        monkeypatch.delenv(f"HOMEPORT_{name.upper()}", raising=False)
+    monkeypatch.setattr(command_line, "configure", lambda *_: None)  # logs are set up for a whole process
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """What ``serve`` was called with: it does not end by itself."""
+    served: list[Settings] = []
+    monkeypatch.setattr(command_line, "serve", lambda settings, *_, **__: served.append(settings))
+    return served
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["version"])
+    assert f"{version('homeport')}\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["--help"], ["serve", "version", "evaluate", "explain", "plugins"], id="homeport"),
+        pytest.param(
+            ["serve", "--help"],
+            [
+                *(f"--{name.replace('_', '-')}" for name in command_line._FLAGS),
+                *(f"HOMEPORT_{name.upper()}" for name in command_line._FLAGS),
+                "--config",
+                "HOMEPORT_CONFIG",
+                "apiVersion: homeport.dev/v1alpha1",
+                "homeport serve --cluster examples/sample-cluster.yaml",
+                "/filter, /prioritize, /preempt, /bind",
+            ],
+            id="homeport serve",
+        ),
+    ],
+)
+def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert (0, []) == (ended.value.code, [word for word in words if word not in text])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param([], id="no command"),
+        pytest.param(["server"], id="no such command"),
+        pytest.param(["serve", "--colour", "blue"], id="no such flag"),
+        pytest.param(["serve", "--port"], id="a flag without its value"),
+    ],
+)
+def test_wrong_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert 2 == ended.value.code
+    assert "usage: homeport" in capsys.readouterr().err
+
+
+def test_each_flag_is_a_setting(served: list[Settings]) -> None:
+    values = {
+        "kubeconfig": "k",
+        "cluster": "c",
+        "host": "::1",
+        "port": "1",
+        "http-timeout": "2s",
+        "max-priority": "100",
+        "due-bind-wait": "1ms",
+        "log-level": "debug",
+        "log-format": "console",
+    }
+
+    assert 0 == main(["serve", *(f"--{name}={value}" for name, value in values.items())])
+
+    (found,) = served
+    assert {name.replace("-", "_") for name in values} == set(command_line._FLAGS)
+    assert ("k", "c", "::1", 1, 2.0, 100, 0.001, "debug", "console") == tuple(
+        getattr(found, name.replace("-", "_")) for name in values
+    )
+
+
+def test_the_file_is_named_by_a_flag_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: list[Settings]
+) -> None:
+    for name, port in (("flag", 1), ("environment", 2)):
+        document = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "port": port}
+        (tmp_path / name).write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("HOMEPORT_CONFIG", str(tmp_path / "environment"))
+
+    assert 0 == main(["serve"])
+    assert 0 == main(["serve", "--config", str(tmp_path / "flag")])
+
+    assert [2, 1] == [settings.port for settings in served]
+
+
+def test_every_mistake_is_a_line_and_the_exit_code_is_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, served: list[Settings]
+) -> None:
+    monkeypatch.setenv("HOMEPORT_MAX_PRIORITY", "1000")
+
+    assert 2 == main(["serve", "--port", "x", "--http-timeout", "never"])
+
+    lines = capsys.readouterr().err.splitlines()
+    assert ["httpTimeout", "maxPriority", "port"] == sorted(line.split(": ")[1] for line in lines)
+    assert ["homeport"] * 3 == [line.split(": ")[0] for line in lines]
+    assert [] == served
+
+
+class TestServe:
+    """Mistakes that only show when the parts are put together. Nothing is listened on."""
+
+    @pytest.fixture(autouse=True)
+    def _no_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("uvicorn.Server.run", lambda *_: pytest.fail("it serves"))
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            pytest.param(
+                {"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]},
+                ['profiles: schedulerName "a" is used by more than one profile'],
+                id="one name twice",
+            ),
+            pytest.param(
+                {
+                    "profiles": [
+                        {
+                            "plugins": {"filter": {"enabled": [{"name": "Nonsense"}]}},
+                            "pluginConfig": [{"name": "StickyNode", "args": {"owner": []}}],
+                        }
+                    ]
+                },
+                [
+                    'profile "default-scheduler": plugin "Nonsense" does not exist',
+                    'profile "default-scheduler": pluginConfig StickyNode: owner: Extra inputs are not permitted',
+                ],
+                id="a plugin that is none, and an argument that is none",
+            ),
+        ],
+    )
+    def test_bad_profiles(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, object], said: list[str]
+    ) -> None:
+        head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+        (tmp_path / "config").write_text(yaml.safe_dump({**head, **fields}))
+
+        assert 2 == main(["serve", "--config", str(tmp_path / "config"), "--cluster", saved(tmp_path)])
+        assert [f"homeport: {line}" for line in said] == capsys.readouterr().err.splitlines()
+
+    def test_a_bad_cluster(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "empty").write_text(json.dumps({"kind": "List", "items": []}))
+
+        assert 2 == main(["serve", "--cluster", str(tmp_path / "empty")])
+        assert (
+            f"homeport: {tmp_path / 'empty'}: no Node in it: there is nothing to schedule to\n"
+            == capsys.readouterr().err
+        )
+
+    def test_a_bad_kubeconfig(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert 2 == main(["serve", "--kubeconfig", str(tmp_path / "none")])
+        assert capsys.readouterr().err.startswith("homeport: ")
