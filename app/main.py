@@ -106,11 +106,16 @@ class Service:
             for profile in resolved
         }
 
+    @property
+    def picture(self) -> Cluster:
+        """The picture of the cluster, for tests and benchmarks that fill it themselves."""
+        return self._cluster
+
     def web(self) -> FastAPI:
         """The HTTP application; its lifespan starts and stops the rest."""
         routers = (
             verb_router(self._verbs, self._metrics, max_body_bytes=self._settings.max_body_bytes),
-            cycle_router(self._cycle),
+            cycle_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self),
             ops_router(self._feed.problem, self._metrics),
         )

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import msgspec
-from fastapi import APIRouter, Body, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import Explanation
 from app.framework.status import Status
 from app.kube.core_v1 import Pod, decode_pod
+from app.server.bodies import body_of, documented
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 
@@ -142,19 +143,29 @@ def _rejections(statuses: Mapping[str, Status]) -> list[PluginStatus]:
     return [PluginStatus.of(status) for status in statuses.values() if not status.is_success]
 
 
-def cycle_router(verb: CycleVerb) -> APIRouter:
+def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     """Both endpoints run on the same picture and profiles as the verbs."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
+    CycleBody = Annotated[CycleRequest, Depends(body_of(CycleRequest, max_body_bytes))]  # noqa: N806  # a type
+    PodBody = Annotated[PodRequest, Depends(body_of(PodRequest, max_body_bytes))]  # noqa: N806  # a type
 
-    @router.post("/cycle", summary="Run one whole scheduling cycle for a pod")
-    async def cycle(asked: Annotated[CycleRequest, Body(examples=[_POD_EXAMPLE, _NAME_EXAMPLE])]) -> CycleResponse:
+    @router.post(
+        "/cycle",
+        summary="Run one whole scheduling cycle for a pod",
+        openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
+    )
+    async def cycle(asked: CycleBody) -> CycleResponse:
         try:
             return CycleResponse.of(await verb.run(_pod(verb, asked), asked.nodes))
         except VerbFailure as failure:
             raise _http(failure) from failure
 
-    @router.post("/explain", summary="Why may a pod go where, and what would unblock it?")
-    async def explain(asked: Annotated[PodRequest, Body(examples=[_NAME_EXAMPLE, _POD_EXAMPLE])]) -> ExplainResponse:
+    @router.post(
+        "/explain",
+        summary="Why may a pod go where, and what would unblock it?",
+        openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
+    )
+    async def explain(asked: PodBody) -> ExplainResponse:
         try:
             pod = _pod(verb, asked)
             return ExplainResponse.of(pod, await verb.explain(pod))
@@ -169,7 +180,7 @@ def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
         return verb.known_pod(asked.namespace, asked.name)
     try:
         return decode_pod(msgspec.json.encode(asked.pod))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, OverflowError, RecursionError) as error:
         raise HTTPException(422, f"pod: {error}") from None
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Final
 
 import structlog
 from fastapi import APIRouter
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from app.server.errors import OK, failure_answer
 from app.server.limits import read_body
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb, VerbFailure
+from app.wire.extender_v1 import LongBody
 
-VerbCall = Callable[[bytes], Awaitable[Answer]]
+VerbCall = Callable[[bytes | bytearray], Awaitable[Answer]]
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
@@ -30,6 +32,17 @@ def verb_router(verbs: Mapping[Verb, VerbCall], metrics: Metrics, *, max_body_by
         endpoint = _Endpoint(verb, call, metrics, max_body_bytes)
         router.add_route(f"/{verb}", endpoint.handle, methods=["POST"], name=verb)
     return router
+
+
+def _streamed(body: LongBody) -> Response:
+    """Put together part by part, and others get their turn in between."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        for chunk in body.chunks():
+            yield chunk
+            await asyncio.sleep(0)
+
+    return StreamingResponse(parts(), media_type=_JSON, headers={"Content-Length": str(body.length)})
 
 
 class _Endpoint:
@@ -50,9 +63,11 @@ class _Endpoint:
             return Response(status_code=499)
         self._duration.observe(perf_counter() - started)
         self._requests.labels(self._verb, outcome).inc()
+        if isinstance(body, LongBody):
+            return _streamed(body)
         return Response(body, status, media_type=_JSON)
 
-    async def _answer(self, request: Request) -> tuple[int, bytes, str]:
+    async def _answer(self, request: Request) -> tuple[int, bytes | LongBody, str]:
         try:
             answer = await self._call(await read_body(request, self._max_body_bytes))
         except VerbFailure as failure:

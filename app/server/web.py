@@ -31,6 +31,11 @@ def create_web(routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str
 
 def run(web: FastAPI, *, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are finished."""
+    server(web, host=host, port=port).run()
+
+
+def server(web: FastAPI, *, host: str, port: int) -> uvicorn.Server:
+    """The HTTP server, not yet running."""
     config = uvicorn.Config(
         web,
         host=host,
@@ -45,4 +50,4 @@ def run(web: FastAPI, *, host: str, port: int) -> None:
         server_header=False,
         date_header=False,
     )
-    uvicorn.Server(config).run()
+    return uvicorn.Server(config)

@@ -55,7 +55,7 @@ class BindVerb:
         self._settled = asyncio.Event()
         self._cluster.assumed.on_settled(self._settle)
 
-    async def __call__(self, body: bytes) -> Answer:
+    async def __call__(self, body: bytes | bytearray) -> Answer:
         """Answer a bind request. Raises ``VerbFailure``."""
         try:
             args = decode_binding(body)

@@ -13,7 +13,14 @@ from app.verbs.candidates import Asked, asked_nodes, read_nodes
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args, encode_filter
+from app.wire.extender_v1 import (
+    ExtenderArgs,
+    LongBody,
+    MalformedRequest,
+    decode_args,
+    encode_filter,
+    encode_filter_nodes,
+)
 
 
 class FilterVerb:
@@ -22,7 +29,7 @@ class FilterVerb:
     def __init__(self, deciding: Deciding) -> None:
         self._deciding = deciding
 
-    async def __call__(self, body: bytes) -> Answer:
+    async def __call__(self, body: bytes | bytearray) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
         try:
             args = decode_args(body)
@@ -62,12 +69,12 @@ def _answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
     passed = [name for name in asked.names if name not in rejected] if rejected else asked.names
     outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
     if asked.raw is None:
-        return Answer(encode_filter(failed, names=passed), outcome)
+        return Answer(encode_filter(failed, passed), outcome)
     raw = asked.raw
-    return Answer(encode_filter(failed, nodes=[raw[name] for name in passed]), outcome)
+    return Answer(encode_filter_nodes(failed, [raw[name] for name in passed]), outcome)
 
 
-def _pass_all(args: ExtenderArgs) -> bytes:
+def _pass_all(args: ExtenderArgs) -> bytes | LongBody:
     if args.names is not None:
-        return encode_filter({}, names=args.names)
-    return encode_filter({}, nodes=args.nodes)
+        return encode_filter({}, args.names)
+    return encode_filter_nodes({}, args.nodes or ())

@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from app.wire.extender_v1 import LongBody
+
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
 
 Outcome = Literal[
@@ -34,7 +36,7 @@ Outcome = Literal[
 class Answer(Struct, frozen=True):
     """What a verb decided, in the words of the caller's protocol, and the outcome."""
 
-    body: bytes
+    body: bytes | LongBody
     outcome: Outcome
 
 

@@ -138,9 +138,10 @@ _BINDING: Final = msgspec.json.Decoder(_BindingArgs)
 T = TypeVar("T")
 
 _NO_NODES: Final = b'{"Nodes":null'
+_LONG: Final = 1 << 20
 
 
-def decode_args(body: bytes) -> ExtenderArgs:
+def decode_args(body: bytes | bytearray) -> ExtenderArgs:
     """Read a filter or prioritize request. Raises ``MalformedRequest``."""
     found = _decode(body, _ARGS, _has_usual_spelling)
     names, nodes = found.node_names, found.nodes
@@ -151,7 +152,7 @@ def decode_args(body: bytes) -> ExtenderArgs:
     return ExtenderArgs(_slim(found.pod), None, nodes.items or [])
 
 
-def decode_preemption(body: bytes) -> PreemptionArgs:
+def decode_preemption(body: bytes | bytearray) -> PreemptionArgs:
     """Read a preempt request. Raises ``MalformedRequest``."""
     found = _decode(body, _PREEMPTION, _has_usual_spelling)
     given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
@@ -159,7 +160,7 @@ def decode_preemption(body: bytes) -> PreemptionArgs:
     return PreemptionArgs(_slim(found.pod), {name: it for name, it in victims.items() if it.pods})
 
 
-def decode_binding(body: bytes) -> BindingArgs:
+def decode_binding(body: bytes | bytearray) -> BindingArgs:
     """Read a bind request. Raises ``MalformedRequest``."""
     found = _decode(body, _BINDING, lambda it: it.pod_name is not None)
     return BindingArgs(
@@ -176,22 +177,41 @@ def _given(field_name: str, value: str | None) -> str:
     return value
 
 
-def encode_filter(
-    failed: Mapping[str, str], *, names: Sequence[str] | None = None, nodes: Sequence[Raw] | None = None
-) -> bytes:
-    """A filter answer in the form that was asked: ``names`` or ``nodes`` that pass, and why the others do not."""
-    encoded = _ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
-    if nodes is None:
-        return encoded
-    # The nodes go back as the bytes they came as; joined once, since 5,000 of them are 60 MB.
-    return b"".join((b'{"Nodes":{"metadata":{},"items":[', *_separated(nodes), b"]}", encoded[len(_NO_NODES) :]))
+class LongBody(Struct, frozen=True):
+    """A body too long to be put together at once: 60 MB of nodes would hold up everybody for 50 ms."""
+
+    pieces: Sequence[bytes | Raw]
+    length: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body in parts of about a megabyte."""
+        part: list[bytes | Raw] = []
+        size = 0
+        for piece in self.pieces:
+            part.append(piece)
+            size += memoryview(piece).nbytes
+            if size >= _LONG:
+                yield b"".join(part)
+                part, size = [], 0
+        yield b"".join(part)
 
 
-def _separated(nodes: Sequence[Raw]) -> Iterator[Raw | bytes]:
+def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
+    """A filter answer to a request that named nodes: those that pass, and why the others do not."""
+    return _ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
+
+
+def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
+    """A filter answer to a request with whole nodes. They go back as the bytes they came as."""
+    end = _ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
+    pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):
         if index:
-            yield b","
-        yield node
+            pieces.append(b",")
+        pieces.append(node)
+    pieces.append(b"]}" + end)
+    length = sum(memoryview(piece).nbytes for piece in pieces)
+    return LongBody(pieces, length) if length > _LONG else b"".join(pieces)
 
 
 def encode_filter_error(message: str) -> bytes:
@@ -221,7 +241,7 @@ def _slim(found: PodObject) -> Pod:
         raise MalformedRequest(f"Pod: {error}") from None
 
 
-def _decode(body: bytes, decoder: msgspec.json.Decoder[T], is_usual: Any) -> T:
+def _decode(body: bytes | bytearray, decoder: msgspec.json.Decoder[T], is_usual: Any) -> T:
     try:
         found = decoder.decode(body)
         if is_usual(found):
@@ -270,7 +290,7 @@ _OBJECTS: Final = frozenset({"Pod", "Nodes"})
 _USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 
 
-def _folded(body: bytes, known: Mapping[str, str]) -> bytes:
+def _folded(body: bytes | bytearray, known: Mapping[str, str]) -> bytes:
     """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
     found = msgspec.json.decode(body)
     if not isinstance(found, dict):

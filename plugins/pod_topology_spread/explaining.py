@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from app.framework.interface import Counts, Explanation, Table
@@ -43,19 +43,20 @@ def _soft_tables(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> Iterat
 
 
 def _unblock(judged: HardConstraint) -> Iterator[str]:
-    """Each domain that is too full takes the pod once it has fewer, or once the emptiest have more."""
+    """Each domain that is too full takes the pod once it has fewer, or once the emptier ones have more."""
     key, domains, limit = judged.constraint.topology_key, judged.domains, judged.limit({})
     missing = judged.constraint.min_domains - domains.size()
     if missing > 0:
         yield f"{key}: {missing} more domains are needed, until then the minimum counts as 0"
-    emptiest = [name for name in domains.nodes_by_domain() if domains.count(name) == domains.minimum()]
-    for domain in sorted(domains.nodes_by_domain()):
-        excess = domains.count(domain) - limit
+    counts = {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
+    for domain, count in counts.items():
+        excess = count - limit
         if excess > 0:
-            fewer = f"{key}={domain} takes the pod with {excess} matching pods fewer"
-            yield f"{fewer}, or with {excess} more in each of {_listed(emptiest)}" if missing <= 0 else fewer
+            fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"
+            yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, judged.minimum({}) + excess)}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(sorted(names)[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} others"
+def _filled(counts: Mapping[str, int], minimum: int) -> str:
+    """What it takes until every domain has ``minimum`` pods."""
+    lacking = [f"{minimum - count} more in {name}" for name, count in counts.items() if count < minimum]
+    return ", ".join(lacking[:5]) + (f" and some in {len(lacking) - 5} others" if len(lacking) > 5 else "")

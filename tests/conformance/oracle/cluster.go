@@ -113,21 +113,26 @@ func (it atOnce) AddEventHandlerWithOptions(
 
 // newCache calls a constructor that differs between minors.
 func newCache(ctx context.Context) internalcache.Cache {
-	switch make := any(internalcache.New).(type) {
+	switch construct := any(internalcache.New).(type) {
 	case func(context.Context, fwk.APIDispatcher, bool) internalcache.Cache: // 1.36
-		return make(ctx, nil, false)
+		return construct(ctx, nil, false)
 	case func(context.Context, time.Duration, fwk.APIDispatcher) internalcache.Cache: // 1.35
-		return make(ctx, 0, nil)
+		return construct(ctx, 0, nil)
 	}
 	panic("this release makes its cache in a way not known here")
 }
 
+type (
+	queue136 interface{ Add(context.Context, *v1.Pod) }
+	queue135 interface{ Add(klog.Logger, *v1.Pod) }
+)
+
 // add calls a method that differs between minors.
 func add(ctx context.Context, queue internalqueue.SchedulingQueue, pod *v1.Pod) {
 	switch queue := any(queue).(type) {
-	case interface{ Add(context.Context, *v1.Pod) }: // 1.36
+	case queue136:
 		queue.Add(ctx, pod)
-	case interface{ Add(klog.Logger, *v1.Pod) }: // 1.35
+	case queue135:
 		queue.Add(klog.FromContext(ctx), pod)
 	default:
 		panic("this release fills its queue in a way not known here")

@@ -42,6 +42,10 @@ func (it *trial) preempt(ctx context.Context, nodes []string, found verdict) err
 			without[name] = shown(status)
 			continue
 		}
+		if len(pods) == 0 {
+			without[name] = shown(fwk.AsStatus(fmt.Errorf("expected at least one victim pod on node %q", name)))
+			continue
+		}
 		keys := []string{}
 		for _, pod := range pods {
 			keys = append(keys, pod.Namespace+"/"+pod.Name)

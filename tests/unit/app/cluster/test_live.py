@@ -23,6 +23,7 @@ from tests.builders import JsonObject, make_pod, node_object, pod_object, worklo
 
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
 MAX_AGE = 60.0
+UNREACHABLE = 0
 
 
 class Plane:
@@ -41,6 +42,8 @@ class Plane:
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
         path = request.url.path
+        if self.moods.get(path) == UNREACHABLE:
+            raise httpx.ConnectError("no route")
         if path in self.moods:
             return httpx.Response(self.moods[path], json={"kind": "Status", "message": "told to"})
         if request.url.params.get("watch"):
@@ -183,11 +186,13 @@ class TestFetch:
 
         assert complete.cluster.pod("default", "young") is None
 
-    @pytest.mark.parametrize("status", [403, 500])
-    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: int) -> None:
+    @pytest.mark.parametrize(
+        ("status", "said"), [(403, "^told to$"), (500, "^told to$"), (UNREACHABLE, "ConnectError no route$")]
+    )
+    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: int, said: str) -> None:
         complete.plane.moods[self.PATH] = status
 
-        with pytest.raises(OSError, match="told to"):
+        with pytest.raises(OSError, match=said):
             await complete.feed.fetch_pod("default", "young")
 
     async def test_an_owner_that_the_watch_has_not_shown(self, complete: World) -> None:
@@ -197,7 +202,7 @@ class TestFetch:
 
         assert complete.cluster.get(REPLICA_SETS, "default", "young") is not None
 
-    @pytest.mark.parametrize("status", [403, 404, 500])
+    @pytest.mark.parametrize("status", [403, 404, 500, UNREACHABLE])
     async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, status: int) -> None:
         complete.plane.moods[self.SET] = status
 

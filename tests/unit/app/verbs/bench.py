@@ -175,6 +175,7 @@ class Bench:
 
 
 def told(answer: Answer) -> Result:
+    assert isinstance(answer.body, bytes)
     error: str = msgspec.json.decode(answer.body)["Error"]
     return (answer.outcome, error)
 

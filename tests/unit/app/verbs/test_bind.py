@@ -485,6 +485,30 @@ class TestSecondCheck:
 
         assert await call == BOUND
 
+    @pytest.mark.parametrize(
+        ("status", "expected"),
+        [pytest.param(SUCCESS, BOUND, id="succeeds"), pytest.param(error("no"), REFUSED, id="fails")],
+    )
+    @virtual_time
+    async def test_it_waits_for_a_bind_that_it_came_to_depend_on(self, status: Status, expected: Result) -> None:
+        """The third zone lost its pod meanwhile, and another is on its way there."""
+        pods = [web(f"web-{number}", f"n{number}") for number in (1, 2, 3)]
+        foreign = make_pod("a", labels=WEB, scheduler="volcano")
+        bench, gate = gated(*zones(), *pods, web("b"), foreign)
+        call = await bench.start("b", "n1")
+        bench.cluster.delete_pod(("default", "web-3"))
+        await bench.start("a", "n3")
+
+        gate.open.set()
+        await settle()
+        assert [("a", "n3")] == bench.binder.under_way
+        bench.binder.answer("a", status)
+        await settle()
+        if status.is_success:
+            bench.binder.answer("b")
+
+        assert expected == await call
+
     @virtual_time
     async def test_a_node_that_is_gone_meanwhile(self) -> None:
         bench, gate = gated(*zones(), web("web-1"))

@@ -23,6 +23,7 @@ from app.wire.extender_v1 import (
     decode_preemption,
     encode_binding,
     encode_filter,
+    encode_filter_nodes,
     encode_filter_error,
     encode_priorities,
     encode_victims,
@@ -334,24 +335,24 @@ class TestAnswers:
         ("answer", "expected"),
         [
             pytest.param(
-                encode_filter({"n2": "no"}, names=["n1"]),
+                encode_filter({"n2": "no"}, ["n1"]),
                 b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{},'
                 b'"FailedAndUnresolvableNodes":{"n2":"no"},"Error":""}',
                 id="filter by name",
             ),
             pytest.param(
-                encode_filter({}, names=[]),
+                encode_filter({}, []),
                 b'{"Nodes":null,"NodeNames":[],"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}',
                 id="filter by name, no node passes",
             ),
             pytest.param(
-                encode_filter({"n2": "no"}, nodes=[Raw(b'{"metadata":{"name":"n1"},"status":{"x":1}}')]),
+                encode_filter_nodes({"n2": "no"}, [Raw(b'{"metadata":{"name":"n1"},"status":{"x":1}}')]),
                 b'{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"n1"},"status":{"x":1}}]},"NodeNames":null,'
                 b'"FailedNodes":{},"FailedAndUnresolvableNodes":{"n2":"no"},"Error":""}',
                 id="filter by whole nodes",
             ),
             pytest.param(
-                encode_filter({}, nodes=[]),
+                encode_filter_nodes({}, []),
                 b'{"Nodes":{"metadata":{},"items":[]},"NodeNames":null,'
                 b'"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}',
                 id="filter by whole nodes, no node passes",
@@ -388,6 +389,6 @@ class TestAnswers:
     @recorded([call for call in ARGS if call.verb == "filter"])
     def test_the_recorded_filter_answer_has_the_fields_of_ours(self, call: Call) -> None:
         answered = call.answered
-        ours: Any = json.loads(encode_filter(answered["FailedAndUnresolvableNodes"], names=answered["NodeNames"]))
+        ours: Any = json.loads(encode_filter(answered["FailedAndUnresolvableNodes"], answered["NodeNames"]))
 
         assert {**answered, "Nodes": None} == ours

@@ -1,4 +1,4 @@
-"""What a crash left half done is put right in the background, from the start."""
+"""Homes through the whole service: a crash is healed from the start, and an eviction elsewhere is no help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.config.settings import Settings
 from plugins import IN_TREE
 from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
-from tests.api.small import by_name, saved
+from tests.api.small import VICTIMS, by_name, eviction, saved
 from tests.builders import JsonObject, controller, pod_object
 
 KUBEVIRT = "kubevirt.io/v1"
@@ -35,11 +35,27 @@ async def home(api: Api) -> list[str]:
     return names
 
 
+async def candidates(api: Api, pod: JsonObject) -> list[str]:
+    return list((await api.post("preempt", eviction(pod, n1=VICTIMS, n3=VICTIMS))).answer["NodeNameToMetaVictims"])
+
+
 async def test_a_home_that_was_never_copied_is_copied_at_the_start(tmp_path: Path) -> None:
     async with serving(Settings(cluster=saved(tmp_path, BOUND, *MACHINES))) as api:
         await asyncio.sleep(0)
 
         assert ["n3"] == await home(api)
+
+
+async def test_an_eviction_away_from_home_would_not_help(tmp_path: Path) -> None:
+    async with serving(Settings(cluster=saved(tmp_path, BOUND, *MACHINES))) as api:
+        await asyncio.sleep(0)
+
+        assert ["n3"] == await candidates(api, NEXT)
+
+
+async def test_an_eviction_for_a_pod_whose_owner_is_unknown_would_not_help(tmp_path: Path) -> None:
+    async with serving(Settings(cluster=saved(tmp_path, BOUND))) as api:
+        assert [] == await candidates(api, NEXT)
 
 
 async def test_a_plugin_whose_repair_fails_does_not_stop_the_others(tmp_path: Path) -> None:
