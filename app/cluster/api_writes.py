@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import structlog
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
+from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
@@ -26,12 +26,15 @@ PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namesp
 FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
 """Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
 
+_FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
+_UNPROCESSABLE: Final = 422
 _CONFLICT: Final = 409
 _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
 
 Sleep = Callable[[float], Awaitable[None]]
+Fence = Literal["stands", "refused", "unclear"]
 ResourceOf = Callable[[Kind[Any]], Resource | None]
 
 
@@ -95,25 +98,36 @@ class ApiBinder:
         return SUCCESS
 
     async def _after_unknown(self, pod: Pod, node_name: str) -> Status:
-        """Read until the API server answers; if the pod is not bound, fence it off before it is given up."""
+        """Read until the API server answers; if the pod is not bound, fence it off before it is given up.
+
+        Where we may not patch pods, a late POST is waited out instead.
+        """
+        not_arrived = error("the binding did not arrive at the API server")
         while True:
             found = await self._read(pod)
             status = _seen(found, pod, node_name)
-            if status is not None:
-                return status
-            if found is not None and await self._fence(found):
-                return error("the binding did not arrive at the API server")
+            if found is None or status is not None:
+                return status or _gone(pod)
+            fence = await self._fence(found)
+            if fence == "stands":
+                return not_arrived
+            if fence == "refused":
+                await self._sleep(REQUEST_SECONDS)
+                return _seen(await self._read(pod), pod, node_name) or not_arrived
 
-    async def _fence(self, found: Pod) -> bool:
-        """Move the version on from what was read; ``False`` if the pod changed meanwhile and must be read again."""
+    async def _fence(self, found: Pod) -> Fence:
+        """Move the version on from what was read. ``unclear``: the pod changed meanwhile and must be read again."""
         annotations = {FENCE: found.resource_version}
         metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": annotations}
         try:
             await self._client.patch(PODS, found.namespace, found.name, {"metadata": metadata})
-        except (ApiError, ApiUnavailable, UnknownOutcome):
+        except (ApiError, ApiUnavailable, UnknownOutcome) as cause:
+            _LOG.warning("pod not fenced off", pod=str(found), cause=str(cause))
+            if isinstance(cause, ApiError) and cause.status in (_FORBIDDEN, _UNPROCESSABLE):
+                return "refused"
             await self._sleep(_RETRY_SECONDS)
-            return False
-        return True
+            return "unclear"
+        return "stands"
 
     async def _read(self, pod: Pod) -> Pod | None:
         """The pod as the API server has it; ``None`` if it is gone. Tried until it answers."""
@@ -134,12 +148,16 @@ class ApiBinder:
 def _seen(found: Pod | None, pod: Pod, node_name: str) -> Status | None:
     """What a read-back settles; ``None`` if the pod waits unbound."""
     if found is None or found.uid != pod.uid:
-        return error(f'pods "{pod.name}" not found')
+        return _gone(pod)
     if not found.node_name:
         return None
     if found.node_name == node_name:
         return SUCCESS
     return error(f'pod {pod.name} is already assigned to node "{found.node_name}"')
+
+
+def _gone(pod: Pod) -> Status:
+    return error(f'pods "{pod.name}" not found')
 
 
 def _decides_alike(found: Pod, pod: Pod) -> bool:

@@ -57,6 +57,7 @@ class Settings(BaseSettings):
     http_timeout: Seconds = Field(
         default=5.0,
         ge=0.5,
+        le=600.0,
         description="The scheduler's httpTimeout for this extender; the two must be equal. Durations as in Go: 5s.",
     )
     max_priority: int = Field(

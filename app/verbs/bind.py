@@ -32,6 +32,9 @@ from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
 
+_LEAD: Final = 0.05
+"""Part of the time limit by which a transaction stops waiting before its caller does, so that it can say why."""
+
 UNSETTLED: Final = "homeport: other binds that this one depends on did not settle in time"
 
 
@@ -82,7 +85,7 @@ class BindVerb:
             done, _ = await asyncio.wait({running.task}, timeout=deadline - self._clock())
             if not done:
                 raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
-        task = asyncio.create_task(self._run(args, deadline))
+        task = asyncio.create_task(self._run(args, deadline - _LEAD * self._time_limit))
         self._running[key] = _Running(args.node, args.uid, task)
         task.add_done_callback(lambda done: self._end(key, args.uid, done))
         return task

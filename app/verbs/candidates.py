@@ -64,11 +64,18 @@ async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list
 def _read(item: Raw, nodes: Mapping[str, NodeInfo]) -> SentNode:
     try:
         identity = _IDENTITY.decode(item).metadata
-        version = identity.resource_version
-        node = None if _is_known(nodes.get(identity.name), version) else decode_node(item)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Nodes.items: {error}") from None
+    version = identity.resource_version
+    node = None if _is_known(nodes.get(identity.name), version) else _decoded(item)
     return SentNode(identity.name, version, item, node)
+
+
+def _decoded(item: Raw) -> Node:
+    try:
+        return decode_node(item)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"Nodes.items: {error}") from None
 
 
 def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
@@ -101,7 +108,7 @@ def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo]) -> Aske
     for item in items:
         known = nodes.get(item.name)
         if known is None or not _is_known(known, item.resource_version):
-            node = item.node if item.node is not None else decode_node(item.raw)
+            node = item.node if item.node is not None else _decoded(item.raw)
             known = sent[item.name] = NodeInfo(node, known.pods if known is not None else None)
         infos[item.name] = known
     candidates = Candidates(list(infos), infos.__getitem__, sent)

@@ -57,8 +57,8 @@ class CycleVerb:
     async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
-        await self._deciding.due.wait(framework, pod)
         try:
+            await self._deciding.due.wait(framework, pod)
             with self._deciding.cluster.without(pod.uid, pod.key):
                 found = self._cycle(framework, pod, names)
         except PluginError as fault:

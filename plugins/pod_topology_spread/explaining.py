@@ -47,7 +47,8 @@ def _unblock(judged: HardConstraint) -> Iterator[str]:
     key, domains, limit = judged.constraint.topology_key, judged.domains, judged.limit({})
     missing = judged.constraint.min_domains - domains.size()
     if missing > 0:
-        yield f"{key}: {missing} more domains are needed, until then the minimum counts as 0"
+        needed = "1 more domain is" if missing == 1 else f"{missing} more domains are"
+        yield f"{key}: {needed} needed, until then the minimum counts as 0"
     counts = {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
     for domain, count in counts.items():
         excess = count - limit

@@ -51,6 +51,18 @@ class _Home:
         return self
 
 
+class _NewHome:
+    """A home that ``pod`` makes for ``owner`` by going to ``node``. ``bound``: the pod is there."""
+
+    __slots__ = ("bound", "node", "owner", "pod")
+
+    def __init__(self, pod: Pod, node: str, owner: Owner) -> None:
+        self.pod = pod
+        self.node = node
+        self.owner = owner
+        self.bound = False
+
+
 _HOME: Final[StateKey[_Home]] = StateKey("PreFilterStickyNode")
 
 Slot = tuple[str, str]
@@ -75,7 +87,7 @@ class StickyNode(
         self._owners = Owners(args.owners, handle.objects)
         self._objects = handle.objects
         self._writer = handle.writer
-        self._new: dict[Slot, tuple[str, str]] = {}
+        self._new: dict[Slot, _NewHome] = {}
 
     def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
@@ -104,23 +116,29 @@ class StickyNode(
         if isinstance(owner, Missing):
             return OWNER_UNKNOWN
         if owner is not None and not self._home(owner, pod):
-            self._new[_slot(owner)] = (pod.uid, node_name)
+            self._new[_slot(owner)] = _NewHome(pod, node_name, owner)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         # By the pod, not its owner: a machine that is stopped during the bind takes the way to it along.
-        for slot in [slot for slot, (uid, _) in self._new.items() if uid == pod.uid]:
-            del self._new[slot]
+        self._forget(pod)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Also a pod that joins a home still in the making carries it: the bind that makes it may fail."""
         owner = self._owners.of(pod)
-        if isinstance(owner, Owner) and self._new.get(_slot(owner)) == (pod.uid, node_name):
+        if isinstance(owner, Owner) and not recorded_home(owner):
             state.annotations[HOME] = node_name
         return SUCCESS
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        if HOME in state.annotations:
-            await self._copy(pod, node_name)
+        if HOME not in state.annotations:
+            return
+        made = self._made_by(pod)
+        if made is not None:
+            made.bound = True
+        owner = made.owner if made is not None else self._owners.of(pod)
+        if isinstance(owner, Owner):
+            await self._copy(pod, node_name, owner)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         owner = self._owners.of(pod)
@@ -135,49 +153,58 @@ class StickyNode(
         return Explanation((Table("home", ("kept by", "node", "recorded"), (row,)),), _unblock(keeper, home, nodes))
 
     async def repair(self) -> None:
-        """Copy homes that are on a bound pod and never reached its owner."""
+        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""
         unwritten = 0
+        for made in [it for it in self._new.values() if it.bound]:
+            unwritten += not await self._repair_one(made.pod, made.node, made.owner)
         for pod in self._objects.bound_pods():
             if pod.annotations.get(HOME) and not pod.terminating:
-                unwritten += not await self._repair_one(pod)
+                owner = self._owners.of(pod)
+                if isinstance(owner, Owner):
+                    unwritten += not await self._repair_one(pod, pod.annotations[HOME], owner)
         if unwritten:
             raise OSError(f"{unwritten} homes could not be copied to their owners")
 
-    async def _repair_one(self, pod: Pod) -> bool:
+    async def _repair_one(self, pod: Pod, node_name: str, owner: Owner) -> bool:
         try:
-            await self._copy(pod, pod.annotations[HOME])
+            await self._copy(pod, node_name, owner)
         except OSError:
             return False  # one owner that cannot be written must not keep the others from theirs
         return True
 
-    async def _copy(self, pod: Pod, node_name: str) -> None:
+    async def _copy(self, pod: Pod, node_name: str, owner: Owner) -> None:
         """Write the home to the owner unless one is there. What cannot be written now is left to the repair."""
         for _ in range(_COPY_ATTEMPTS):
-            owner = self._owners.of(pod)
-            if not isinstance(owner, Owner):
-                return
-            if recorded_home(owner) or is_copied(owner, pod):
-                self._drop(_slot(owner), pod)
-                return
+            found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)
+            if found is None or found.uid != owner.found.uid:
+                break
+            newest = Owner(owner.kind, found, owner.slot)
+            if recorded_home(newest) or is_copied(newest, pod):
+                break
             try:
-                await self._writer.annotate(owner.kind, owner.found, annotations_for(owner, pod, node_name))
+                await self._writer.annotate(owner.kind, found, annotations_for(newest, pod, node_name))
             except WriteConflict:
                 continue
             except ObjectGone:
-                self._drop(_slot(owner), pod)
-                return
+                break
+        else:
+            return
+        self._forget(pod)
 
     def _home(self, owner: Owner, pod: Pod) -> str:
         """The recorded home, or one that a bind under way is making."""
         recorded = recorded_home(owner)
         if recorded:
             return recorded
-        uid, node_name = self._new.get(_slot(owner), ("", ""))
-        return "" if uid == pod.uid else node_name
+        made = self._new.get(_slot(owner))
+        return "" if made is None or made.pod.uid == pod.uid else made.node
 
-    def _drop(self, slot: Slot, pod: Pod) -> None:
-        if self._new.get(slot, ("", ""))[0] == pod.uid:
-            del self._new[slot]
+    def _made_by(self, pod: Pod) -> _NewHome | None:
+        return next((made for made in self._new.values() if made.pod.uid == pod.uid), None)
+
+    def _forget(self, pod: Pod) -> None:
+        """Its home is on the owner, or came to nothing."""
+        self._new = {slot: made for slot, made in self._new.items() if made.pod.uid != pod.uid}
 
 
 def _unblock(keeper: str, home: str, nodes: Candidates) -> tuple[str, ...]:

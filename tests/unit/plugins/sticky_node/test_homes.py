@@ -61,10 +61,14 @@ class TestFirstBind:
 
         assert ALL == machines.allowed(POD)
 
-    async def test_of_two_binds_under_way_one_makes_the_home(self, machines: Machines) -> None:
+    async def test_a_pod_that_joins_a_home_in_the_making_carries_it_too(self, machines: Machines) -> None:
+        """The bind that makes the home may yet fail, and then this one has made it."""
         machines.reserve(POD, "n1")
 
-        assert {} == await machines.bind(NEXT, "n1")
+        assert {HOME: "n1"} == await machines.bind(NEXT, "n1")
+        machines.plugin.unreserve(_state(), POD, "n1")
+
+        assert ["n1"] == machines.allowed(POD)
 
     async def test_a_failed_bind_leaves_no_home(self, machines: Machines) -> None:
         await machines.bind(POD, "n1", succeeds=False)
