@@ -73,7 +73,7 @@ class Settings(BaseSettings):
         default=0.005,
         ge=0.0,
         le=0.1,
-        description="The longest a filter call waits for a bind that is on its way and matters to it; 0s: never.",
+        description="The longest a call waits for a bind that is on its way and matters to it; 0s: never.",
     )
     max_feed_age: Seconds = Field(
         default=180.0,

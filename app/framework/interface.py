@@ -332,6 +332,15 @@ class BatchScorePlugin(Protocol):
 
 
 @runtime_checkable
+class PeerScorePlugin(Protocol):
+    """A score that depends on where certain other pods run."""
+
+    def prefers_by(self, pod: Pod, other: Pod) -> bool:
+        """Whether the score of a node for ``pod`` may depend on where ``other`` runs."""
+        ...
+
+
+@runtime_checkable
 class NormalizeScorePlugin(Protocol):
     """Brings the raw scores of one plugin into 0..100."""
 

@@ -23,6 +23,7 @@ from app.framework.interface import (
     Explanation,
     LookUpPlugin,
     NormalizeScorePlugin,
+    PeerScorePlugin,
     PostFilterResult,
     PreBindPreFlightPlugin,
 )
@@ -160,6 +161,14 @@ class Framework:
             slot.reads_pods
             and (not slot.certain or self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other))
             for slot in self.slots["filter"]
+        )
+
+    def prefers_by(self, pod: Pod, other: Pod) -> bool:
+        """Whether where ``other`` runs may matter to the scores for ``pod``."""
+        return any(
+            isinstance(slot.plugin, PeerScorePlugin)
+            and self._guard.call(slot.name, "PrefersBy", slot.plugin.prefers_by, pod, other)
+            for slot in self.slots["score"]
         )
 
     def pre_enqueue(self, pod: Pod) -> Status:

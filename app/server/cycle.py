@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import msgspec
 from fastapi import APIRouter, Depends, HTTPException
@@ -146,15 +146,15 @@ def _rejections(statuses: Mapping[str, Status]) -> list[PluginStatus]:
 def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     """Both endpoints run on the same picture and profiles as the verbs."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
-    CycleBody = Annotated[CycleRequest, Depends(body_of(CycleRequest, max_body_bytes))]  # noqa: N806  # a type
-    PodBody = Annotated[PodRequest, Depends(body_of(PodRequest, max_body_bytes))]  # noqa: N806  # a type
+    cycle_body = Depends(body_of(CycleRequest, max_body_bytes))
+    pod_body = Depends(body_of(PodRequest, max_body_bytes))
 
     @router.post(
         "/cycle",
         summary="Run one whole scheduling cycle for a pod",
         openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
     )
-    async def cycle(asked: CycleBody) -> CycleResponse:
+    async def cycle(asked: CycleRequest = cycle_body) -> CycleResponse:
         try:
             return CycleResponse.of(await verb.run(_pod(verb, asked), asked.nodes))
         except VerbFailure as failure:
@@ -165,7 +165,7 @@ def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         summary="Why may a pod go where, and what would unblock it?",
         openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
-    async def explain(asked: PodBody) -> ExplainResponse:
+    async def explain(asked: PodRequest = pod_body) -> ExplainResponse:
         try:
             pod = _pod(verb, asked)
             return ExplainResponse.of(pod, await verb.explain(pod))
@@ -180,7 +180,7 @@ def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
         return verb.known_pod(asked.namespace, asked.name)
     try:
         return decode_pod(msgspec.json.encode(asked.pod))
-    except (msgspec.DecodeError, OverflowError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise HTTPException(422, f"pod: {error}") from None
 
 

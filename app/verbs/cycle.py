@@ -58,7 +58,8 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            await self._deciding.due.wait(framework, pod)
+            await self._deciding.due.wait(framework.depends, pod)
+            await self._deciding.due.wait(framework.prefers_by, pod)
             with self._deciding.cluster.without(pod.uid, pod.key):
                 found = self._cycle(framework, pod, names)
         except PluginError as fault:

@@ -1,8 +1,9 @@
-"""Lets filter wait a moment for a bind that is due.
+"""Lets a decision wait a moment for a bind that is due.
 
 kube-scheduler asks about the next pod while the bind of the last one is still on its way to us. Deciding without it
-leads to a conflict at bind, and that costs the pod seconds of back-off. So: a pod that was told of a node in the last
-moments and has no bind yet is *due*; a filter whose hard constraints depend on where it went waits for it, briefly.
+leads to a conflict at bind, which costs the pod seconds of back-off, and to scores that pile up pods. So: a pod that
+was told of a node in the last moments and has no bind yet is *due*; a filter whose hard constraints depend on where it
+went waits for it, briefly, and so does a prioritize whose scores do.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Final
 
 from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
-from app.runtime.framework import Framework
 
 _MOST_DUE: Final = 64
+
+Matters = Callable[[Pod, Pod], bool]
+"""Whether where the second pod runs may matter to the decision about the first."""
 
 
 class DueBinds:
@@ -41,13 +44,13 @@ class DueBinds:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def wait(self, framework: Framework, pod: Pod) -> None:
-        """Until no due bind matters to ``pod``, or the time is up. Ends before the decision, which reads anew."""
+    async def wait(self, matters: Matters, pod: Pod) -> None:
+        """Until no due bind that matters to ``pod`` is left, or the time is up; the decision then reads anew."""
         if not self._due:
             return
         started = self._clock()
         deadline = started + self._wait_seconds
-        while (until := self._matters_until(framework, pod)) and self._clock() < deadline:
+        while (until := self._matters_until(matters, pod)) and self._clock() < deadline:
             remaining = min(until, deadline) - self._clock()
             try:
                 await asyncio.wait_for(self._changed.wait(), max(remaining, 0.0))
@@ -56,12 +59,12 @@ class DueBinds:
         waited = self._clock() - started
         self._observe(waited)
 
-    def _matters_until(self, framework: Framework, pod: Pod) -> float:
+    def _matters_until(self, matters: Matters, pod: Pod) -> float:
         """When the last bind that matters stops being due; 0 if there is none."""
         now = self._clock()
         for uid in [uid for uid, (_, until) in self._due.items() if until <= now]:
             del self._due[uid]
         return max(
-            (until for uid, (other, until) in self._due.items() if uid != pod.uid and framework.depends(pod, other)),
+            (until for uid, (other, until) in self._due.items() if uid != pod.uid and matters(pod, other)),
             default=0.0,
         )

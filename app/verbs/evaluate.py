@@ -61,6 +61,7 @@ _CASE: Final = msgspec.json.Decoder(_Case)
 _NAME: Final = msgspec.json.Decoder(_Name)
 _TYPE: Final = msgspec.json.Decoder(_TypeMeta)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Evaluator:
@@ -103,6 +104,8 @@ class Evaluator:
         try:
             document = msgspec.json.decode(config) or {}
             (profile,) = resolve((Profile.model_validate(document),), self._registry)
+        except _UNREADABLE as error:
+            return f"config: {error}"
         except ValidationError as error:
             return "; ".join(f"config.{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in error.errors())
         except ProfileErrors as error:
@@ -136,14 +139,14 @@ class Evaluator:
 def _decoded(line: bytes) -> _Case:
     try:
         return _CASE.decode(line)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise BadCase(str(error)) from None
 
 
 def _name_of(line: bytes) -> str:
     try:
         return _NAME.decode(line).name
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return ""
 
 
@@ -159,7 +162,7 @@ def _picture(case: _Case, profile: ResolvedProfile) -> Cluster:
             kind = wanted.get((meta.api_version, meta.kind))
             if kind is not None:
                 sinks[kind].upsert(_identified(kind.decode(raw)))
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise BadCase(f"objects[{index}]: {error}") from None
     return cluster
 
@@ -172,7 +175,7 @@ def _identified(found: Any) -> Any:
 def _pod(field: str, raw: Raw) -> Pod:
     try:
         return decode_pod(raw)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise BadCase(f"{field}: {error}") from None
 
 

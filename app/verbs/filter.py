@@ -53,7 +53,7 @@ class FilterVerb:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
         sent = await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
-        await self._deciding.due.wait(framework, args.pod)
+        await self._deciding.due.wait(framework.depends, args.pod)
         asked = asked_nodes(args.names, sent, self._deciding.cluster.nodes)
         return _answer(asked, self._rejected(framework, args.pod, asked))
 

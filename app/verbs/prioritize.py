@@ -43,6 +43,7 @@ class PrioritizeVerb:
         require_picture(self._deciding.problem, tuple(hosts))
         await self._deciding.look_up_missing(framework, args.pod, tuple(hosts))
         try:
+            await self._deciding.due.wait(framework.prefers_by, args.pod)
             scores = self._scores(framework, args, sent)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", tuple(hosts)) from fault

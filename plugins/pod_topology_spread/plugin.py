@@ -16,6 +16,7 @@ from app.framework.interface import (
     FilterPlugin,
     Handle,
     NormalizeScorePlugin,
+    PeerScorePlugin,
     PluginSpec,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -53,6 +54,7 @@ class PodTopologySpread(
     ScorePlugin,
     BatchScorePlugin,
     NormalizeScorePlugin,
+    PeerScorePlugin,
     ExplainPlugin,
 ):
     """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
@@ -100,10 +102,16 @@ class PodTopologySpread(
         return rejected
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
+        return self._counts_for(pod, other, DO_NOT_SCHEDULE)
+
+    def prefers_by(self, pod: Pod, other: Pod) -> bool:
+        return self._counts_for(pod, other, SCHEDULE_ANYWAY)
+
+    def _counts_for(self, pod: Pod, other: Pod, when: str) -> bool:
         if pod.namespace != other.namespace:
             return False
         try:
-            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+            constraints = self._constraints(pod, when)
         except InvalidConstraint:
             return False
         return any(constraint.counted.matches(other.labels) for constraint in constraints)

@@ -45,7 +45,7 @@ def wait_all_bound(plane: ControlPlane, names: Iterable[str], timeout: float = 6
     ("when", "flags"),
     [
         pytest.param("DoNotSchedule", (), id="hard"),
-        pytest.param("ScheduleAnyway", ("--max-priority=100",), id="soft"),
+        pytest.param("ScheduleAnyway", ("--max-priority=100", "--due-bind-wait=100ms"), id="soft"),
     ],
 )
 def test_sixty_pods_come_out_even(

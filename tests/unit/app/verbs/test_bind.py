@@ -21,6 +21,7 @@ from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, encoded, make_pod, workload_object
 from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
 
+OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
 PENDING: Result = ("bind_conflict", UNSETTLED)
 
 

@@ -28,7 +28,7 @@ class Waiter:
 
     async def waited(self, pod: Pod) -> float:
         started = now()
-        await self.due.wait(self.framework, pod)
+        await self.due.wait(self.framework.depends, pod)
         return now() - started
 
 
@@ -137,7 +137,7 @@ async def test_a_bind_that_is_assumed_has_arrived() -> None:
     await bench.start("a", "n1")
 
     started = now()
-    await bench.due.wait(bench.framework, web("b"))
+    await bench.due.wait(bench.framework.depends, web("b"))
     assert NO_TIME == now() - started
 
 
@@ -150,5 +150,5 @@ async def test_a_bind_that_failed_has_arrived() -> None:
     await bench.bind("a", "n9")
 
     started = now()
-    await bench.due.wait(bench.framework, web("b"))
+    await bench.due.wait(bench.framework.depends, web("b"))
     assert NO_TIME == now() - started

@@ -23,8 +23,8 @@ from app.wire.extender_v1 import (
     decode_preemption,
     encode_binding,
     encode_filter,
-    encode_filter_nodes,
     encode_filter_error,
+    encode_filter_nodes,
     encode_priorities,
     encode_victims,
 )

@@ -1,0 +1,312 @@
+"""Saved cases: any objects in any order, a bad case gives one line, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, Final
+
+import pytest
+
+from app.__main__ import main
+from app.config.profile import Profile
+from app.framework.interface import Handle
+from app.runtime.guard import Guard
+from app.runtime.profiles import ResolvedProfile, resolve
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.telemetry.metrics import Metrics
+from app.verbs.evaluate import Evaluator
+from plugins import IN_TREE
+from tests.builders import JsonObject, constraint, encoded, node_object, pod_object, service_object
+from tests.fakes import FromSpec, NoArgs, spec_of
+from tests.harness import only
+
+SPREAD: Final = "PodTopologySpread"
+WEB: Final = {"app": "web"}
+NODES: Final = [node_object(f"n{number}", zone=f"z{number}") for number in (1, 2)]
+RUNNING: Final = pod_object("web-1", labels=WEB, node="n1")
+POD: Final = pod_object("web-2", labels=WEB, spread=[constraint(app="web")])
+SUCCESS: Final = {"code": "Success", "plugin": "", "reasons": []}
+TOO_FULL: Final = {
+    "code": "Unschedulable",
+    "plugin": SPREAD,
+    "reasons": ["node(s) didn't match pod topology spread constraints"],
+}
+VERDICT: Final = {
+    "name": "one more",
+    "preFilter": SUCCESS,
+    "filter": {"n1": TOO_FULL, "n2": SUCCESS},
+    "score": {"n2": {}},
+    "total": {"n2": 0},
+}
+OUR_CONFIG: Final = only(SPREAD)
+
+
+def case(**fields: Any) -> JsonObject:
+    """An ordinary case, but for ``fields``."""
+    return {"name": "one more", "config": OUR_CONFIG, "objects": [*NODES, RUNNING], "pod": POD, **fields}
+
+
+def evaluator(*specs: Any) -> Evaluator:
+    return Evaluator(Registry([*IN_TREE, *specs], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+
+
+def judged(found: JsonObject | bytes) -> Any:
+    return json.loads(evaluator().evaluate(found if isinstance(found, bytes) else encoded(found)))
+
+
+def bad(message: str, name: str = "one more") -> JsonObject:
+    return {"name": name, "error": message}
+
+
+class TestVerdict:
+    def test_of_an_ordinary_case(self) -> None:
+        assert VERDICT == judged(case())
+
+    def test_its_keys_are_sorted(self) -> None:
+        text = evaluator().evaluate(encoded(case()))
+
+        assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode() == text
+
+    def test_objects_come_in_any_order(self) -> None:
+        """A pod may come before its node, and each of them before or after what selects it."""
+        objects = [*NODES, RUNNING, pod_object("web-0", labels=WEB, node="n2"), service_object("web", WEB)]
+        expected = judged(case(objects=objects))
+
+        for seed in range(20):
+            shuffled = random.Random(seed).sample(objects, len(objects))
+            assert expected == judged(case(objects=shuffled))
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param({"apiVersion": "v1", "kind": "ConfigMap"}, id="a kind of Kubernetes, without a name"),
+            pytest.param({"apiVersion": "x/v1", "kind": "X", "metadata": 5}, id="a kind of somebody else, odd"),
+            pytest.param({"apiVersion": "x/v1", "kind": "Pod", "metadata": 5}, id="a Pod of another group"),
+            pytest.param(service_object("web", WEB), id="a kind that only other plugins read"),
+        ],
+    )
+    def test_kinds_that_nobody_needs_are_passed_over(self, found: JsonObject) -> None:
+        assert VERDICT == judged(case(objects=[found, *NODES, found, RUNNING]))
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param(pod_object("done", labels=WEB, node="n2", phase="Succeeded"), id="finished"),
+            pytest.param(pod_object("failed", labels=WEB, node="n2", phase="Failed"), id="failed"),
+            pytest.param(pod_object("stray", labels=WEB, node="n9"), id="on a node that is not there"),
+            pytest.param(pod_object("waiting", labels=WEB), id="waiting"),
+            pytest.param(pod_object("gated", labels=WEB, nominated="n2", gated=True), id="nominated and gated"),
+            pytest.param(
+                pod_object("other", labels=WEB, nominated="n2", scheduler="other"), id="nominated by another scheduler"
+            ),
+        ],
+    )
+    def test_pods_that_count_for_nothing(self, found: JsonObject) -> None:
+        assert VERDICT == judged(case(objects=[found, *NODES, RUNNING]))
+
+    def test_the_pod_itself_may_be_among_the_objects(self) -> None:
+        assert VERDICT == judged(case(objects=[POD, *NODES, RUNNING]))
+
+    @pytest.mark.parametrize(
+        "objects", [pytest.param([], id="none"), pytest.param(None, id="null"), pytest.param([RUNNING], id="only pods")]
+    )
+    def test_a_cluster_without_nodes(self, objects: Any) -> None:
+        no_nodes = {
+            "code": "UnschedulableAndUnresolvable",
+            "plugin": "",
+            "reasons": ["no nodes available to schedule pods"],
+        }
+
+        expected = {"name": "one more", "preFilter": no_nodes, "filter": {}, "score": {}, "total": {}}
+        assert expected == judged(case(objects=objects))
+
+    def test_a_profile_without_score_plugins_totals_1(self) -> None:
+        found = judged(case(config=only()))
+
+        assert ({"n1": {}, "n2": {}}, {"n1": 1, "n2": 1}) == (found["score"], found["total"])
+
+
+class TestBadCase:
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            pytest.param(b"{", bad("Input data was truncated", ""), id="no JSON"),
+            pytest.param(b"[]", bad("Expected `object`, got `array`", ""), id="no object"),
+            pytest.param(b'{"name": 5}', bad("Expected `str`, got `int` - at `$.name`", ""), id="a name that is none"),
+            pytest.param(b'{"name": "a"}', bad("Object missing required field `pod`", "a"), id="without a pod"),
+            pytest.param(
+                encoded(case(pod={"metadata": {}})), bad("pod: metadata.name: required"), id="a pod without a name"
+            ),
+            pytest.param(
+                encoded(case(objects=[*NODES, {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": 5}}])),
+                bad("objects[2]: Expected `str | null`, got `int` - at `$.metadata.name`"),
+                id="an object that is none, by its place",
+            ),
+            pytest.param(
+                encoded(case(objects=[{"metadata": {"name": "n1"}}])),
+                bad("objects[0]: Object missing required field `kind`"),
+                id="an object without a kind",
+            ),
+            pytest.param(
+                encoded(case(config={"plugins": {"filter": {"enabled": [{"nam": "x"}]}}})),
+                bad(
+                    "config.plugins.filter.enabled.0.name: Field required; "
+                    "config.plugins.filter.enabled.0.nam: Extra inputs are not permitted"
+                ),
+                id="a profile with fields nobody knows: all mistakes, by field",
+            ),
+            pytest.param(
+                encoded(case(config=only("Nonsense", "MoreNonsense"))),
+                bad(
+                    'config: profile "default-scheduler": plugin "Nonsense" does not exist; '
+                    'profile "default-scheduler": plugin "MoreNonsense" does not exist'
+                ),
+                id="plugins that do not exist: all of them",
+            ),
+            pytest.param(
+                encoded(case(config=only(SPREAD, **{SPREAD: {"defaultingType": "Odd"}}))),
+                bad(
+                    'config: profile "default-scheduler": pluginConfig PodTopologySpread: defaultingType: '
+                    "Input should be 'System' or 'List'"
+                ),
+                id="bad arguments",
+            ),
+            pytest.param(
+                encoded(case(config={"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}})),
+                bad(
+                    'config: profile "default-scheduler": exactly one queue sort plugin is required, found 0; '
+                    'profile "default-scheduler": at least one bind plugin is required'
+                ),
+                id="a profile that lacks what each must have",
+            ),
+            pytest.param(
+                encoded(case(config=only("NodePorts", "NodeAffinity"))),
+                bad("plugins not available: [NodePorts NodeAffinity]"),
+                id="in-tree plugins that do not run here",
+            ),
+            pytest.param(
+                encoded(case(preempt={"nodes": ["n1"]})),
+                bad("preempt: plugins not available: [DefaultPreemption]"),
+                id="a case about preemption",
+            ),
+        ],
+    )
+    def test_it_gives_an_error_that_names_the_field(self, line: bytes, expected: JsonObject) -> None:
+        assert expected == judged(line)
+
+    def test_without_a_config_kube_schedulers_default_profile_is_meant(self) -> None:
+        found = case()
+        del found["config"]
+
+        for named in (found, case(config=None), case(config={})):
+            error = judged(named)["error"]
+            assert error.startswith("plugins not available: [SchedulingGates NodeUnschedulable NodeName")
+            assert SPREAD not in error
+
+    def test_a_plugin_that_fails_is_told(self) -> None:
+        odd = pod_object("odd", spread=[constraint(selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]})])
+
+        found = judged(case(pod=odd))
+
+        assert ("Error", SPREAD) == (found["preFilter"]["code"], found["preFilter"]["plugin"])
+        assert ({}, {}, {}) == (found["filter"], found["score"], found["total"])
+
+    @pytest.mark.parametrize("depth", [1000, 100_000])
+    @pytest.mark.parametrize("field", ["config", "objects", "pod", "preempt", "name", "unknown"])
+    def test_nesting_without_end_is_a_bad_case(self, field: str, depth: int) -> None:
+        deep = encoded(case(**{field: "DEEP"})).replace(b'"DEEP"', b"[" * depth + b"]" * depth)
+
+        assert "error" in judged(deep)
+
+    def test_bytes_that_are_no_utf_8_are_a_bad_case(self) -> None:
+        assert "error" in judged(encoded(case()).replace(b"web-2", b"web-\xff"))
+
+
+def test_a_profile_is_compiled_once_per_distinct_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bad one is not checked again either."""
+    compiled: list[Profile] = []
+
+    def counting(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:
+        compiled.extend(profiles)
+        return resolve(profiles, registry)
+
+    monkeypatch.setattr("app.verbs.evaluate.resolve", counting)
+    judge = evaluator()
+
+    for config in (OUR_CONFIG, only("Nonsense"), OUR_CONFIG, only(), only("Nonsense"), OUR_CONFIG):
+        judge.evaluate(encoded(case(config=config)))
+
+    assert 3 == len(compiled)
+
+
+def test_cases_do_not_see_each_other() -> None:
+    judge = evaluator()
+
+    first, crowded, again = (
+        json.loads(judge.evaluate(encoded(case(objects=objects))))
+        for objects in ([*NODES, RUNNING], NODES, [*NODES, RUNNING])
+    )
+
+    assert first == again
+    assert {"n1": SUCCESS, "n2": SUCCESS} == crowded["filter"]
+
+
+class Raises(FromSpec):
+    """Cannot say what it should."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+
+    def score(self, *_: object) -> int:
+        raise RuntimeError("a screw is loose")
+
+
+def test_a_score_plugin_that_fails_gives_an_error() -> None:
+    judge = evaluator(spec_of(Raises))
+
+    found = json.loads(judge.evaluate(encoded(case(config=only("Raises")))))
+
+    assert bad('running "Raises" Score plugin: a screw is loose') == found
+
+
+class TestCommand:
+    def test_a_verdict_is_written_before_the_next_case_is_read(self) -> None:
+        """Through pipes: each answer is awaited before the next line is sent. Empty lines are none."""
+        command = [sys.executable, "-m", "homeport", "evaluate"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+            assert running.stdin is not None
+            assert running.stdout is not None
+            answers = [asked(running.stdin, running.stdout, encoded(case(name=str(number)))) for number in range(3)]
+            answers.append(asked(running.stdin, running.stdout, b"\n  \n{"))
+            answers.append(asked(running.stdin, running.stdout, encoded(case())))
+            running.stdin.close()
+            rest = running.stdout.read()
+
+        expected = [{**VERDICT, "name": str(number)} for number in range(3)]
+        assert [*expected, bad("Input data was truncated", ""), VERDICT] == answers
+        assert (b"", 0) == (rest, running.returncode)
+
+    def test_a_file(self, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        path = tmp_path / "cases.jsonl"
+        path.write_bytes(encoded(case()) + b"\n\n" + encoded(case(name="last, without an end of line")))
+
+        code = main(["evaluate", str(path)])
+
+        found = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+        assert (0, [VERDICT, {**VERDICT, "name": "last, without an end of line"}]) == (code, found)
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        code = main(["evaluate", str(tmp_path / "none")])
+
+        assert (1, "", True) == (code, *(text if not text else "No such file" in text for text in capsys.readouterr()))
+
+
+def asked(stdin: IO[bytes], stdout: IO[bytes], line: bytes) -> Any:
+    stdin.write(line + b"\n")
+    stdin.flush()
+    return json.loads(stdout.readline())
