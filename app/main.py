@@ -28,6 +28,7 @@ from app.server.cycle import cycle_router
 from app.server.operator import FeedStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
 from app.server.routes import VerbCall, verb_router
+from app.server.waiting import waiting_router
 from app.server.web import create_web, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
@@ -90,21 +91,29 @@ class Service:
                 _LOG.warning(notice)
 
     def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
-        handle = Handle(
+        served = [profile.scheduler_name for profile in resolved]
+        return {
+            profile.scheduler_name: build(
+                profile,
+                self._handle(profile.scheduler_name),
+                served=served,
+                nominations=self._cluster,
+                waiting=self._waiting,
+                guard=self._guard,
+            )
+            for profile in resolved
+        }
+
+    def _handle(self, scheduler_name: str) -> Handle:
+        return Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
             writer=self._feed.writer,
             binder=self._feed.binder,
             clock=monotonic,
             waiting=self._waiting,
+            scheduler_name=scheduler_name,
         )
-        served = [profile.scheduler_name for profile in resolved]
-        return {
-            profile.scheduler_name: build(
-                profile, handle, served=served, nominations=self._cluster, waiting=self._waiting, guard=self._guard
-            )
-            for profile in resolved
-        }
 
     @property
     def picture(self) -> Cluster:
@@ -117,6 +126,7 @@ class Service:
             verb_router(self._verbs, self._metrics, max_body_bytes=self._settings.max_body_bytes),
             cycle_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self),
+            waiting_router(self._waiting, max_body_bytes=self._settings.max_body_bytes),
             ops_router(self._feed.problem, self._metrics),
         )
         return create_web(routers, self._lifespan, version=self._version)

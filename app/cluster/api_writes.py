@@ -88,6 +88,8 @@ class ApiBinder:
         try:
             await self._post(replace(pod, resource_version=found.resource_version), node_name, annotations)
         except ApiError as again:
+            if again.status != _CONFLICT:
+                return error(f"the API server refused the binding: {again.message}")
             return _seen(await self._read(pod), pod, node_name) or unschedulable(
                 f"the pod keeps changing while it is being bound: {again.message}"
             )

@@ -386,6 +386,8 @@ class Counters:
     def _drop_topology(self, topology: Topology) -> None:
         for label in topology.reads_labels():
             self._by_label[label].pop(topology, None)
+            if not self._by_label[label]:
+                del self._by_label[label]
         self._by_taints.pop(topology, None)
         for domains in topology.users:
             domains.selection.domains.remove(domains)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any, Final
+
+import structlog
 
 from app.cluster.api_writes import PODS as PODS_RESOURCE
 from app.cluster.api_writes import ApiBinder, ApiWriter
@@ -25,6 +28,11 @@ _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 _NOT_FOUND: Final = 404
 _FETCH_SECONDS: Final = 1.0
+_MISS_SECONDS: Final = 1.0
+_MOST_MISSED: Final = 1024
+_PROBE_SECONDS: Final = 30.0
+
+_LOG: Final = structlog.get_logger(__name__)
 
 
 class LiveFeed:
@@ -38,6 +46,8 @@ class LiveFeed:
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
+        self._missed: dict[tuple[Kind[Any], str, str], float] = {}
+        self._broken = ""
         self.binder: Binder = ApiBinder(self._client)
         self.writer: Writer = ApiWriter(self._client, cluster, self._resource)
 
@@ -63,6 +73,24 @@ class LiveFeed:
 
     async def start(self) -> None:
         self._tasks = [asyncio.create_task(it.run(), name=repr(kind)) for kind, it in self._reflectors.items()]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+        self._tasks.append(asyncio.create_task(self._probe_forever()))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """A reflector runs for ever: one that ended leaves a kind that nobody watches."""
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._broken = f"the watch of {task.get_name()} ended with {type(fault).__name__}: {fault}"
+            _LOG.error("reflector ended", kind=task.get_name(), traceback="".join(traceback.format_exception(fault)))
+
+    async def _probe_forever(self) -> None:
+        """Ask after kinds that have been quiet: is there nothing new, or do we not hear it?"""
+        while True:
+            await asyncio.sleep(_PROBE_SECONDS)
+            for reflector in self._reflectors.values():
+                if reflector.state == "watching" and monotonic() - reflector.last_contact > _PROBE_SECONDS:
+                    await reflector.probe()
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -75,15 +103,22 @@ class LiveFeed:
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         resource = self._resource(kind)
-        if resource is None:
+        if resource is None or self._missed.get((kind, namespace, name), 0.0) > monotonic():
             return
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
             )
         except (ApiError, ApiUnavailable):
+            self._remember_miss(kind, namespace, name)
             return
         self._cluster.others.upsert(kind, kind.decode(raw))
+
+    def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
+        if len(self._missed) >= _MOST_MISSED:
+            self._missed.clear()
+        self._missed[(kind, namespace, name)] = monotonic() + _MISS_SECONDS
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:
@@ -97,14 +132,23 @@ class LiveFeed:
         self._cluster.upsert_pod(decode_pod(raw))
 
     def problem(self) -> str:
+        if self._broken:
+            return self._broken
         if not self._complete.is_set():
-            waiting = [_described(kind, it) for kind, it in self._reflectors.items() if not it.synced]
-            return f"the picture of the cluster is not complete: waiting for {', '.join(waiting)}"
+            return f"the picture of the cluster is not complete: waiting for {self._waiting_for()}"
         oldest = monotonic() - self._max_age
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest and reflector.state != "not_served":
                 return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
         return ""
+
+    def _waiting_for(self) -> str:
+        """The kinds that are missing, one cause said once."""
+        by_cause: dict[str, list[str]] = {}
+        for kind, it in self._reflectors.items():
+            if not it.synced:
+                by_cause.setdefault(_condition(it), []).append(repr(kind))
+        return "; ".join(f"{', '.join(kinds)} ({cause})" for cause, kinds in by_cause.items())
 
     def states(self) -> Mapping[str, FeedState]:
         now = monotonic()
@@ -127,4 +171,8 @@ def _key_of(found: KubeObject) -> ObjectKey:
 
 
 def _described(kind: Kind[Any], reflector: Reflector[Any]) -> str:
-    return f"{kind!r} ({reflector.state}{': ' if reflector.cause else ''}{reflector.cause})"
+    return f"{kind!r} ({_condition(reflector)})"
+
+
+def _condition(reflector: Reflector[Any]) -> str:
+    return f"{reflector.state}: {reflector.cause}" if reflector.cause else reflector.state

@@ -17,6 +17,7 @@ class ObjectStore:
     def __init__(self) -> None:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
         self._versions: dict[tuple[Kind[Any], str], int] = {}
+        self.changes = 0
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
         return cast("Object | None", self._objects.get(kind, {}).get(namespace, {}).get(name))
@@ -49,16 +50,19 @@ class ObjectStore:
         if known is not None and uid in ("", known.uid):
             del objects[name]
             self._touch(kind, namespace)
+            if not objects:
+                del self._objects[kind][namespace], self._versions[(kind, namespace)]
 
     def _touch(self, kind: Kind[Any], namespace: str) -> None:
-        self._versions[(kind, namespace)] = self.version(kind, namespace) + 1
+        self.changes += 1
+        self._versions[(kind, namespace)] = self.changes
 
 
 def _is_older(found: KubeObject, known: KubeObject | None) -> bool:
-    """Whether ``found`` is an earlier form of ``known``."""
-    if known is None or known.uid != found.uid:
-        return False
-    return precedes(getattr(found, "resource_version", ""), getattr(known, "resource_version", ""))
+    """Whether ``found`` is an earlier form of ``known``, or a predecessor of that name."""
+    return known is not None and precedes(
+        getattr(found, "resource_version", ""), getattr(known, "resource_version", "")
+    )
 
 
 def precedes(version: str, other: str) -> bool:

@@ -284,7 +284,7 @@ class Reflector(Generic[T]):
         """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
         if unconfirmed:
             unconfirmed.intersection_update(self._sink.keys())
-        await self._in_slices(unconfirmed, lambda key: self._sink.delete(key, ""))
+        await self._in_slices(unconfirmed, lambda key: self._forget(key, ""))
 
     async def _in_slices(self, items: Iterable[Item], do: Callable[[Item], None]) -> None:
         until = self._clock() + SLICE_SECONDS

@@ -28,7 +28,7 @@ class Sink(Protocol[T_contra]):
 
 
 class PodSink:
-    """Pods. One with a bind in flight is left alone by a list that began before it was read."""
+    """Pods. One with a bind in flight is left alone by a list that lacks it: what becomes of the bind will tell."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -37,11 +37,11 @@ class PodSink:
         self._cluster.upsert_pod(obj)
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        self._cluster.delete_pod(key, uid)
+        if uid or key not in {pod.key for pod in self._cluster.assumed.in_flight()}:
+            self._cluster.delete_pod(key, uid)
 
     def keys(self) -> Collection[ObjectKey]:
-        in_flight = {pod.uid for pod in self._cluster.assumed.in_flight()}
-        return [pod.key for pod in self._cluster.pods() if pod.uid not in in_flight]
+        return [pod.key for pod in self._cluster.pods()]
 
 
 class NodeSink:

@@ -35,7 +35,8 @@ class Cluster:
         self._pods: dict[str, dict[str, Pod]] = {}
         self._strays: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
-        self.generation = 0
+        self._annotated: dict[str, Pod] = {}
+        self._changes = 0
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the picture has it: an assumed one with the node it is assumed on."""
@@ -44,6 +45,15 @@ class Cluster:
     def pods(self) -> Iterator[Pod]:
         for pods in self._pods.values():
             yield from pods.values()
+
+    @property
+    def generation(self) -> int:
+        """Moves with every change of anything in the picture."""
+        return self._changes + self.others.changes
+
+    def annotated_pods(self) -> Collection[Pod]:
+        """Bound pods that carry annotations of our domain, terminating ones included."""
+        return [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
 
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""
@@ -73,7 +83,7 @@ class Cluster:
 
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
-        self.generation += 1
+        self._changes += 1
         info = self.nodes.get(node.name)
         if info is None:
             self.nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
@@ -87,18 +97,18 @@ class Cluster:
         info = self.nodes.pop(name, None)
         if info is None:
             return
-        self.generation += 1
+        self._changes += 1
         if info.pods:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)
 
     def upsert_pod(self, pod: Pod) -> None:
         """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
-        self.generation += 1
+        self._changes += 1
         known = self.pod(pod.namespace, pod.name)
+        if known is not None and precedes(pod.resource_version, known.resource_version):
+            return  # a late word about what was read past the watch since, or about its predecessor
         if known is not None and known.uid != pod.uid:
-            if precedes(pod.resource_version, known.resource_version):
-                return  # a late word of a predecessor: its successor was read past the watch
             self._forget_pod(known)
             known = None
         pod = self._with_assumption(pod)
@@ -124,7 +134,7 @@ class Cluster:
         """Remove a pod; with ``uid`` only if it is still that one."""
         known = self.pod(*key)
         if known is not None and uid in ("", known.uid):
-            self.generation += 1
+            self._changes += 1
             self._forget_pod(known)
 
     def _forget_pod(self, pod: Pod) -> None:
@@ -137,7 +147,7 @@ class Cluster:
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Place a waiting pod on a node, in flight: counted, not certain."""
-        self.generation += 1
+        self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)
@@ -156,7 +166,7 @@ class Cluster:
         assumed = self.assumed.remove(uid)
         if assumed is None:
             return
-        self.generation += 1
+        self._changes += 1
         waiting = replace(assumed, node_name="")
         self._pods[waiting.namespace][waiting.name] = waiting
         self._move(assumed, waiting)
@@ -176,6 +186,10 @@ class Cluster:
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
         """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
+        if old is not None and old.annotations:
+            self._annotated.pop(old.uid, None)
+        if new is not None and new.annotations and new.node_name:
+            self._annotated[new.uid] = new
         if old is not None and old.nominated_node_name:
             _discard(self._nominated, old.nominated_node_name, old.uid)
         if old is not None and old.node_name and (new is None or new.node_name != old.node_name):

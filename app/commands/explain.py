@@ -32,7 +32,7 @@ def _ask(server: str, namespace: str, name: str) -> dict[str, Any]:
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ExplainError(f"{url}: {error}") from None
     if not answer.is_success:
-        raise ExplainError(str(found.get("detail", answer.status_code)))
+        raise ExplainError(str(found.get("detail", answer.status_code)).removeprefix("homeport: "))
     return dict(found)
 
 

@@ -135,4 +135,4 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def _sentence(found: Any) -> str:
     at = ".".join(to_camel(part) if isinstance(part, str) else str(part) for part in found["loc"])
-    return f"{at}: {found['msg']}"
+    return f"{at}: unknown setting" if found["type"] == "extra_forbidden" else f"{at}: {found['msg']}"

@@ -127,8 +127,8 @@ class Objects(Protocol):
         """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them."""
         ...
 
-    def bound_pods(self) -> Collection[Pod]:
-        """All pods bound to a node, confirmed by the API server. For repairs, not for the hot path."""
+    def annotated_pods(self) -> Collection[Pod]:
+        """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
         ...
 
 
@@ -196,7 +196,7 @@ class Clock(Protocol):
 
 
 class Handle(Struct, frozen=True):
-    """What a plugin may use of the world."""
+    """What a plugin may use of the world. ``scheduler_name`` is that of the profile the plugin belongs to."""
 
     counts: Counts
     objects: Objects
@@ -204,6 +204,7 @@ class Handle(Struct, frozen=True):
     binder: Binder
     clock: Clock
     waiting: WaitingPods
+    scheduler_name: str = ""
 
 
 class Plugin(Protocol):
@@ -267,16 +268,21 @@ class BatchFilterPlugin(Protocol):
 
 
 @runtime_checkable
+class PeerFilterPlugin(Protocol):
+    """A filter that can say which other pods matter. One without this that reads pods is taken to mind every pod."""
+
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        """Whether the filter's answer about ``pod`` may depend on where ``other`` runs."""
+        ...
+
+
+@runtime_checkable
 class CertainFilterPlugin(Protocol):
     """A filter that depends on other pods, and can say whether its answer holds whatever becomes of them.
 
     A filter plugin without this is taken to depend on every pod, unless its ``PluginSpec`` says otherwise: binds
     then wait for one another.
     """
-
-    def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Whether the filter's answer about ``pod`` may depend on where ``other`` runs."""
-        ...
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """Like ``filter``, but Success only if it holds for every subset of ``in_flight`` that may yet fail.

@@ -23,6 +23,7 @@ from app.framework.interface import (
     Explanation,
     LookUpPlugin,
     NormalizeScorePlugin,
+    PeerFilterPlugin,
     PeerScorePlugin,
     PostFilterResult,
     PreBindPreFlightPlugin,
@@ -158,8 +159,9 @@ class Framework:
     def depends(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the filters of ``pod``."""
         return any(
-            slot.reads_pods
-            and (not slot.certain or self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other))
+            self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other)
+            if isinstance(slot.plugin, PeerFilterPlugin)
+            else slot.reads_pods
             for slot in self.slots["filter"]
         )
 

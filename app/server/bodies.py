@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import HTTPException
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,10 @@ from starlette.requests import Request
 from app.server.limits import read_body
 from app.verbs.outcome import VerbFailure
 
+_FAILURES: Final = {
+    "413": {"description": "The body is larger than maxBodyBytes."},
+    "422": {"description": "The body is not what is asked for; detail says where and why."},
+}
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -39,4 +43,4 @@ def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:
     """What the OpenAPI document says of such a body."""
     shown = {name: {"value": value} for name, value in examples.items()}
     content = {"application/json": {"schema": model.model_json_schema(), "examples": shown}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": content}, "responses": _FAILURES}

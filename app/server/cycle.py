@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 from fastapi import APIRouter, Depends, HTTPException
@@ -18,6 +18,12 @@ from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 
 _STATUS_OF = {"not_ready": 503, "nothing_to_do": 404, "fault": 500}
+
+_FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+    404: {"description": "No such pod, or no profile for its schedulerName."},
+    500: {"description": "A plugin failed; detail names it."},
+    503: {"description": "The picture of the cluster is incomplete or too old."},
+}
 
 _POD_EXAMPLE = {
     "pod": {
@@ -151,6 +157,7 @@ def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
     @router.post(
         "/cycle",
+        responses=_FAILURES,
         summary="Run one whole scheduling cycle for a pod",
         openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
     )
@@ -162,6 +169,7 @@ def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
     @router.post(
         "/explain",
+        responses=_FAILURES,
         summary="Why may a pod go where, and what would unblock it?",
         openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )

@@ -78,4 +78,5 @@ class _Endpoint:
         except Exception as fault:  # noqa: BLE001  # the last resort: see the class
             _LOG.error("internal error", verb=self._verb, traceback="".join(traceback.format_exception(fault)))
             return *failure_answer(self._verb, VerbFailure("fault", "homeport: internal error")), "fault"
+        _LOG.debug("answered", verb=self._verb, outcome=answer.outcome)
         return OK, answer.body, answer.outcome

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
+
+from app.server.openapi import with_verbs
 
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
@@ -16,9 +18,15 @@ _BACKLOG: Final = 2048
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
+class _Web(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """With the verbs, which are raw routes."""
+        return with_verbs(super().openapi())
+
+
 def create_web(routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str) -> FastAPI:
     """The application with all its routes."""
-    web = FastAPI(
+    web = _Web(
         title="Homeport",
         version=version,
         summary="A Kubernetes scheduler extender: replicas spread, machines come home.",

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+import structlog
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
@@ -31,6 +32,11 @@ from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
+
+_LOG: Final = structlog.get_logger(__name__)
+
+DRAIN_SECONDS: Final = 10.0
+"""How long an orderly end waits for binds under way."""
 
 _LEAD: Final = 0.05
 """Part of the time limit by which a transaction stops waiting before its caller does, so that it can say why."""
@@ -71,10 +77,17 @@ class BindVerb:
             raise VerbFailure("out_of_time", "homeport: the bind has not settled in time")
         return task.result()
 
-    async def drain(self) -> None:
-        """Wait for all transactions and what follows them; for an orderly end."""
-        while pending := [*(it.task for it in self._running.values()), *self._background]:
-            await asyncio.wait(pending)
+    async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Wait for all transactions and what follows them, for an orderly end; then give them up.
+
+        What is given up is a bind of unknown outcome: whoever comes next reads what became of it.
+        """
+        until = self._clock() + seconds
+        while (pending := [*(it.task for it in self._running.values()), *self._background]) and self._clock() < until:
+            await asyncio.wait(pending, timeout=until - self._clock())
+        for (namespace, name), running in self._running.items():
+            _LOG.warning("bind not settled at the end", pod=f"{namespace}/{name}", node=running.node)
+            running.task.cancel()
 
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
         """The running transaction for the same pod and node, or a new one once another node's has settled."""

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.framework.interface import Inclusion
-from app.kube.core_v1 import HONOR, IGNORE, Pod, TopologySpreadConstraint
+from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
@@ -75,8 +75,8 @@ def _selector_of(constraint: TopologySpreadConstraint, labels: Mapping[str, str]
 
 def _inclusion(constraint: TopologySpreadConstraint, pod: Pod) -> Inclusion:
     """Parts that cannot exclude a node are left out, so that equal classes share their counts."""
-    honours_affinity = (constraint.node_affinity_policy or HONOR) == HONOR
-    honours_taints = (constraint.node_taints_policy or IGNORE) == HONOR
+    honours_affinity = constraint.node_affinity_policy in (None, HONOR)
+    honours_taints = constraint.node_taints_policy == HONOR
     affinity = pod.spec.affinity
     restricts = bool(affinity.node_selector) or affinity.terms is not None
     return Inclusion(

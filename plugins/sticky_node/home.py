@@ -40,6 +40,11 @@ def is_copied(owner: Owner, pod: Pod) -> bool:
     return owner.found.annotations.get(pod_key(owner.slot)) == pod.uid
 
 
+def had_home(owner: Owner) -> bool:
+    """Whether a home was ever copied here: then an older pod on its way out has no say any more."""
+    return pod_key(owner.slot) in owner.found.annotations
+
+
 def annotations_for(owner: Owner, pod: Pod, node_name: str) -> dict[str, str | None]:
     """What a copied home looks like on the owner."""
     return {home_key(owner.slot): node_name, pod_key(owner.slot): pod.uid}

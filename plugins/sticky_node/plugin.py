@@ -14,6 +14,7 @@ from app.framework.interface import (
     Handle,
     LookUpPlugin,
     ObjectGone,
+    PeerFilterPlugin,
     PluginSpec,
     PostBindPlugin,
     PreBindPlugin,
@@ -28,7 +29,7 @@ from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.home import HOME, annotations_for, is_copied, recorded_home
+from plugins.sticky_node.home import HOME, annotations_for, had_home, is_copied, recorded_home
 from plugins.sticky_node.owners import Missing, Owner, Owners, kinds_of
 
 NAME: Final = "StickyNode"
@@ -75,6 +76,7 @@ class StickyNode(
     PreFilterPlugin,
     FilterPlugin,
     BatchFilterPlugin,
+    PeerFilterPlugin,
     ReservePlugin,
     PreBindPlugin,
     PostBindPlugin,
@@ -87,6 +89,7 @@ class StickyNode(
         self._owners = Owners(args.owners, handle.objects)
         self._objects = handle.objects
         self._writer = handle.writer
+        self._scheduler_name = handle.scheduler_name
         self._new: dict[Slot, _NewHome] = {}
 
     def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
@@ -110,6 +113,11 @@ class StickyNode(
         rejected = dict.fromkeys(nodes.names, NOT_HOME)
         rejected.pop(state.read(_HOME).node, None)
         return rejected
+
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        """A machine's first bind makes the home of its other pods."""
+        mine, theirs = self._owners.of(pod), self._owners.of(other)
+        return isinstance(mine, Owner) and isinstance(theirs, Owner) and _slot(mine) == _slot(theirs)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         owner = self._owners.of(pod)
@@ -157,13 +165,15 @@ class StickyNode(
         unwritten = 0
         for made in [it for it in self._new.values() if it.bound]:
             unwritten += not await self._repair_one(made.pod, made.node, made.owner)
-        for pod in self._objects.bound_pods():
-            if pod.annotations.get(HOME) and not pod.terminating:
-                owner = self._owners.of(pod)
-                if isinstance(owner, Owner):
-                    unwritten += not await self._repair_one(pod, pod.annotations[HOME], owner)
+        for pod in self._objects.annotated_pods():
+            owner = self._owners.of(pod) if self._is_ours(pod) else None
+            if isinstance(owner, Owner) and not (pod.terminating and had_home(owner)):
+                unwritten += not await self._repair_one(pod, pod.annotations[HOME], owner)
         if unwritten:
             raise OSError(f"{unwritten} homes could not be copied to their owners")
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return bool(pod.annotations.get(HOME)) and self._scheduler_name in ("", pod.spec.scheduler_name)
 
     async def _repair_one(self, pod: Pod, node_name: str, owner: Owner) -> bool:
         try:

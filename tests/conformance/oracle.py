@@ -50,9 +50,9 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.conformance.oracle", description="Build the Go oracle.")
     parser.add_argument("--kubernetes", choices=list(RELEASES), default=DEFAULT_KUBERNETES, help="default: %(default)s")
     try:
-        print(oracle(parser.parse_args().kubernetes))
+        sys.stdout.write(f"{oracle(parser.parse_args().kubernetes)}\n")
     except (BuildError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
 

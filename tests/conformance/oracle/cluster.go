@@ -123,7 +123,9 @@ func newCache(ctx context.Context) internalcache.Cache {
 }
 
 type (
-	queue136 interface{ Add(context.Context, *v1.Pod) }
+	queue136 interface {
+		Add(context.Context, *v1.Pod)
+	}
 	queue135 interface{ Add(klog.Logger, *v1.Pod) }
 )
 

@@ -3,12 +3,15 @@
 // It reads one case a line and writes one verdict a line, in the format of docs/evaluate.md, so that what it says can
 // be compared with what `homeport evaluate` says. It is built inside the throw-away module of one Kubernetes release
 // (tests/conformance/oracle.py) and speaks for exactly that release, with its default feature gates.
+//
+// With -validate it says instead, of each case, which objects the API server would refuse.
 package main
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,20 +34,27 @@ type testCase struct {
 type verdict map[string]any
 
 func main() {
+	validate := flag.Bool("validate", false, "validate the objects of each case instead of judging it")
+	flag.Parse()
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	if err := serve(os.Stdin, os.Stdout); err != nil {
+	say := validated
+	if !*validate {
+		court, err := newCourt()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "oracle:", err)
+			os.Exit(1)
+		}
+		say = func(line []byte) verdict { return answer(court, line) }
+	}
+	if err := serve(os.Stdin, os.Stdout, say); err != nil {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		os.Exit(1)
 	}
 }
 
 // serve answers each line before it reads the next.
-func serve(in io.Reader, out io.Writer) error {
-	court, err := newCourt()
-	if err != nil {
-		return err
-	}
+func serve(in io.Reader, out io.Writer, say func([]byte) verdict) error {
 	reader := bufio.NewReaderSize(in, 1<<20)
 	writer := bufio.NewWriterSize(out, 1<<20)
 	encoder := json.NewEncoder(writer)
@@ -52,7 +62,7 @@ func serve(in io.Reader, out io.Writer) error {
 	for {
 		line, err := reader.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			if err := encoder.Encode(answer(court, line)); err != nil {
+			if err := encoder.Encode(say(line)); err != nil {
 				return err
 			}
 		}

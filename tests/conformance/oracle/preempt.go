@@ -14,19 +14,17 @@ import (
 // preempt adds what DefaultPreemption's dry run says about each of the named nodes, on its own copy of the world.
 func (it *trial) preempt(ctx context.Context, nodes []string, found verdict) error {
 	victims, without := map[string]any{}, map[string]any{}
-	found["victims"] = victims
+	found["victims"], found["noVictims"] = victims, without
 	if it.preemption == nil {
 		return fmt.Errorf("preempt: the profile has no DefaultPreemption")
 	}
 	if eligible, why := it.preemption.PodEligibleToPreemptOthers(ctx, it.pod, nil); !eligible {
-		delete(found, "victims")
 		found["notEligible"] = why
 		return nil
 	}
 	if found["preFilter"].(map[string]any)["code"] == fwk.UnschedulableAndUnresolvable.String() {
 		return nil
 	}
-	found["noVictims"] = without
 	budgets, err := it.budgets()
 	if err != nil {
 		return err

@@ -106,8 +106,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_before_it_starts_it_waits_for_every_kind(world: World) -> None:
     assert (
-        "the picture of the cluster is not complete: waiting for v1 Node (starting), v1 Pod (starting), "
-        "apps/v1 ReplicaSet (starting), kubevirt.io/v1 VirtualMachine (starting)"
+        "the picture of the cluster is not complete: waiting for v1 Node, v1 Pod, "
+        "apps/v1 ReplicaSet, kubevirt.io/v1 VirtualMachine (starting)"
     ) == world.feed.problem()
 
 

@@ -45,7 +45,7 @@ def test_each_kind_has_a_sink(kind: Kind[object], sink: type) -> None:  # type: 
         pytest.param(NODES, [("", "n1")], id="nodes"),
         pytest.param(SERVICES, [("default", "web")], id="other objects"),
         pytest.param(
-            PODS, [("default", "accepted"), ("default", "web-1")], id="pods, less those with a bind in flight"
+            PODS, [("default", "accepted"), ("default", "flying"), ("default", "web-1")], id="pods, however assumed"
         ),
     ],
 )

@@ -538,7 +538,7 @@ class TestPostBind:
 
         assert await bench.bind("web-1", "n1") == BOUND
         assert started == now()
-        await bench.verb.drain()
+        await bench.verb.drain(seconds=200.0)
 
         assert "post_bind web-1 n1" == gate.calls[-1]
         assert started + 100 == now()

@@ -236,10 +236,6 @@ class TestRepair:
         [
             pytest.param(POD, id="a waiting pod"),
             pytest.param(bound(POD, "n1", {}), id="a pod that brought no home"),
-            pytest.param(
-                make_pod("launcher", node="n1", annotations={HOME: "n1"}, owner=reference(INSTANCE), terminating=True),
-                id="a pod that is going",
-            ),
             pytest.param(make_pod("web", node="n1", annotations={HOME: "n1"}), id="a pod of no machine"),
             pytest.param(bound(launcher("x", "other"), "n1", {HOME: "n1"}), id="a pod of a machine that is gone"),
         ],
@@ -250,6 +246,23 @@ class TestRepair:
         await machines.plugin.repair()
 
         assert [] == machines.writer.written
+
+    @pytest.mark.parametrize(
+        ("annotations", "written"),
+        [
+            pytest.param({}, 1, id="its machine never had a home: this one must not go with it"),
+            pytest.param({"home_pod": "somebody"}, 0, id="its machine had one, and lost it since"),
+        ],
+    )
+    async def test_a_pod_that_is_going(self, machines: Machines, annotations: dict[str, str], written: int) -> None:
+        """Killed between Binding and copy, and the machine was stopped before Homeport was back."""
+        machines.machine(**annotations)
+        going = make_pod("launcher", node="n1", annotations={HOME: "n1"}, owner=reference(INSTANCE), terminating=True)
+        machines.cluster.upsert_pod(going)
+
+        await machines.plugin.repair()
+
+        assert written == len(machines.writer.written)
 
     async def test_a_pod_that_is_only_assumed_has_no_home_to_copy(self, machines: Machines) -> None:
         machines.cluster.assume(make_pod("launcher", annotations={HOME: "n1"}, owner=reference(INSTANCE)), "n1")

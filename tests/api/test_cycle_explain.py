@@ -1,0 +1,528 @@
+"""One whole cycle for other schedulers, and the answer to a person who asks why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.config.profile import Profile
+from app.config.settings import Settings
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.apiserver import kubeconfig
+from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
+from tests.api.service import Api, Reply, serving
+from tests.api.small import FOREIGN, NEW, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
+from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
+
+SPREAD: Final = "PodTopologySpread"
+SUCCESS: Final = {"code": "Success", "plugin": "", "reasons": []}
+TOO_FULL: Final = {"code": "Unschedulable", "plugin": SPREAD, "reasons": [TOO_MANY]}
+UNKNOWN: Final = {"code": "UnschedulableAndUnresolvable", "plugin": "", "reasons": [UNKNOWN_NODE]}
+NOT_HOME: Final = {
+    "code": "UnschedulableAndUnresolvable",
+    "plugin": "StickyNode",
+    "reasons": ["node(s) were not the pod's home"],
+}
+NO_OWNER: Final = {
+    "code": "UnschedulableAndUnresolvable",
+    "plugin": "StickyNode",
+    "reasons": ["node(s) can't be judged before the pod's owner is known"],
+}
+BY_NAME: Final = {"namespace": "default", "name": "web-new"}
+PLAIN: Final = pod_object("plain")
+SOFT: Final = pod_object("web-soft", labels=WEB, spread=[constraint(app="web", soft=True)])
+ALSO: Final = pod_object("web-also", labels=WEB, spread=[constraint(app="web")])
+NOWHERE: Final = pod_object("nowhere", labels=WEB, spread=[constraint("rack", app="web")])
+NO_LABEL: Final = f"{TOO_MANY} (missing required label)"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with serving(Settings(cluster=saved(tmp_path, ALSO), due_bind_wait=0.1)) as api:
+        yield api
+
+
+async def ask(api: Api, path: str, body: JsonObject) -> tuple[int, Any]:
+    response = await api.http.post(f"/api/v1/{path}", json=body)
+    return response.status_code, response.json()
+
+
+def cycled(node: str | None, statuses: Mapping[str, JsonObject], scores: Mapping[str, int] | None = None) -> JsonObject:
+    """The answer of a cycle; ``scores`` are PodTopologySpread's, which has weight 2."""
+    return {
+        "preFilter": SUCCESS,
+        "filter": statuses,
+        "scores": {name: {SPREAD: score} for name, score in (scores or {}).items()},
+        "totals": {name: 2 * score for name, score in (scores or {}).items()},
+        "node": node,
+    }
+
+
+def unscored(node: str, statuses: Mapping[str, JsonObject], feasible: tuple[str, ...]) -> JsonObject:
+    """The same for a pod that no plugin scores."""
+    found = cycled(node, statuses)
+    return {**found, "scores": {name: {} for name in feasible}, "totals": dict.fromkeys(feasible, 0)}
+
+
+class TestCycle:
+    @pytest.mark.parametrize(
+        ("asked", "expected"),
+        [
+            pytest.param(
+                {"pod": SOFT, "nodes": ["n1", "n2"]},
+                cycled("n2", {"n1": SUCCESS, "n2": SUCCESS}, {"n1": 0, "n2": 100}),
+                id="the best of some nodes, by its own words",
+            ),
+            pytest.param(
+                {**BY_NAME, "nodes": ["n1", "n3"]},
+                unscored("n3", {"n1": TOO_FULL, "n3": SUCCESS}, ("n3",)),
+                id="a pod of the cluster, by name",
+            ),
+            pytest.param(
+                {"pod": NEW, "nodes": ["n9", "n3", "n3"]},
+                unscored("n3", {"n3": SUCCESS, "n9": UNKNOWN}, ("n3",)),
+                id="nodes that nobody knows, and one named twice",
+            ),
+            pytest.param({"pod": NEW, "nodes": ["n1"]}, cycled(None, {"n1": TOO_FULL}), id="nothing fits"),
+            pytest.param({"pod": NEW, "nodes": ["n9"]}, cycled(None, {"n9": UNKNOWN}), id="only nodes nobody knows"),
+            pytest.param({"pod": NEW, "nodes": []}, cycled(None, {}), id="no nodes"),
+        ],
+    )
+    async def test_a_cycle(self, api: Api, asked: JsonObject, expected: JsonObject) -> None:
+        assert (200, expected) == await ask(api, "cycle", asked)
+
+    async def test_all_nodes_are_meant_where_none_are_named(self, api: Api) -> None:
+        _, found = await ask(api, "cycle", {"pod": NEW})
+
+        assert {"n1": TOO_FULL, "n2": SUCCESS, "n3": SUCCESS} == found["filter"]
+        assert found["node"] in ("n2", "n3")
+
+    async def test_a_tie_is_broken_by_chance_among_the_best(self, api: Api) -> None:
+        picks = [(await ask(api, "cycle", {"pod": SOFT}))[1]["node"] for _ in range(60)]
+
+        assert {"n2", "n3"} == set(picks)
+
+    async def test_a_plugin_that_rejects_the_pod_ends_it_for_every_node(self, api: Api) -> None:
+        orphan = pod_object("db", owner=controller("VirtualMachineInstance", "db", api_version="kubevirt.io/v1"))
+
+        _, found = await ask(api, "cycle", {"pod": orphan})
+
+        nodes = dict.fromkeys(("n1", "n2", "n3"), NO_OWNER)
+        assert {**cycled(None, nodes), "preFilter": NO_OWNER} == found
+
+    async def test_the_pick_is_due_at_bind(self, api: Api) -> None:
+        """A filter whose answer depends on where the pick went waits for its bind."""
+        await ask(api, "cycle", {"pod": NEW, "nodes": ["n2"]})
+        await api.post("filter", by_name(ALSO))
+
+        assert 1 == await waits(api)
+
+    async def test_the_pick_is_due_no_longer_once_it_is_bound(self, api: Api) -> None:
+        await ask(api, "cycle", {"pod": NEW, "nodes": ["n2"]})
+        await api.post("bind", binding(NEW, "n2"))
+        after = await api.post("filter", by_name(ALSO))
+
+        assert 0 == await waits(api)
+        assert Reply(200, filtered(["n3"], {"n1": TOO_MANY, "n2": TOO_MANY}), "feasible") == after
+
+    async def test_where_nothing_fits_no_bind_is_due(self, api: Api) -> None:
+        await ask(api, "cycle", {"pod": NEW, "nodes": ["n1"]})
+        await api.post("filter", by_name(ALSO))
+
+        assert 0 == await waits(api)
+
+
+async def waits(api: Api) -> float:
+    """How many decisions have waited for a bind that was due."""
+    return (await api.samples("homeport_due_bind_wait_seconds_count"))[""]
+
+
+EITHER: Final = "Value error, give either pod or name"
+NO_METADATA: Final = {"detail": "pod: Object missing required field `metadata`"}
+
+
+@pytest.mark.parametrize("path", ["cycle", "explain"])
+class TestNoAnswer:
+    @pytest.mark.parametrize(
+        ("asked", "status", "expected"),
+        [
+            pytest.param({"pod": FOREIGN}, 404, 'no profile for schedulerName "volcano"', id="another scheduler's pod"),
+            pytest.param({"name": "x"}, 404, 'pods "x" not found in namespace "default"', id="nobody knows the pod"),
+            pytest.param({"pod": {}}, 422, "pod: Object missing required field `metadata`", id="no pod"),
+            pytest.param({"pod": {"metadata": {}}}, 422, "pod: metadata.name: required", id="a pod without a name"),
+            pytest.param(
+                {"pod": {"metadata": {"name": "a", "labels": {"b": 1}}}},
+                422,
+                "pod: metadata.labels: Expected `str | null`, got `int` - at `$[...]`",
+                id="a pod with labels that are no strings",
+            ),
+        ],
+    )
+    async def test_in_a_sentence(self, api: Api, path: str, asked: JsonObject, status: int, expected: str) -> None:
+        assert (status, {"detail": expected}) == await ask(api, path, asked)
+
+    @pytest.mark.parametrize(
+        ("body", "expected"),
+        [
+            pytest.param(b"{}", ("value_error", [], EITHER), id="neither pod nor name"),
+            pytest.param(b'{"pod": {}, "name": "a"}', ("value_error", [], EITHER), id="both"),
+            pytest.param(
+                b'{"name": 5}', ("string_type", ["name"], "Input should be a valid string"), id="a number for a name"
+            ),
+            pytest.param(
+                b'{"name": "a", "node": "n1"}',
+                ("extra_forbidden", ["node"], "Extra inputs are not permitted"),
+                id="a field that nobody knows",
+            ),
+            pytest.param(b"[]", ("model_type", [], "Input should be an object"), id="a list"),
+            pytest.param(b"", ("json_invalid", [], "Invalid JSON: EOF while parsing a value"), id="nothing"),
+            pytest.param(
+                b'{"name": "\xff"}',
+                ("json_invalid", [], "Invalid JSON: invalid unicode code point"),
+                id="bytes that are no UTF-8",
+            ),
+            pytest.param(
+                b"[" * 100_000,
+                ("json_invalid", [], "Invalid JSON: recursion limit exceeded"),
+                id="nested without end",
+            ),
+        ],
+    )
+    async def test_by_field(self, api: Api, path: str, body: bytes, expected: tuple[str, list[str], str]) -> None:
+        """The body is not repeated, and its content type does not matter."""
+        response = await api.http.post(f"/api/v1/{path}", content=body)
+
+        ((kind, at, message),) = ((it["type"], it["loc"], it["msg"]) for it in response.json()["detail"])
+        assert (422, expected) == (response.status_code, (kind, at, message.partition(" at line ")[0]))
+        assert response.json()["detail"][0].keys() == {"type", "loc", "msg"}
+
+    async def test_a_body_that_is_too_large_is_refused_unread(self, tmp_path: Path, path: str) -> None:
+        async with serving(Settings(cluster=saved(tmp_path), max_body_bytes=1024)) as api:
+            response = await api.http.post(f"/api/v1/{path}", content=b" " * 1025)
+
+        message = "homeport: the request body is larger than 1024 bytes"
+        assert (413, {"detail": message}) == (response.status_code, response.json())
+
+    @pytest.mark.parametrize("asked", [pytest.param(BY_NAME, id="by name"), pytest.param({"pod": NEW}, id="by body")])
+    async def test_not_ready(self, tmp_path: Path, path: str, asked: JsonObject) -> None:
+        unreachable = kubeconfig(tmp_path, "http://127.0.0.1:1")
+        async with serving(Settings(kubeconfig=str(unreachable))) as api:
+            status, answer = await ask(api, path, asked)
+
+        assert 503 == status
+        assert answer["detail"].startswith("homeport: the picture of the cluster is not complete: waiting for v1 Node")
+
+    @pytest.mark.parametrize(("method", "point"), [("pre_filter", "PreFilter"), ("filter", "Filter")])
+    async def test_a_plugin_that_fails(self, tmp_path: Path, path: str, method: str, point: str) -> None:
+        settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
+        async with serving(settings, (*IN_TREE, faulty(method)), DEFAULT_WEIGHTS) as api:
+            found = await ask(api, path, {"pod": NEW})
+
+        assert (500, {"detail": f'running "{FAULTY}" {point} plugin: {FAULT}'}) == found
+
+
+@pytest.mark.parametrize(("path", "method", "point"), [("cycle", "score", "Score"), ("explain", "explain", "Explain")])
+async def test_a_plugin_that_fails_at_a_point_of_its_own(tmp_path: Path, path: str, method: str, point: str) -> None:
+    settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
+    async with serving(settings, (*IN_TREE, faulty(method)), DEFAULT_WEIGHTS) as api:
+        found = await ask(api, path, {"pod": NEW})
+
+    assert (500, {"detail": f'running "{FAULTY}" {point} plugin: {FAULT}'}) == found
+
+
+HARD_COLUMNS: Final = ["domain", "eligible nodes", "pods", "minimum", "skew", "allowed"]
+SOFT_COLUMNS: Final = ["domain", "eligible nodes", "pods"]
+
+
+def hard(title: str, *rows: list[Any]) -> JsonObject:
+    return {"title": f"DoNotSchedule over {title}", "columns": HARD_COLUMNS, "rows": list(rows)}
+
+
+def soft(title: str, *rows: list[Any]) -> JsonObject:
+    return {"title": f"ScheduleAnyway over {title}", "columns": SOFT_COLUMNS, "rows": list(rows)}
+
+
+def web(name: str, **fields: Any) -> JsonObject:
+    return pod_object(name, labels=WEB, **fields)
+
+
+async def explained(folder: Path, pod: JsonObject, *objects: JsonObject) -> JsonObject:
+    """What is said of a pod on the small cluster with ``objects`` in it."""
+    async with serving(Settings(cluster=saved(folder, *objects))) as api:
+        status, found = await ask(api, "explain", {"pod": pod})
+    assert 200 == status
+    return dict(found)
+
+
+class TestExplainSpread:
+    async def test_every_part_of_the_answer(self, api: Api) -> None:
+        """Hard: n1's zone holds one pod more than the others."""
+        spread = {
+            "tables": [
+                hard(
+                    f"{ZONE}, maxSkew 1",
+                    ["z1", 1, 1, 0, 2, False],
+                    ["z2", 1, 0, 0, 1, True],
+                    ["z3", 1, 0, 0, 1, True],
+                )
+            ],
+            "unblock": [f"{ZONE}=z1 takes the pod with 1 matching pod fewer, or with 1 more in z2, 1 more in z3"],
+        }
+        expected = {
+            "pod": "default/web-new",
+            "preFilter": SUCCESS,
+            "feasible": ["n2", "n3"],
+            "nodes": {"n1": [TOO_FULL], "n2": [], "n3": []},
+            "plugins": {SPREAD: spread, "StickyNode": {"tables": [], "unblock": []}},
+        }
+
+        assert [(200, expected)] * 2 == [await ask(api, "explain", BY_NAME), await ask(api, "explain", {"pod": NEW})]
+
+    @pytest.mark.parametrize(
+        ("spread", "tables", "unblock"),
+        [
+            pytest.param(
+                [constraint(app="web", min_domains=5)],
+                [
+                    hard(
+                        f"{ZONE}, maxSkew 1, minDomains 5",
+                        ["z1", 1, 3, 0, 4, False],
+                        ["z2", 1, 2, 0, 3, False],
+                        ["z3", 1, 1, 0, 2, False],
+                    )
+                ],
+                [
+                    f"{ZONE}: 2 more domains are needed, until then the minimum counts as 0",
+                    f"{ZONE}=z1 takes the pod with 3 matching pods fewer",
+                    f"{ZONE}=z2 takes the pod with 2 matching pods fewer",
+                    f"{ZONE}=z3 takes the pod with 1 matching pod fewer",
+                ],
+                id="too few domains: the minimum is 0",
+            ),
+            pytest.param(
+                [constraint(app="web")],
+                [
+                    hard(
+                        f"{ZONE}, maxSkew 1",
+                        ["z1", 1, 3, 1, 3, False],
+                        ["z2", 1, 2, 1, 2, False],
+                        ["z3", 1, 1, 1, 1, True],
+                    )
+                ],
+                [
+                    f"{ZONE}=z1 takes the pod with 2 matching pods fewer, or with 1 more in z2, 2 more in z3",
+                    f"{ZONE}=z2 takes the pod with 1 matching pod fewer, or with 1 more in z3",
+                ],
+                id="what it takes until the emptier domains have caught up",
+            ),
+            pytest.param(
+                [constraint(app="web", skew=2)],
+                [
+                    hard(
+                        f"{ZONE}, maxSkew 2",
+                        ["z1", 1, 3, 1, 3, False],
+                        ["z2", 1, 2, 1, 2, True],
+                        ["z3", 1, 1, 1, 1, True],
+                    )
+                ],
+                [f"{ZONE}=z1 takes the pod with 1 matching pod fewer, or with 1 more in z3"],
+                id="a larger skew",
+            ),
+            pytest.param(
+                [constraint(app="other")],
+                [
+                    hard(
+                        f"{ZONE}, maxSkew 1",
+                        ["z1", 1, 0, 0, 0, True],
+                        ["z2", 1, 0, 0, 0, True],
+                        ["z3", 1, 0, 0, 0, True],
+                    )
+                ],
+                [],
+                id="the pod itself does not count",
+            ),
+            pytest.param(
+                [constraint(app="web", soft=True), constraint("kubernetes.io/hostname", app="web", soft=True, skew=3)],
+                [
+                    soft(f"{ZONE}, maxSkew 1", ["z1", 1, 3], ["z2", 1, 2], ["z3", 1, 1]),
+                    soft("kubernetes.io/hostname, maxSkew 3", ["n1", 1, 3], ["n2", 1, 2], ["n3", 1, 1]),
+                ],
+                [],
+                id="soft constraints only",
+            ),
+            pytest.param(
+                [constraint(app="web", soft=True), constraint("kubernetes.io/hostname", app="web", skew=5)],
+                [
+                    hard(
+                        "kubernetes.io/hostname, maxSkew 5",
+                        ["n1", 1, 3, 1, 3, True],
+                        ["n2", 1, 2, 1, 2, True],
+                        ["n3", 1, 1, 1, 1, True],
+                    ),
+                    soft(f"{ZONE}, maxSkew 1", ["z1", 1, 3], ["z2", 1, 2], ["z3", 1, 1]),
+                ],
+                [],
+                id="hard constraints come first",
+            ),
+            pytest.param(
+                [constraint("rack", app="web")],
+                [hard("rack, maxSkew 1")],
+                ["rack: 1 more domain is needed, until then the minimum counts as 0"],
+                id="a label no node has",
+            ),
+        ],
+    )
+    async def test_tables(
+        self, tmp_path: Path, spread: list[JsonObject], tables: list[JsonObject], unblock: list[str]
+    ) -> None:
+        """3, 2 and 1 pods in three zones of a node each."""
+        running = [
+            web("a", node="n1"),
+            web("b", node="n1"),
+            web("c", node="n2"),
+            web("d", node="n2"),
+            web("e", node="n3"),
+        ]
+
+        found = await explained(tmp_path, web("new", spread=spread), *running)
+
+        assert {"tables": tables, "unblock": unblock} == found["plugins"][SPREAD]
+
+    async def test_what_would_unblock_it_does(self, tmp_path: Path) -> None:
+        """With the pods that the sentence names in place, the domain takes the pod."""
+        running = [
+            web("a", node="n1"),
+            web("b", node="n1"),
+            web("c", node="n2"),
+            web("d", node="n2"),
+            web("e", node="n3"),
+        ]
+        added = [web("f", node="n2"), web("g", node="n3"), web("h", node="n3")]
+
+        assert "n1" not in (await explained(tmp_path, NEW, *running))["feasible"]
+        assert "n1" in (await explained(tmp_path, NEW, *running, *added))["feasible"]
+
+    async def test_constraints_that_cannot_be_read(self, api: Api) -> None:
+        """The plugin fails on such a pod, as kube-scheduler's does; the API server lets none through."""
+        odd = web("odd", spread=[constraint(selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]})])
+
+        status, answer = await ask(api, "explain", {"pod": odd})
+
+        assert 500 == status
+        assert answer["detail"].startswith(f'running PreFilter plugin "{SPREAD}": get constraints from pod')
+
+    async def test_a_node_shows_every_plugin_that_rejects_it(self, tmp_path: Path) -> None:
+        pod = pod_object("db-0", labels=WEB, spread=[constraint(app="web")], owner=owned_by("db"))
+
+        found = await explained_with_homes(tmp_path, pod, database("db", home="n2"))
+
+        assert {"n1": [TOO_FULL, NOT_HOME], "n2": [], "n3": [NOT_HOME]} == found["nodes"]
+        assert ["n2"] == found["feasible"]
+
+
+def owned_by(name: str) -> JsonObject:
+    return controller("Database", name, api_version="example.com/v1")
+
+
+def database(name: str, home: str = "") -> JsonObject:
+    """An object that keeps a home."""
+    annotations = {"homeport.dev/home": home} if home else {}
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": annotations}
+    return {"apiVersion": "example.com/v1", "kind": "Database", "metadata": metadata}
+
+
+HOMES: Final = Profile.model_validate(
+    {
+        "pluginConfig": [
+            {"name": "StickyNode", "args": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}
+        ]
+    }
+)
+
+
+async def explained_with_homes(folder: Path, pod: JsonObject, *objects: JsonObject) -> JsonObject:
+    async with serving(Settings(cluster=saved(folder, *objects), profiles=(HOMES,))) as api:
+        status, found = await ask(api, "explain", {"pod": pod})
+    assert 200 == status
+    return dict(found)
+
+
+class TestExplainHome:
+    @pytest.mark.parametrize(
+        ("home", "row", "feasible", "unblock"),
+        [
+            pytest.param("n2", ["n2", True], ["n2"], [], id="at home"),
+            pytest.param(
+                "",
+                ["none yet: the first bind makes it", False],
+                ["n1", "n2", "n3"],
+                [],
+                id="no home yet: anywhere",
+            ),
+            pytest.param(
+                "n9",
+                ["n9", True],
+                [],
+                [
+                    "node n9 is not there: bring it back, or set or remove homeport.dev/home on Database default/db",
+                ],
+                id="the home is gone: what would unblock it",
+            ),
+        ],
+    )
+    async def test_the_home_and_who_keeps_it(
+        self, tmp_path: Path, home: str, row: list[Any], feasible: list[str], unblock: list[str]
+    ) -> None:
+        pod = pod_object("db-0", owner=owned_by("db"))
+
+        found = await explained_with_homes(tmp_path, pod, database("db", home))
+
+        table = {"title": "home", "columns": ["kept by", "node", "recorded"], "rows": [["Database default/db", *row]]}
+        assert ({"tables": [table], "unblock": unblock}, feasible) == (
+            found["plugins"]["StickyNode"],
+            found["feasible"],
+        )
+
+    async def test_a_pod_that_is_rejected_before_any_node_is_looked_at(self, tmp_path: Path) -> None:
+        found = await explained_with_homes(tmp_path, pod_object("db-0", owner=owned_by("db")))
+
+        sentence = "the pod's owner Database default/db is not in the picture: it must exist first"
+        assert {
+            "pod": "default/db-0",
+            "preFilter": NO_OWNER,
+            "feasible": [],
+            "nodes": {},
+            "plugins": {
+                SPREAD: {"tables": [], "unblock": []},
+                "StickyNode": {"tables": [], "unblock": [sentence]},
+            },
+        } == found
+
+
+async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> None:
+    """It asks: would it be placed there again?"""
+    status, found = await ask(api, "explain", {"name": "web-1"})
+
+    assert (200, ["n1", "n2", "n3"]) == (status, found["feasible"])
+    assert {"consistent": True, "differences": []} == await api.get("/api/v1/check")
+
+
+async def test_neither_changes_the_picture(api: Api) -> None:
+    before = json.dumps(await api.get("/api/v1/status"))
+    for path in ("cycle", "explain"):
+        await ask(api, path, {"pod": PLAIN})
+    status, after = json.loads(before), await api.get("/api/v1/status")
+
+    assert {**status, "counters": None} == {**after, "counters": None}
+
+
+async def test_a_node_without_the_label_cannot_be_unblocked(tmp_path: Path) -> None:
+    found = await explained(tmp_path, NOWHERE, node_object("n4", labels={"rack": "r1"}))
+
+    missing = {"code": "UnschedulableAndUnresolvable", "plugin": SPREAD, "reasons": [NO_LABEL]}
+    assert {"n1": [missing], "n2": [missing], "n3": [missing], "n4": []} == found["nodes"]
+    assert [hard("rack, maxSkew 1", ["r1", 1, 0, 0, 1, True])] == found["plugins"][SPREAD]["tables"]

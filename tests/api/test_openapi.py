@@ -1,0 +1,144 @@
+"""The OpenAPI document: all there is, well formed, and every example works as printed on the sample cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+from starlette.routing import BaseRoute, Route
+
+from app.config.settings import Settings
+from app.main import Service
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.service import SAMPLE, Api, serving
+
+DOCUMENT: Final[dict[str, Any]] = (
+    Service(Settings(cluster=str(SAMPLE)), IN_TREE, DEFAULT_WEIGHTS, version="1").web().openapi()
+)
+VERBS: Final = ("/filter", "/prioritize", "/preempt", "/bind")
+KEYWORDS: Final = frozenset(
+    {
+        "$ref",
+        "additionalProperties",
+        "anyOf",
+        "default",
+        "description",
+        "enum",
+        "items",
+        "minLength",
+        "properties",
+        "required",
+        "title",
+        "type",
+    }
+)
+"""What a schema of ours may say."""
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(method, path, operation)."""
+    for path, found in DOCUMENT["paths"].items():
+        for method, operation in found.items():
+            yield method, path, operation
+
+
+def examples() -> Iterator[Any]:
+    """Path, request, and the answer where the document shows one."""
+    for method, path, operation in operations():
+        if "requestBody" not in operation:
+            continue
+        asked = operation["requestBody"]["content"]["application/json"]["examples"]
+        answered = operation["responses"]["200"]["content"]["application/json"].get("examples", {})
+        for name, it in asked.items():
+            answer = answered.get(name, {"value": None})["value"]
+            yield pytest.param(path, it["value"], answer, id=f"{method} {path} {name}")
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with serving() as api:
+        yield api
+
+
+@pytest.mark.parametrize(("path", "asked", "answer"), list(examples()))
+async def test_an_example_works_as_printed(api: Api, path: str, asked: Any, answer: Any) -> None:
+    response = await api.http.post(path.replace("{uid}", "none"), json=asked)
+
+    assert response.status_code in ((200,) if "{uid}" not in path else (404,))
+    assert answer is None or answer == response.json()
+
+
+@pytest.mark.parametrize("path", VERBS)
+def test_every_verb_has_examples_of_request_and_answer(path: str) -> None:
+    shown = [it.values for it in examples() if it.values[0] == path]
+
+    assert shown
+    assert [] == [asked for _, asked, answer in shown if answer is None]
+
+
+def test_every_route_is_in_the_document() -> None:
+    web = Service(Settings(cluster=str(SAMPLE)), IN_TREE, DEFAULT_WEIGHTS, version="1").web()
+    own = {web.openapi_url, web.docs_url, web.redoc_url, web.swagger_ui_oauth2_redirect_url}
+    served = {
+        (method.lower(), route.path)
+        for route in routes(web.routes)
+        if route.path not in own
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+
+    assert served == {(method, path) for method, path, _ in operations()}
+
+
+def routes(found: Sequence[BaseRoute]) -> Iterator[Route]:
+    """Also those of the routers that are included, which FastAPI keeps as such."""
+    for it in found:
+        if isinstance(it, Route):
+            yield it
+        else:
+            yield from routes(getattr(it, "original_router", it).routes)
+
+
+def test_the_document_has_its_parts() -> None:
+    assert {"openapi", "info", "paths", "components"} == DOCUMENT.keys()
+    assert DOCUMENT["openapi"].startswith("3.1.")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "operation"), [pytest.param(*it, id=f"{it[0]} {it[1]}") for it in operations()]
+)
+def test_an_operation_says_what_it_is_for(method: str, path: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    assert operation["tags"]
+    assert "200" in operation["responses"]
+    assert [] == [code for code, it in operation["responses"].items() if not it["description"]]
+    assert ("requestBody" in operation) == (method == "post")
+
+
+def test_every_schema_is_one() -> None:
+    """Known keywords only, types that there are, and references that lead somewhere."""
+    schemas = DOCUMENT["components"]["schemas"]
+    found = [*schemas.values(), *(it for _, _, operation in operations() for it in used(operation))]
+
+    assert [] == [mistake for schema in found for mistake in mistakes(schema, schemas)]
+
+
+def used(operation: dict[str, Any]) -> Iterator[Any]:
+    """The schemas of bodies and answers."""
+    for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+        yield from (it["schema"] for it in part.get("content", {}).values() if "schema" in it)
+
+
+def mistakes(schema: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
+    yield from (f"keyword {it}" for it in schema.keys() - KEYWORDS)
+    target = schema.get("$ref", "#/components/schemas/Status")
+    if target.removeprefix("#/components/schemas/") not in schemas:
+        yield f"{target} leads nowhere"
+    if schema.get("type", "object") not in ("array", "boolean", "integer", "null", "number", "object", "string"):
+        yield f"type {schema['type']}"
+    if not set(schema.get("required", ())) <= schema.get("properties", {}).keys():
+        yield f"required {schema['required']}"
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    inner += [it for key in ("items", "additionalProperties") if isinstance(it := schema.get(key), dict)]
+    for it in inner:
+        yield from mistakes(it, schemas)

@@ -1,0 +1,165 @@
+"""The pods that wait at Permit, as an operator sees and settles them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.config.profile import Profile
+from app.config.settings import Settings
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Handle, PluginSpec
+from app.framework.status import Code, Status
+from app.kube.core_v1 import Pod
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.service import Api, Reply, serving
+from tests.api.small import NEW, TOO_MANY, binding, by_name, filtered, saved
+from tests.builders import JsonObject, constraint, pod_object
+from tests.fakes import NoArgs
+
+UID: Final = NEW["metadata"]["uid"]
+WAITING: Final = {
+    "uid": UID,
+    "namespace": "default",
+    "name": "web-new",
+    "node": "n2",
+    "pending": ["Budget", "Licence"],
+}
+ALSO: Final = pod_object("web-also", labels={"app": "web"}, spread=[constraint(app="web")])
+
+
+class Budget:
+    """Makes every pod wait for a minute, which is clipped to the caller's limit."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        return Status(Code.WAIT), 60.0
+
+
+class Licence(Budget):
+    """So does this one."""
+
+
+SPECS: Final[tuple[PluginSpec[Any], ...]] = tuple(
+    PluginSpec(it.__name__, NoArgs, it, reads_pods=False) for it in (Budget, Licence)
+)
+PROFILE: Final = Profile.model_validate(
+    {"plugins": {"multiPoint": {"enabled": [{"name": "Budget"}, {"name": "Licence"}]}}}
+)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    settings = Settings(cluster=saved(tmp_path, ALSO), profiles=(PROFILE,))
+    async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
+        yield api
+
+
+@pytest.fixture
+async def bind(api: Api) -> AsyncIterator[asyncio.Task[Reply]]:
+    """A bind whose pod waits."""
+    call = asyncio.create_task(api.post("bind", binding()))
+    while not await api.get("/api/v1/waiting"):
+        assert not call.done()
+        await asyncio.sleep(0)
+    yield call
+    await call
+
+
+async def settle(api: Api, action: str, uid: str = UID, **body: str) -> tuple[int, JsonObject]:
+    response = await api.http.post(f"/api/v1/waiting/{uid}/{action}", json=body)
+    return response.status_code, response.json()
+
+
+async def test_nobody_waits(api: Api) -> None:
+    assert [] == await api.get("/api/v1/waiting")
+
+
+async def test_a_pod_that_waits_is_shown_and_holds_its_node(api: Api, bind: asyncio.Task[Reply]) -> None:
+    assert [WAITING] == await api.get("/api/v1/waiting")
+    assert Reply(200, filtered(["n3"], {"n1": TOO_MANY, "n2": TOO_MANY}), "feasible") == await api.post(
+        "filter", by_name(ALSO)
+    )
+
+    await settle(api, "reject", plugin="Budget", message="enough")
+
+
+async def test_it_is_bound_once_it_is_allowed_in_the_name_of_every_plugin(api: Api, bind: asyncio.Task[Reply]) -> None:
+    first = await settle(api, "allow", plugin="Licence")
+    shown = await api.get("/api/v1/waiting")
+    second = await settle(api, "allow", plugin="Budget")
+
+    assert (200, {"outcome": "waiting", "pending": ["Budget"]}) == first
+    assert [{**WAITING, "pending": ["Budget"]}] == shown
+    assert (200, {"outcome": "allowed", "pending": []}) == second
+    assert Reply(200, {"Error": ""}, "bound") == await bind
+    assert [] == await api.get("/api/v1/waiting")
+
+
+async def test_a_rejected_pod_goes_back_to_its_scheduler_with_the_message(api: Api, bind: asyncio.Task[Reply]) -> None:
+    found = await settle(api, "reject", plugin="Budget", message="the budget is spent")
+
+    assert (200, {"outcome": "rejected", "pending": []}) == found
+    assert Reply(200, {"Error": "homeport: Budget: the budget is spent"}, "bind_conflict") == await bind
+    assert {"": 0} == await api.samples("homeport_assumed_pods")
+
+
+@pytest.mark.parametrize(
+    ("action", "body"), [("allow", {"plugin": "Budget"}), ("reject", {"plugin": "Budget", "message": "no"})]
+)
+async def test_a_pod_that_does_not_wait(api: Api, action: str, body: dict[str, str]) -> None:
+    assert (404, {"detail": "no pod with UID nobody is waiting"}) == await settle(api, action, "nobody", **body)
+
+
+async def test_a_plugin_it_does_not_wait_for(api: Api, bind: asyncio.Task[Reply]) -> None:
+    await settle(api, "allow", plugin="Licence")
+
+    expected = (409, {"detail": "default/web-new does not wait for plugin Licence"})
+    assert expected == await settle(api, "allow", plugin="Licence")
+    await settle(api, "reject", plugin="Budget", message="enough")
+
+
+async def test_two_operators_at_once(api: Api, bind: asyncio.Task[Reply]) -> None:
+    """The first word counts."""
+    both = await asyncio.gather(
+        settle(api, "reject", plugin="Budget", message="one"), settle(api, "reject", plugin="Budget", message="other")
+    )
+
+    assert {200} < {status for status, _ in both} <= {200, 404, 409}
+    assert "homeport: Budget: one" == (await bind).answer["Error"]
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "fields"),
+    [
+        pytest.param("allow", {}, ["plugin"], id="in nobody's name"),
+        pytest.param("allow", {"plugin": ""}, ["plugin"], id="an empty name"),
+        pytest.param("allow", {"plugin": "Budget", "message": "yes"}, ["message"], id="a field that nobody knows"),
+        pytest.param("reject", {"plugin": "Budget"}, ["message"], id="without a reason"),
+        pytest.param("reject", {"plugin": "Budget", "message": ""}, ["message"], id="an empty reason"),
+    ],
+)
+async def test_a_request_that_says_too_little_or_too_much(
+    api: Api, action: str, body: dict[str, str], fields: list[str]
+) -> None:
+    status, found = await settle(api, action, **body)
+
+    assert (422, fields) == (status, [it["loc"][0] for it in found["detail"]])
+
+
+async def test_out_of_time_the_pod_is_not_bound(tmp_path: Path) -> None:
+    """The caller's httpTimeout is the longest a pod can wait."""
+    settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), http_timeout=0.5)
+    async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
+        reply = await api.post("bind", binding())
+        waiting = await api.get("/api/v1/waiting")
+        assumed = await api.samples("homeport_assumed_pods")
+
+    assert (200, "bind_conflict", [], {"": 0}) == (reply.status, reply.outcome, waiting, assumed)
+    assert reply.answer["Error"].startswith("homeport: Budget: rejected due to timeout after waiting 0.2")

@@ -1,0 +1,205 @@
+"""Asks Homeport and the Go oracles about generated cases, and counts where they differ.
+
+    python -m tests.conformance.compare                                  # COUNT, SEED and MINOR as below
+    python -m tests.conformance.compare --count 2000 --seed 7 --minor 1.36.3
+    python -m tests.conformance.compare --count 3500 --record            # writes the vectors that `make test` runs
+
+Prints a table and, as its last line, the same as JSON. Ends with 1 if any case differs; the first of them are written
+to `build/conformance/`, each with what either side says.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.conformance import generate, oracle
+from tests.controlplane.binaries import DEFAULT_KUBERNETES, RELEASES, BuildError
+
+ROOT: Final = Path(__file__).parents[2]
+FOUND: Final = ROOT / "build" / "conformance"
+VECTORS: Final = Path(__file__).parent / "vectors" / "generated"
+BATCH: Final = 500
+"""Cases that one process is asked about."""
+WRITTEN: Final = 10
+"""Differing cases that are kept of each topic and release."""
+
+
+@dataclass
+class Tally:
+    """What came of one topic and release. ``mixed``: nodes of one case fared differently, in Filter or in score."""
+
+    minor: str
+    topic: str
+    cases: int = 0
+    equal: int = 0
+    differing: int = 0
+    errors: int = 0
+    mixed: int = 0
+
+    def count(self, expected: Mapping[str, Any], *, equal: bool) -> None:
+        self.cases += 1
+        self.equal += equal
+        self.differing += not equal
+        self.errors += "error" in expected
+        self.mixed += is_mixed(expected)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some cases of one topic, and what everybody said about them, line for line."""
+
+    topic: str
+    cases: Sequence[bytes]
+    actual: Sequence[bytes]
+    expected: Mapping[str, Sequence[bytes]]
+
+
+def is_mixed(verdict: Mapping[str, Any]) -> bool:
+    """Whether a verdict tells nodes apart: one that does not is easily right for the wrong reason."""
+    filtered = {(status["code"], *status["reasons"]) for status in verdict.get("filter", {}).values()}
+    scores = {tuple(sorted(scores.items())) for scores in verdict.get("score", {}).values()}
+    return len(filtered) > 1 or len(scores) > 1
+
+
+class InvalidCaseError(Exception):
+    """The API server would refuse an object of a generated case: the generator has a mistake."""
+
+
+def batches(count: int, seed: int, oracles: Mapping[str, Path]) -> Iterator[Batch]:
+    """All topics, equally many cases of each, with the answers of fresh processes to every batch."""
+    homeport = [sys.executable, str(ROOT / "homeport.py"), "evaluate"]
+    strict = [str(next(iter(oracles.values()))), "-validate"]
+    commands = {"": homeport, "validated": strict, **{minor: [str(path)] for minor, path in oracles.items()}}
+    with ThreadPoolExecutor(len(commands)) as pool:
+        for topic in generate.TOPICS:
+            each = -(-count // len(generate.TOPICS))
+            for start in range(0, each, BATCH):
+                cases = list(generate.cases(topic, seed, range(start, min(start + BATCH, each))))
+                asked = b"".join(cases)
+                answers = {who: pool.submit(_answers, command, asked) for who, command in commands.items()}
+                said = {who: answer.result() for who, answer in answers.items()}
+                _refuse_invalid(said.pop("validated"))
+                yield Batch(topic, cases, said.pop(""), said)
+
+
+def _answers(command: Sequence[str], asked: bytes) -> list[bytes]:
+    done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, check=True, cwd=ROOT)
+    return done.stdout.splitlines(keepends=True)
+
+
+def _refuse_invalid(validated: Sequence[bytes]) -> None:
+    for line in validated:
+        found = json.loads(line)
+        if found.get("invalid") != []:
+            raise InvalidCaseError(f"{found['name']}: {found}")
+
+
+def judge(batch: Batch, tallies: dict[tuple[str, str], Tally]) -> None:
+    """Count the batch, and keep what differs."""
+    for minor, expected in batch.expected.items():
+        tally = tallies.setdefault((minor, batch.topic), Tally(minor, batch.topic))
+        for case, theirs, ours in zip(batch.cases, map(json.loads, expected), batch.actual, strict=True):
+            equal = theirs == json.loads(ours)
+            tally.count(theirs, equal=equal)
+            if not equal and tally.differing <= WRITTEN:
+                _keep(minor, json.loads(case), theirs, json.loads(ours))
+
+
+def _keep(minor: str, case: Mapping[str, Any], theirs: object, ours: object) -> None:
+    FOUND.mkdir(parents=True, exist_ok=True)
+    document = {"case": case, "expected": theirs, "actual": ours}
+    (FOUND / f"{minor}-{case['name']}.json").write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def record(batch: Batch) -> None:
+    """Add a batch to the checked-in vectors; the releases agree on them, so one verdict stands for all."""
+    (agreed,) = {tuple(expected) for expected in batch.expected.values()}
+    for kind, lines in (("cases", batch.cases), ("expected", agreed)):
+        with (VECTORS / f"{batch.topic}.{kind}.jsonl.gz").open("ab") as file:
+            file.write(gzip.compress(b"".join(lines), 9, mtime=0))
+
+
+def table(tallies: Sequence[Tally]) -> str:
+    """The tallies and their sum, for people."""
+    head = ("minor", "topic", "cases", "equal", "differing", "mixed")
+    rows: list[tuple[object, ...]] = [
+        (it.minor, it.topic, it.cases, it.equal, it.differing, it.mixed) for it in tallies
+    ]
+    sums = [sum(getattr(it, name) for it in tallies) for name in head[2:]]
+    shown = [[str(cell) for cell in row] for row in (head, *rows, ("all", "", *sums))]
+    return "".join(f"{row[0]:<8}{row[1]:<12}" + "".join(f"{cell:>10}" for cell in row[2:]) + "\n" for row in shown)
+
+
+def _provenance(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "kubernetes": arguments.minor,
+        "seed": arguments.seed,
+        "generator": generate.revision(),
+        "oracle": oracle.revision(),
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.conformance.compare", description="Compare with the Go plugins.")
+    asked = os.environ.get
+    parser.add_argument("--count", type=int, default=int(asked("COUNT") or 21_000), help="cases (COUNT)")
+    parser.add_argument("--seed", type=int, default=int(asked("SEED") or 1), help="of the generator (SEED)")
+    minors = [minor for minor in (asked("MINOR") or "").split() if minor] or list(RELEASES)
+    parser.add_argument("--minor", nargs="+", choices=list(RELEASES), default=minors, help="releases (MINOR)")
+    parser.add_argument("--record", action="store_true", help="write the cases and verdicts as vectors")
+    return parser.parse_args()
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Compare, print, and say whether all is equal."""
+    begun = time.monotonic()
+    tallies: dict[tuple[str, str], Tally] = {}
+    for stale in FOUND.glob("*.json"):
+        stale.unlink()
+    if arguments.record:
+        VECTORS.mkdir(parents=True, exist_ok=True)
+        for stale in VECTORS.glob("*.gz"):
+            stale.unlink()
+    for batch in batches(arguments.count, arguments.seed, {minor: oracle.oracle(minor) for minor in arguments.minor}):
+        judge(batch, tallies)
+        if arguments.record:
+            record(batch)
+    found = sorted(tallies.values(), key=lambda it: it.minor)
+    summary = {
+        **_provenance(arguments),
+        "seconds": round(time.monotonic() - begun),
+        "topics": [asdict(it) for it in found],
+    }
+    if arguments.record:
+        (VECTORS / "provenance.json").write_text(json.dumps(_provenance(arguments), indent=2) + "\n")
+    sys.stdout.write(table(found) + json.dumps(summary) + "\n")
+    return not any(it.differing for it in found)
+
+
+def main() -> int:
+    """0 if Homeport says what the plugins say, 1 if not, or if an oracle cannot be built or a case is not valid."""
+    arguments = _arguments()
+    if arguments.record and DEFAULT_KUBERNETES not in arguments.minor:
+        sys.stderr.write(f"error: vectors speak for {DEFAULT_KUBERNETES}\n")
+        return 1
+    try:
+        equal = run(arguments)
+    except (BuildError, InvalidCaseError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    if not equal:
+        sys.stderr.write(f"first differing cases: {FOUND}\n")
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The same on generated cases, small and nasty: see ``docs/conformance.md``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.runtime.guard import Guard
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.telemetry.metrics import Metrics
+from app.verbs.evaluate import Evaluator
+from plugins import IN_TREE
+from tests.conformance import generate
+from tests.conformance.compare import is_mixed
+from tests.harness import cases
+
+VECTORS = Path(__file__).parent / "vectors" / "generated"
+
+
+@pytest.mark.parametrize("topic", generate.TOPICS)
+def test_every_verdict_of_a_topic(topic: str) -> None:
+    """One evaluator for all: what it remembers of a case must not show in the next."""
+    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    verdicts = []
+    for case, expected in cases(VECTORS / topic):
+        assert expected == json.loads(evaluator.evaluate(case)), expected["name"]
+        verdicts.append(expected)
+
+    assert 500 == len(verdicts)
+    assert sum(map(is_mixed, verdicts)) > len(verdicts) / 2
+
+
+@pytest.mark.parametrize("topic", generate.TOPICS)
+def test_a_case_can_be_made_again(topic: str) -> None:
+    """A change to the generator makes other cases: record the vectors anew, ``docs/conformance.md`` says how."""
+    seed = json.loads((VECTORS / "provenance.json").read_text())["seed"]
+    recorded = [case for case, _ in cases(VECTORS / topic)]
+
+    assert recorded[:50] == list(generate.cases(topic, seed, range(50)))
