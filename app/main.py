@@ -29,7 +29,7 @@ from app.server.operator import FeedStatus, ProfileStatus, Status, operator_rout
 from app.server.ops import ops_router
 from app.server.routes import VerbCall, verb_router
 from app.server.waiting import waiting_router
-from app.server.web import create_web, run
+from app.server.web import create_web, listen, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
 from app.verbs.bind import BindVerb
@@ -178,10 +178,11 @@ class Service:
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
-    """Serve until told to stop. Raises what ``Service`` raises."""
+    """Serve until told to stop. Raises what ``Service`` raises, and ``OSError`` if it cannot listen."""
     service = Service(settings, specs, defaults, version=version)
-    _LOG.info("serving", host=settings.host, port=settings.port, version=version)
-    run(service.web(), host=settings.host, port=settings.port)
+    listening = listen(settings.host, settings.port)
+    _LOG.info("serving", host=settings.host, port=listening.getsockname()[1], version=version)
+    run(service.web(), listening)
 
 
 def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:

