@@ -27,7 +27,7 @@ def start_homeport(plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[...
     started: list[Homeport] = []
 
     def start(*flags: str) -> Homeport:
-        homeport = Homeport(plane, tmp_path, flags)
+        homeport = Homeport(plane.kubeconfig, tmp_path, flags)
         started.append(homeport)
         homeport.start()
         return homeport

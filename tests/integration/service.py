@@ -19,10 +19,10 @@ START_SECONDS: Final = 30
 class Homeport:
     """A running Homeport on a fixed port, which a test may kill and start again."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, flags: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._flags = [f"--kubeconfig={plane.kubeconfig}", f"--port={self.port}", *flags]
+        self._flags = [f"--kubeconfig={kubeconfig}", f"--port={self.port}", *flags]
         self._processes = ProcessGroup(folder)
         self._process: Process | None = None
 

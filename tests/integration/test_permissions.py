@@ -1,0 +1,54 @@
+"""The permissions in examples/rbac.yaml are enough: everything is done as a service account that has no others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.controlplane import objects
+from tests.controlplane.client import Client
+from tests.controlplane.controlplane import ControlPlane
+from tests.integration.service import Homeport, start_scheduler
+from tests.integration.test_home_stories import boot, home_of, install_kubevirt
+from tests.integration.test_spread_stories import make_zones
+
+ROLE = Path(__file__).parents[2] / "examples" / "rbac.yaml"
+RBAC = "rbac.authorization.k8s.io"
+ACCOUNT = "/api/v1/namespaces/default/serviceaccounts"
+
+
+def token_for_homeport(client: Client) -> str:
+    """A token of a service account that is bound to the role of the example."""
+    role: dict[str, Any] = yaml.safe_load(ROLE.read_text())
+    name = role["metadata"]["name"]
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+    }
+    client.request("POST", f"/apis/{RBAC}/v1/clusterroles", role)
+    client.request("POST", f"/apis/{RBAC}/v1/clusterrolebindings", binding)
+    client.request("POST", ACCOUNT, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    return str(client.request("POST", f"{ACCOUNT}/{name}/token", asked)["status"]["token"])
+
+
+def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None:
+    """Lists, watches, binds, and writes the home of a machine."""
+    install_kubevirt(plane.client)
+    make_zones(plane, {"zone-a": 2, "zone-b": 1})
+    machine = plane.client.create(objects.virtual_machine("db01"))
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token_for_homeport(plane.client)}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(config))
+
+    with Homeport(kubeconfig, tmp_path) as homeport, start_scheduler(plane, homeport):
+        home = plane.client.wait_bound(boot(plane.client, machine, "first"))
+        plane.client.wait_for(lambda: home_of(plane.client, "db01") == home, what="the home to be on the machine")
+        states = {it["state"] for it in homeport.get("/api/v1/status")["feeds"].values()}
+
+    assert states == {"watching"}
