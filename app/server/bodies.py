@@ -13,15 +13,17 @@ from starlette.requests import Request
 from app.server.limits import read_body
 from app.verbs.outcome import VerbFailure
 
+_MOST_BYTES: Final = 4 << 20
+"""No object of an API server is larger than 1.5 MB."""
 _FAILURES: Final = {
-    "413": {"description": "The body is larger than maxBodyBytes."},
+    "413": {"description": "The body is larger than 4 MiB, or than maxBodyBytes."},
     "422": {"description": "The body is not what is asked for; detail says where and why."},
 }
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def body_of(model: type[Model], limit: int) -> Callable[[Request], Awaitable[Model]]:
-    """A dependency that reads ``model``: 413 for a body larger than ``limit`` bytes, 422 for any other mistake.
+    """A dependency that reads ``model``: 413 for a body larger than ``limit`` bytes or 4 MiB, 422 for other mistakes.
 
     FastAPI's own way reads a body of any size, takes only ``application/json``, and repeats in its answer what was
     sent, which fails for what is no UTF-8.
@@ -29,7 +31,7 @@ def body_of(model: type[Model], limit: int) -> Callable[[Request], Awaitable[Mod
 
     async def read(request: Request) -> Model:
         try:
-            return model.model_validate_json(await read_body(request, limit))
+            return model.model_validate_json(await read_body(request, min(limit, _MOST_BYTES)))
         except VerbFailure as failure:
             raise HTTPException(413, failure.message) from None
         except ValidationError as error:

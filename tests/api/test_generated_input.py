@@ -10,9 +10,9 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
-from time import perf_counter
+from time import thread_time
 from typing import Any, Final
 
 import httpx
@@ -35,7 +35,7 @@ REQUESTS: Final = {
     "/api/v1/explain": 1000,
 }
 MOST_SECONDS: Final = 1.0
-"""No request may hold up the others for longer."""
+"""No request may hold up the others for longer, in processor time: other processes do not count."""
 
 VERBS: Final[dict[str, Verb]] = {
     "/filter": "filter",
@@ -151,9 +151,9 @@ async def test_generated_requests(path: str) -> None:
     with capture_logs() as logged:
         async with serving() as api:
             for number, body in enumerate(generated(path)):
-                started = perf_counter()
+                started = thread_time()
                 response = await api.http.post(path, content=body)
-                slowest = max(slowest, perf_counter() - started)
+                slowest = max(slowest, thread_time() - started)
                 codes[response.status_code] += 1
                 assert [] == wrong(path, body, response), (number, body[:2000], response.content[:2000])
             check = await api.get("/api/v1/check")
@@ -210,14 +210,16 @@ class Long:
 
 @asynccontextmanager
 async def heartbeat() -> AsyncIterator[list[float]]:
-    """How long others had to wait for their turn, in seconds."""
+    """How long others had to wait for each of their turns, in seconds of processor time."""
     waits: list[float] = []
 
     async def beat() -> None:
         while True:
-            started = perf_counter()
-            await asyncio.sleep(0)
-            waits.append(perf_counter() - started)
+            started = thread_time()
+            try:
+                await asyncio.sleep(0)
+            finally:
+                waits.append(thread_time() - started)
 
     task = asyncio.create_task(beat())
     await asyncio.sleep(0)
@@ -225,6 +227,8 @@ async def heartbeat() -> AsyncIterator[list[float]]:
         yield waits
     finally:
         task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 FILLINGS: Final = {
@@ -235,46 +239,62 @@ FILLINGS: Final = {
 }
 
 
-def long_request(path: str, filling: str, megabytes: int = HUNDRED) -> Long:
-    """A good request with one field more."""
+def long_request(path: str, filling: str, megabytes: int = HUNDRED, field: str = "more") -> Long:
+    """A good request with one field more, or with another value of one."""
     opening, middle, closing = FILLINGS[filling]
-    before = encoded(GOOD[path][0])[:-1] + b',"more":'
-    return Long(before + opening, middle, closing + b"}", megabytes)
+    before = encoded({**GOOD[path][0], field: "HERE"}).partition(b'"HERE"')
+    return Long(before[0] + opening, middle, closing + before[2], megabytes)
 
 
-@pytest.mark.parametrize("filling", FILLINGS)
-@pytest.mark.parametrize("path", VERBS)
-async def test_a_hundred_megabytes_are_read_and_answered(path: str, filling: str) -> None:
-    body = long_request(path, filling)
+OUTCOMES: Final = {"/filter": "feasible", "/prioritize": "scored", "/preempt": "candidates", "/bind": "bound"}
+FIELDS: Final = {"/filter": "NodeNames", "/prioritize": "Nodes", "/preempt": "NodeNameToMetaVictims", "/bind": "PodUID"}
+
+
+@pytest.mark.parametrize(
+    ("path", "filling", "field", "outcome"),
+    [
+        *(
+            pytest.param(path, filling, "more", outcome, id=f"{path}: {filling} in a field that nobody reads")
+            for path, outcome in OUTCOMES.items()
+            for filling in FILLINGS
+        ),
+        *(
+            pytest.param(path, "one list", field, "bad_request", id=f"{path}: a list for {field}")
+            for path, field in FIELDS.items()
+        ),
+    ],
+)
+async def test_a_hundred_megabytes_are_read_and_answered(path: str, filling: str, field: str, outcome: str) -> None:
+    body = long_request(path, filling, field=field)
     async with serving() as api, heartbeat() as waits:
         response = await api.http.post(path, content=body, headers={"content-length": str(body.length)})
         outcomes = await api.outcomes(VERBS[path])
 
-    assert (HUNDRED + 2, {"bad_request"} if filling == "no UTF-8" else outcomes.keys()) == (body.sent, outcomes.keys())
-    assert [] == breaches(VERBS[path], encoded(GOOD[path][0]), response)
-    assert max(waits, default=0.0) < MOST_SECONDS
+    assert (HUNDRED + 2, {outcome: 1}) == (body.sent, outcomes)
+    assert outcome == "bad_request" or [] == breaches(VERBS[path], encoded(GOOD[path][0]), response)
+    assert max(waits) < MOST_SECONDS
 
 
 @pytest.mark.parametrize("path", REQUESTS)
 @pytest.mark.parametrize("declared", [pytest.param(True, id="declared"), pytest.param(False, id="not declared")])
 async def test_a_body_above_the_limit_is_refused_unread(path: str, declared: bool) -> None:
-    """With a length it is not read at all, without one no further than the limit."""
+    """With a length it is not read at all, without one no further than the limit: 4 MiB under /api."""
     body = long_request(path, "a long text", LIMIT + 10)
     headers = {"content-length": str(body.length)} if declared else {}
     async with serving() as api, heartbeat() as waits:
         response = await api.http.post(path, content=body, headers=headers)
 
-    assert (0 if declared else LIMIT + 1) == body.sent
+    assert (0 if declared else 5 if path.startswith("/api") else LIMIT + 1) == body.sent
     assert max(waits, default=0.0) < MOST_SECONDS
     assert told(path) == (response.status_code, response.content.partition(b"homeport: ")[2].partition(b" bytes")[0])
 
 
 def told(path: str) -> tuple[int, bytes]:
     """Status, and the sentence where there is one."""
-    sentence = b"the request body is larger than 134217728"
+    sentence = b"the request body is larger than "
     match path:
         case "/prioritize" | "/preempt":
             return 500, b""
         case "/filter" | "/bind":
-            return 200, sentence
-    return 413, sentence
+            return 200, sentence + b"134217728"
+    return 413, sentence + b"4194304"
