@@ -2,7 +2,7 @@
 
     python -m tests.conformance.compare                                  # COUNT, SEED and MINOR as below
     python -m tests.conformance.compare --count 2000 --seed 7 --minor 1.36.3
-    python -m tests.conformance.compare --count 3500 --record            # writes the vectors that `make test` runs
+    python -m tests.conformance.compare --count 4000 --record            # writes the vectors that `make test` runs
 
 Prints a table and, as its last line, the same as JSON. Ends with 1 if any case differs; the first of them are written
 to `build/conformance/`, each with what either side says.
@@ -15,18 +15,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from tests.conformance import generate, oracle
+from tests.conformance.histories import ASKED, TOPIC, History
+from tests.conformance.replay import replayed
 from tests.controlplane.binaries import DEFAULT_KUBERNETES, RELEASES, BuildError
 
 ROOT: Final = Path(__file__).parents[2]
 FOUND: Final = ROOT / "build" / "conformance"
 VECTORS: Final = Path(__file__).parent / "vectors" / "generated"
+EVALUATE: Final = (sys.executable, str(ROOT / "homeport.py"), "evaluate")
 BATCH: Final = 500
 """Cases that one process is asked about."""
 WRITTEN: Final = 10
@@ -55,12 +59,21 @@ class Tally:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some cases of one topic, and what everybody said about them, line for line."""
+    """Some cases of one topic. ``ours`` asks Homeport; ``recorded`` is what it is asked with, as vectors keep it."""
 
     topic: str
     cases: Sequence[bytes]
-    actual: Sequence[bytes]
-    expected: Mapping[str, Sequence[bytes]]
+    ours: Callable[[], Sequence[bytes]]
+    recorded: Mapping[str, Sequence[bytes]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What everybody said about a batch, line for line: Homeport, the oracle of each release, the API server."""
+
+    ours: Sequence[bytes]
+    theirs: Mapping[str, Sequence[bytes]]
+    validated: Sequence[bytes]
 
 
 def is_mixed(verdict: Mapping[str, Any]) -> bool:
@@ -74,26 +87,36 @@ class InvalidCaseError(Exception):
     """The API server would refuse an object of a generated case: the generator has a mistake."""
 
 
-def batches(count: int, seed: int, oracles: Mapping[str, Path]) -> Iterator[Batch]:
-    """All topics, equally many cases of each, with the answers of fresh processes to every batch."""
-    homeport = [sys.executable, str(ROOT / "homeport.py"), "evaluate"]
-    strict = [str(next(iter(oracles.values()))), "-validate"]
-    commands = {"": homeport, "validated": strict, **{minor: [str(path)] for minor, path in oracles.items()}}
-    with ThreadPoolExecutor(len(commands)) as pool:
-        for topic in generate.TOPICS:
-            each = -(-count // len(generate.TOPICS))
-            for start in range(0, each, BATCH):
-                cases = list(generate.cases(topic, seed, range(start, min(start + BATCH, each))))
-                asked = b"".join(cases)
-                answers = {who: pool.submit(_answers, command, asked) for who, command in commands.items()}
-                said = {who: answer.result() for who, answer in answers.items()}
-                _refuse_invalid(said.pop("validated"))
-                yield Batch(topic, cases, said.pop(""), said)
+def batches(count: int, seed: int) -> Iterator[Batch]:
+    """All topics, equally many cases of each."""
+    each = -(-count // (len(generate.TOPICS) + 1))
+    for topic in generate.TOPICS:
+        for start in range(0, each, BATCH):
+            cases = list(generate.cases(topic, seed, range(start, min(start + BATCH, each))))
+            yield Batch(topic, cases, partial(_answers, EVALUATE, cases), {"cases": cases})
+    for start in range(0, -(-each // ASKED), BATCH // ASKED):
+        indices = range(start, min(start + BATCH // ASKED, -(-each // ASKED)))
+        histories = [History(seed, index) for index in indices]
+        cases = [generate.line(case) for history in histories for case in history.cases]
+        stories = [generate.line(history.story()) for history in histories]
+        yield Batch(TOPIC, cases, partial(_replayed, histories), {"stories": stories})
 
 
-def _answers(command: Sequence[str], asked: bytes) -> list[bytes]:
-    done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, check=True, cwd=ROOT)
+def _replayed(histories: Sequence[History]) -> list[bytes]:
+    return [generate.line(verdict) for history in histories for verdict in replayed(history.config, history.events)]
+
+
+def _answers(command: Sequence[str], asked: Sequence[bytes]) -> list[bytes]:
+    done = subprocess.run(command, input=b"".join(asked), stdout=subprocess.PIPE, check=True, cwd=ROOT)
     return done.stdout.splitlines(keepends=True)
+
+
+def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answers:
+    """Ask everybody at once. Each batch has fresh processes, so that no release is asked too much of one."""
+    ours = pool.submit(batch.ours)
+    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in oracles.items()}
+    strict = pool.submit(_answers, [str(next(iter(oracles.values()))), "-validate"], batch.cases)
+    return Answers(ours.result(), {minor: said.result() for minor, said in theirs.items()}, strict.result())
 
 
 def _refuse_invalid(validated: Sequence[bytes]) -> None:
@@ -103,15 +126,15 @@ def _refuse_invalid(validated: Sequence[bytes]) -> None:
             raise InvalidCaseError(f"{found['name']}: {found}")
 
 
-def judge(batch: Batch, tallies: dict[tuple[str, str], Tally]) -> None:
+def judge(batch: Batch, answers: Answers, tallies: dict[tuple[str, str], Tally]) -> None:
     """Count the batch, and keep what differs."""
-    for minor, expected in batch.expected.items():
+    _refuse_invalid(answers.validated)
+    for minor, said in answers.theirs.items():
         tally = tallies.setdefault((minor, batch.topic), Tally(minor, batch.topic))
-        for case, theirs, ours in zip(batch.cases, map(json.loads, expected), batch.actual, strict=True):
-            equal = theirs == json.loads(ours)
-            tally.count(theirs, equal=equal)
-            if not equal and tally.differing <= WRITTEN:
-                _keep(minor, json.loads(case), theirs, json.loads(ours))
+        for case, theirs, ours in zip(batch.cases, map(json.loads, said), map(json.loads, answers.ours), strict=True):
+            tally.count(theirs, equal=theirs == ours)
+            if theirs != ours and tally.differing <= WRITTEN:
+                _keep(minor, json.loads(case), theirs, ours)
 
 
 def _keep(minor: str, case: Mapping[str, Any], theirs: object, ours: object) -> None:
@@ -120,10 +143,10 @@ def _keep(minor: str, case: Mapping[str, Any], theirs: object, ours: object) -> 
     (FOUND / f"{minor}-{case['name']}.json").write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
-def record(batch: Batch) -> None:
+def record(batch: Batch, answers: Answers) -> None:
     """Add a batch to the checked-in vectors; the releases agree on them, so one verdict stands for all."""
-    (agreed,) = {tuple(expected) for expected in batch.expected.values()}
-    for kind, lines in (("cases", batch.cases), ("expected", agreed)):
+    (agreed,) = {tuple(said) for said in answers.theirs.values()}
+    for kind, lines in {**batch.recorded, "expected": agreed}.items():
         with (VECTORS / f"{batch.topic}.{kind}.jsonl.gz").open("ab") as file:
             file.write(gzip.compress(b"".join(lines), 9, mtime=0))
 
@@ -151,7 +174,7 @@ def _provenance(arguments: argparse.Namespace) -> dict[str, Any]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.conformance.compare", description="Compare with the Go plugins.")
     asked = os.environ.get
-    parser.add_argument("--count", type=int, default=int(asked("COUNT") or 21_000), help="cases (COUNT)")
+    parser.add_argument("--count", type=int, default=int(asked("COUNT") or 24_000), help="cases (COUNT)")
     parser.add_argument("--seed", type=int, default=int(asked("SEED") or 1), help="of the generator (SEED)")
     minors = [minor for minor in (asked("MINOR") or "").split() if minor] or list(RELEASES)
     parser.add_argument("--minor", nargs="+", choices=list(RELEASES), default=minors, help="releases (MINOR)")
@@ -169,10 +192,13 @@ def run(arguments: argparse.Namespace) -> bool:
         VECTORS.mkdir(parents=True, exist_ok=True)
         for stale in VECTORS.glob("*.gz"):
             stale.unlink()
-    for batch in batches(arguments.count, arguments.seed, {minor: oracle.oracle(minor) for minor in arguments.minor}):
-        judge(batch, tallies)
-        if arguments.record:
-            record(batch)
+    oracles = {minor: oracle.oracle(minor) for minor in arguments.minor}
+    with ThreadPoolExecutor(len(oracles) + 2) as pool:
+        for batch in batches(arguments.count, arguments.seed):
+            answers = answered(pool, batch, oracles)
+            judge(batch, answers, tallies)
+            if arguments.record:
+                record(batch, answers)
     found = sorted(tallies.values(), key=lambda it: it.minor)
     summary = {
         **_provenance(arguments),

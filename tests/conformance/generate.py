@@ -71,7 +71,7 @@ class Traits:
     odd_profile: float
 
 
-def _traits(random: Random, **fixed: Any) -> Traits:
+def draw_traits(random: Random, **fixed: Any) -> Traits:
     drawn: Json = {
         "keyless": random.choice((0, 0, 0.05, 0.2, 0.5)),
         "tainted": random.choice((0, 0, 0.2, 0.5)),
@@ -80,7 +80,7 @@ def _traits(random: Random, **fixed: Any) -> Traits:
         "foreign": random.choice((0, 0.1, 0.4)),
         "odd": random.choice((0, 0.1, 0.3)),
         "crowding": random.choice((0, 1, 2, 4)),
-        "pods_per_node": random.choice((0.5, 1, 2, 3, 4)),
+        "pods_per_node": random.choice((0.7, 1, 2, 3, 4)),
         "domains": random.choice((1, 2, 2, 3, 3, 4, 8)),
         "nominated": random.choice((0, 0, 0, 0, 0, 2)),
         "odd_profile": 0.04,
@@ -96,9 +96,9 @@ class Draft:
         self.traits = traits
         self.namespace = random.choice(NAMESPACES)
         self.labels = self._own_labels()
-        self.nodes = [self._node(index) for index in range(self._node_count())]
+        self.nodes = [self.node(f"n{index}") for index in range(self._node_count())]
         self.objects: list[Json] = [*self.nodes]
-        self.pod = self._pending()
+        self.pod = self.pending()
         self.config = self.profile([])
 
     # What everything else is drawn with.
@@ -118,8 +118,7 @@ class Draft:
         low, high = self.weighted({(0, 0): 1, (1, 1): 4, (2, 6): 59, (7, 12): 26, (13, 30): 10})
         return self.random.randint(low, high)
 
-    def _node(self, index: int) -> Json:
-        name = f"n{index}"
+    def node(self, name: str) -> Json:
         return {
             "apiVersion": "v1",
             "kind": "Node",
@@ -169,7 +168,7 @@ class Draft:
                 labels[key] = self.random.choice(LABELS[key])
         return labels if self.chance(0.95) else {}
 
-    def _other_labels(self) -> dict[str, str]:
+    def other_labels(self) -> dict[str, str]:
         """Those of the pending pod, one of them perhaps other or gone, or quite different ones."""
         if self.chance(0.2):
             return {key: self.random.choice(LABELS[key]) for key in self.some(list(LABELS), 0, 3)}
@@ -185,7 +184,7 @@ class Draft:
     def other_namespace(self) -> str:
         return self.random.choice([each for each in NAMESPACES if each != self.namespace])
 
-    def _pod(self, name: str, namespace: str, labels: Mapping[str, str]) -> Json:
+    def any_pod(self, name: str, namespace: str, labels: Mapping[str, str]) -> Json:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -205,8 +204,8 @@ class Draft:
             "status": {"phase": "Pending"},
         }
 
-    def _pending(self) -> Json:
-        pod = self._pod("pending", self.namespace, self.labels)
+    def pending(self) -> Json:
+        pod = self.any_pod("pending", self.namespace, self.labels)
         pod["spec"]["priority"] = self.random.choice((-10, 0, 0, 0, 10))
         if self.chance(self.traits.affinity):
             pod["spec"].update(self._affinity())
@@ -298,7 +297,7 @@ class Draft:
         return found
 
     def _max_skew(self) -> int:
-        return self.weighted({1: 45, 2: 22, 3: 12, 5: 8, 7: 5, 20: 3, INT32_MAX: 2})
+        return self.weighted({1: 60, 2: 20, 3: 8, 5: 5, 7: 3, 20: 2, INT32_MAX: 2})
 
     def _match_label_keys(self, constraint: Json, selector: Json) -> None:
         """As stored: the API server has added each key that the pod had, with the value it had then.
@@ -319,7 +318,7 @@ class Draft:
         constraint["labelSelector"] = {**selector, **self._maybe("matchExpressions", expressions)}
 
     def selector(self) -> Json:
-        form = self.weighted({"own": 45, "some": 10, "expressions": 20, "both": 15, "stranger": 4, "everything": 6})
+        form = self.weighted({"own": 50, "some": 10, "expressions": 20, "both": 15, "stranger": 2, "everything": 5})
         own = {key: self.labels[key] for key in self.some(list(self.labels), 1, 2)}
         match form:
             case "own":
@@ -346,14 +345,14 @@ class Draft:
         crowd = [self.random.random() ** self.traits.crowding for _ in self.nodes]
         for index in range(round(len(self.nodes) * self.traits.pods_per_node)):
             namespace = self.other_namespace() if self.chance(self.traits.foreign) else self.namespace
-            pod = self._pod(f"p{index}", namespace, self._other_labels())
+            pod = self.any_pod(f"p{index}", namespace, self.other_labels())
             node = self.random.choices(self.nodes, crowd)[0]
             pod["spec"]["nodeName"], pod["status"]["phase"] = node["metadata"]["name"], "Running"
             if self.chance(self.traits.odd):
                 self._make_odd(pod)
             self.objects.append(pod)
         for index in range(self.random.randint(0, self.traits.nominated)):
-            self.objects.append(self._nominated(index))
+            self.objects.append(self.nominated(f"nominated{index}"))
         self.random.shuffle(self.objects)
 
     def _make_odd(self, pod: Json) -> None:
@@ -373,9 +372,9 @@ class Draft:
     def _terminate(self, pod: Json) -> None:
         pod["metadata"].update(deletionTimestamp="2026-01-02T00:00:00Z", deletionGracePeriodSeconds=30)
 
-    def _nominated(self, index: int) -> Json:
+    def nominated(self, name: str) -> Json:
         namespace = self.other_namespace() if self.chance(0.15) else self.namespace
-        pod = self._pod(f"nominated{index}", namespace, self._other_labels())
+        pod = self.any_pod(name, namespace, self.other_labels())
         pod["status"]["nominatedNodeName"] = self.node_name() if self.nodes and self.chance(0.95) else "gone"
         pod["spec"]["priority"] = self.random.choice((-10, 0, 0, 0, 10, 1000))
         if self.chance(0.1):
@@ -417,8 +416,8 @@ class Draft:
         return found
 
     def add_owners(self) -> None:
-        for index in range(self.random.choice((0, 0, 1, 1, 2, 4))):
-            self.objects.append(self._service(index))
+        for index in range(self.random.choice((0, 1, 1, 1, 2, 4))):
+            self.objects.append(self.service(index))
         kind = self.weighted({"": 30, "ReplicaSet": 30, "StatefulSet": 15, "ReplicationController": 20, "Job": 5})
         if not kind:
             return
@@ -431,9 +430,9 @@ class Draft:
         self.pod["metadata"]["ownerReferences"] = [owner]
         for name, likely in (("owner", 0.9), ("bystander", 0.1)):
             if kind != "Job" and self.chance(likely):
-                self.objects.append(self._workload(api, kind, name))
+                self.objects.append(self.workload(api, kind, name))
 
-    def _service(self, index: int) -> Json:
+    def service(self, index: int) -> Json:
         namespace = self.other_namespace() if self.chance(0.15) else self.namespace
         selector = {key: self.labels[key] for key in self.some(list(self.labels), 1, 2)}
         if self.chance(0.15):
@@ -443,7 +442,7 @@ class Draft:
             spec["selector"] = {} if self.chance(0.1) else selector
         return self._object("v1", "Service", f"s{index}", namespace, spec)
 
-    def _workload(self, api: str, kind: str, name: str) -> Json:
+    def workload(self, api: str, kind: str, name: str) -> Json:
         """Its selector selects its template, and mostly the pod: a label may have been changed since it was adopted."""
         labels = {key: self.labels[key] for key in self.some(list(self.labels), 1, 3)} or {"app": "web"}
         if self.chance(0.15):
@@ -455,7 +454,7 @@ class Draft:
             selector = {"matchLabels": labels} | self._maybe(
                 "matchExpressions", [it for it in drawn if _holds(it, made)]
             )
-        template = {"metadata": {"labels": made}, "spec": self._pod("t", "default", {})["spec"]}
+        template = {"metadata": {"labels": made}, "spec": self.any_pod("t", "default", {})["spec"]}
         for field in ("priority", "schedulerName"):
             del template["spec"][field]
         spec = {"replicas": 3, "selector": selector, "template": template}
@@ -502,7 +501,7 @@ def _own(kinds: Mapping[str, float], **traits: Any) -> Callable[[Random], Draft]
     """Pods with constraints of their own."""
 
     def draw(random: Random) -> Draft:
-        draft = Draft(random, _traits(random, **traits))
+        draft = Draft(random, draw_traits(random, **traits))
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints(kinds)
         draft.populate()
         return draft
@@ -512,7 +511,7 @@ def _own(kinds: Mapping[str, float], **traits: Any) -> Callable[[Random], Draft]
 
 def _defaults(random: Random) -> Draft:
     """Mostly pods without constraints, selected by Services and owned by workloads."""
-    draft = Draft(random, _traits(random))
+    draft = Draft(random, draw_traits(random))
     draft.config = draft.default_config()
     if draft.chance(0.08):
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints({HARD: 1, SOFT: 1})
@@ -523,7 +522,7 @@ def _defaults(random: Random) -> Draft:
 
 def _deployment(random: Random) -> Draft:
     """What people run: replicas of a Deployment in even zones, with the constraints that manuals recommend."""
-    draft = Draft(random, _traits(random, keyless=0, domains=3, foreign=0.2, odd=0.1, nominated=1, odd_profile=0))
+    draft = Draft(random, draw_traits(random, keyless=0, domains=3, foreign=0.2, odd=0.1, nominated=1, odd_profile=0))
     draft.labels.update({"app": "web", "pod-template-hash": "77c9"})
     for index, node in enumerate(draft.nodes):
         node["metadata"]["labels"].update({ZONE: f"t{index % 3}", HOSTNAME: f"n{index}"})
@@ -535,7 +534,7 @@ def _deployment(random: Random) -> Draft:
         each["labelSelector"] = {"matchLabels": {"app": "web"}}
         if draft.chance(0.4):
             each["matchLabelKeys"] = ["pod-template-hash"]
-    draft.pod = draft._pending()
+    draft.pod = draft.pending()
     draft.pod["spec"]["topologySpreadConstraints"] = draft.some(constraints, 1, 2)
     draft.add_owners()
     draft.populate()
@@ -554,8 +553,10 @@ TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
 
 
 def revision() -> str:
-    """Tells one state of this generator from another."""
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    """Tells one state of the generators, this one and that of histories, from another."""
+    here = Path(__file__)
+    sources = (here, here.with_name("histories.py"))
+    return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
 def case(topic: str, seed: int, index: int) -> Json:
@@ -567,7 +568,12 @@ def case(topic: str, seed: int, index: int) -> Json:
 def cases(topic: str, seed: int, indices: Iterable[int]) -> Iterator[bytes]:
     """Cases as JSON lines."""
     for index in indices:
-        yield json.dumps(case(topic, seed, index), separators=(",", ":")).encode() + b"\n"
+        yield line(case(topic, seed, index))
+
+
+def line(found: Mapping[str, Any]) -> bytes:
+    """One JSON line."""
+    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
 def main() -> int:

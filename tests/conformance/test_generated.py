@@ -1,5 +1,6 @@
 """The same on generated cases, small and nasty: see ``docs/conformance.md``."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from app.verbs.evaluate import Evaluator
 from plugins import IN_TREE
 from tests.conformance import generate
 from tests.conformance.compare import is_mixed
+from tests.conformance.replay import replayed
 from tests.harness import cases
 
 VECTORS = Path(__file__).parent / "vectors" / "generated"
@@ -37,3 +39,14 @@ def test_a_case_can_be_made_again(topic: str) -> None:
     recorded = [case for case, _ in cases(VECTORS / topic)]
 
     assert recorded[:50] == list(generate.cases(topic, seed, range(50)))
+
+
+def test_every_verdict_along_a_history() -> None:
+    """What is kept through hundreds of events gives what kube-scheduler says of the cluster as it is by then."""
+    with gzip.open(VECTORS / "histories.stories.jsonl.gz") as stories:
+        told = [verdict for story in map(json.loads, stories) for verdict in replayed(story["config"], story["events"])]
+    with gzip.open(VECTORS / "histories.expected.jsonl.gz") as expected:
+        for actual, verdict in zip(told, map(json.loads, expected), strict=True):
+            assert verdict == json.loads(generate.line(actual)), verdict["name"]
+
+    assert 500 == len(told)

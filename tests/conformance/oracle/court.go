@@ -84,6 +84,9 @@ func (it *court) judge(asked *testCase) (verdict, error) {
 	if err == nil && asked.Preempt != nil {
 		err = trial.preempt(ctx, asked.Preempt.Nodes, found)
 	}
+	if err == nil && asked.DryRun != nil {
+		err = trial.dryRun(ctx, asked.DryRun, found)
+	}
 	return found, err
 }
 

@@ -28,6 +28,8 @@ type testCase struct {
 	Preempt *struct {
 		Nodes []string `json:"nodes"`
 	} `json:"preempt"`
+	// DryRun is asked of histories only.
+	DryRun *dryRun `json:"dryRun"`
 }
 
 // verdict is one line out. Keys come out sorted, as encoding/json writes maps.
