@@ -12,6 +12,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
+from app.cluster.store import Cluster
 from app.kube.apps_v1 import Workload, decode_workload
 from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
 
@@ -206,3 +207,8 @@ def make_workload(name: str = "web", selector: JsonObject | None = None, *, reso
 
 def _present(**fields: Any) -> JsonObject:
     return {key: value for key, value in fields.items() if value is not _UNSET}
+
+
+def bound_pods(cluster: Cluster) -> list[Pod]:
+    """Pods on a node, less those that are only assumed there."""
+    return [pod for pod in cluster.pods() if pod.node_name and cluster.assumed.get(pod.uid) is None]

@@ -61,9 +61,6 @@ class Cluster:
             return sum(map(len, self._pods.values()))
         return len(self.nodes) if kind == NODES else len(self.others.keys(kind))
 
-    def bound_pods(self) -> Collection[Pod]:
-        return [pod for pod in self.pods() if pod.node_name and self.assumed.get(pod.uid) is None]
-
     def nominated(self, node_name: str) -> Collection[Pod]:
         """Waiting pods that are nominated to the node."""
         return self._nominated.get(node_name, {}).values()

@@ -16,7 +16,7 @@ from app.framework.interface import Inclusion
 from app.kube.core_v1 import decode_node, decode_pod
 from app.kube.selectors import Selector, decode_selector
 from tests import strategies
-from tests.builders import ZONE, JsonObject, encoded, node_object, pod_object
+from tests.builders import ZONE, JsonObject, bound_pods, encoded, node_object, pod_object
 from tests.property import naive
 from tests.property.naive import Question
 from tests.strategies import KEYS, NODES, rarely
@@ -104,7 +104,7 @@ def everything(cluster: Cluster) -> dict[str, Any]:
     return {
         "nodes": {name: (info.node, dict(info.pods)) for name, info in cluster.nodes.items()},
         "pods": {pod.key: pod for pod in cluster.pods()},
-        "bound": {pod.key for pod in cluster.bound_pods()},
+        "bound": {pod.key for pod in bound_pods(cluster)},
         "in flight": {pod.uid: pod for pod in cluster.assumed.in_flight()},
         "assumed": len(cluster.assumed),
         "nominated": {name: {pod.uid: pod for pod in cluster.nominated(name)} for name in cluster.nominated_nodes},

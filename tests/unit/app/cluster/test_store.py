@@ -8,7 +8,7 @@ from app.cluster.store import Cluster
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
 from app.kube.selectors import EVERYTHING
-from tests.builders import ZONE, make_node, make_pod, make_service
+from tests.builders import ZONE, bound_pods, make_node, make_pod, make_service
 
 WEB = {"app": "web"}
 KEY = ("default", "web-1")
@@ -224,7 +224,7 @@ class TestAssumed:
         placed = make_pod(labels=WEB, node="n1", phase="Pending")
         assert {"n1": ["web-1"], "n2": []} == on_nodes(cluster)
         assert {"n1": 1} == counted(cluster)
-        assert ((placed,), []) == (cluster.assumed.in_flight(), cluster.bound_pods())
+        assert ((placed,), []) == (cluster.assumed.in_flight(), bound_pods(cluster))
         assert placed == cluster.pod(*KEY)
 
     def test_an_assumed_pod_need_not_be_known(self) -> None:
@@ -255,7 +255,7 @@ class TestAssumed:
 
         cluster.accept(UID)
 
-        assert ((), [], {"n1": 1}) == (cluster.assumed.in_flight(), cluster.bound_pods(), counted(cluster))
+        assert ((), [], {"n1": 1}) == (cluster.assumed.in_flight(), bound_pods(cluster), counted(cluster))
 
     @pytest.mark.parametrize(
         ("events", "expected", "left"),
