@@ -19,7 +19,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) conformance bench lock format clean wheel
+.PHONY: help setup run test $(STAGES) conformance soak bench lock format clean wheel
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -55,6 +55,9 @@ integration: $(READY) control-plane ## the tests against a real control plane
 
 conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR="1.36.3 1.35.4")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' $(BIN)/python -m tests.conformance.compare
+
+soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=)
+	@EVENTS='$(EVENTS)' $(BIN)/python -m tests.conformance.soak
 
 bench: $(READY) ## measure speed under load
 	@$(BIN)/python -m tests.load.bench

@@ -31,7 +31,7 @@ def body_of(model: type[Model], limit: int) -> Callable[[Request], Awaitable[Mod
 
     async def read(request: Request) -> Model:
         try:
-            return model.model_validate_json(await read_body(request, min(limit, _MOST_BYTES)))
+            return model.model_validate_json(bytes(await read_body(request, min(limit, _MOST_BYTES))))
         except VerbFailure as failure:
             raise HTTPException(413, failure.message) from None
         except ValidationError as error:

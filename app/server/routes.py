@@ -19,7 +19,7 @@ from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
 
-VerbCall = Callable[[bytes | bytearray], Awaitable[Answer]]
+VerbCall = Callable[[bytes | memoryview], Awaitable[Answer]]
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"

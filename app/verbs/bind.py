@@ -64,7 +64,7 @@ class BindVerb:
         self._settled = asyncio.Event()
         self._cluster.assumed.on_settled(self._settle)
 
-    async def __call__(self, body: bytes | bytearray) -> Answer:
+    async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a bind request. Raises ``VerbFailure``."""
         try:
             args = decode_binding(body)

@@ -29,7 +29,7 @@ class FilterVerb:
     def __init__(self, deciding: Deciding) -> None:
         self._deciding = deciding
 
-    async def __call__(self, body: bytes | bytearray) -> Answer:
+    async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
         try:
             args = decode_args(body)

@@ -23,7 +23,7 @@ class PreemptVerb:
     def __init__(self, deciding: Deciding) -> None:
         self._deciding = deciding
 
-    async def __call__(self, body: bytes | bytearray) -> Answer:
+    async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a preempt request. Raises ``VerbFailure``."""
         try:
             args = decode_preemption(body)

@@ -33,7 +33,7 @@ class PrioritizeVerb:
     def __init__(self, deciding: Deciding) -> None:
         self._deciding = deciding
 
-    async def __call__(self, body: bytes | bytearray) -> Answer:
+    async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
         args, sent = await self._read(body)
         hosts = dict.fromkeys(args.names if args.names is not None else [node.name for node in sent or ()], 0)
@@ -49,7 +49,7 @@ class PrioritizeVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", tuple(hosts)) from fault
         return Answer(encode_priorities({**hosts, **self._on_wire(scores)}), "scored")
 
-    async def _read(self, body: bytes | bytearray) -> tuple[ExtenderArgs, list[SentNode] | None]:
+    async def _read(self, body: bytes | memoryview) -> tuple[ExtenderArgs, list[SentNode] | None]:
         try:
             args = decode_args(body)
             return args, await read_nodes(args, self._deciding.cluster.nodes)

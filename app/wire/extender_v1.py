@@ -143,7 +143,7 @@ _MOST_FOLDED: Final = 4 << 20
 """Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
 
 
-def decode_args(body: bytes | bytearray) -> ExtenderArgs:
+def decode_args(body: bytes | memoryview) -> ExtenderArgs:
     """Read a filter or prioritize request. Raises ``MalformedRequest``."""
     found = _decode(body, _ARGS, _has_usual_spelling)
     names, nodes = found.node_names, found.nodes
@@ -154,7 +154,7 @@ def decode_args(body: bytes | bytearray) -> ExtenderArgs:
     return ExtenderArgs(_slim(found.pod), None, nodes.items or [])
 
 
-def decode_preemption(body: bytes | bytearray) -> PreemptionArgs:
+def decode_preemption(body: bytes | memoryview) -> PreemptionArgs:
     """Read a preempt request. Raises ``MalformedRequest``."""
     found = _decode(body, _PREEMPTION, _has_usual_spelling)
     given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
@@ -162,7 +162,7 @@ def decode_preemption(body: bytes | bytearray) -> PreemptionArgs:
     return PreemptionArgs(_slim(found.pod), {name: it for name, it in victims.items() if it.pods})
 
 
-def decode_binding(body: bytes | bytearray) -> BindingArgs:
+def decode_binding(body: bytes | memoryview) -> BindingArgs:
     """Read a bind request. Raises ``MalformedRequest``."""
     found = _decode(body, _BINDING, lambda it: it.pod_name is not None)
     return BindingArgs(
@@ -243,7 +243,7 @@ def _slim(found: PodObject) -> Pod:
         raise MalformedRequest(f"Pod: {error}") from None
 
 
-def _decode(body: bytes | bytearray, decoder: msgspec.json.Decoder[T], is_usual: Callable[[T], bool]) -> T:
+def _decode(body: bytes | memoryview, decoder: msgspec.json.Decoder[T], is_usual: Callable[[T], bool]) -> T:
     try:
         found = decoder.decode(body)
         if is_usual(found):
@@ -292,7 +292,7 @@ _OBJECTS: Final = frozenset({"Pod", "Nodes"})
 _USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 
 
-def _folded(body: bytes | bytearray, known: Mapping[str, str]) -> bytes:
+def _folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
     """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
     found = msgspec.json.decode(body, type=dict[str, Raw])
     outer = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}

@@ -91,12 +91,12 @@ def draw_traits(random: Random, **fixed: Any) -> Traits:
 class Draft:
     """One case being drawn."""
 
-    def __init__(self, random: Random, traits: Traits) -> None:
+    def __init__(self, random: Random, traits: Traits, nodes: int | None = None) -> None:
         self.random = random
         self.traits = traits
         self.namespace = random.choice(NAMESPACES)
         self.labels = self._own_labels()
-        self.nodes = [self.node(f"n{index}") for index in range(self._node_count())]
+        self.nodes = [self.node(f"n{index}") for index in range(self._node_count() if nodes is None else nodes)]
         self.objects: list[Json] = [*self.nodes]
         self.pod = self.pending()
         self.config = self.profile([])

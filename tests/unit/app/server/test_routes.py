@@ -13,7 +13,7 @@ from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
 
 
-async def _raises(body: bytes | bytearray) -> Answer:
+async def _raises(body: bytes | memoryview) -> Answer:
     raise RuntimeError("a screw is loose")
 
 
