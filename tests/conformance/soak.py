@@ -5,7 +5,8 @@
 Deployments roll out again and again, so that label sets and selectors never seen before keep coming; nodes are
 relabelled, tainted, removed and come back; bindings are in flight, succeed or fail. Every rollout is asked about, which
 fills and turns over what is kept for constraints. Everything is recounted on the way. Prints JSON; ends with 1 if a
-recount differs or memory grew by 5 % since it was warm: since more selectors have been asked for than are kept.
+recount differs or memory grew by 5 % since it was warm, that is, all memos were full and all that is kept for
+constraints had been replaced twice.
 """
 
 import argparse
@@ -30,8 +31,13 @@ NODES: Final = 300
 DEPLOYMENTS: Final = 200
 REPLICAS: Final = 30
 EVENTS_OF_A_ROLLOUT: Final = 100
-WARM_ROLLOUTS: Final = counters._MAX_SELECTIONS + 1000
-EVENTS_OF_A_WARM_ROLLOUT: Final = 20
+LIMITS: Final = {"_MAX_SELECTIONS": 1024, "_MAX_DOMAINS": 2048, "_MAX_TOPOLOGIES": 512}
+"""An eighth of what is kept in production, so that a run turns all of it over many times."""
+
+WARM_REVISIONS: Final = 10_000
+"""More than any memo of parsed fields remembers."""
+
+WARM_ROLLOUTS: Final = 2 * LIMITS["_MAX_SELECTIONS"]
 ALLOWED_GROWTH: Final = 0.05
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -125,13 +131,13 @@ class Soak:
         self.pods[deployment][uid] = changed = {**pod, "metadata": {**pod["metadata"], "labels": labels}}
         self._show(changed)
 
-    def rollout(self, events: int) -> None:
+    def rollout(self) -> None:
         """A new revision of one deployment: pods are judged and replaced, before, while and after others change."""
         deployment = self.random.randrange(DEPLOYMENTS)
-        self.revisions[deployment] += 1
-        until = self.events + events
+        self.judge_new_revision(deployment)
+        until = self.events + EVENTS_OF_A_ROLLOUT
         while self.events < until:
-            self._ask(decode_pod(encoded(self._new_pod(deployment))))
+            self._judge(decode_pod(encoded(self._new_pod(deployment))))
             for _ in range(5):
                 self.pod_comes(deployment)
                 self.pod_goes(deployment)
@@ -139,7 +145,11 @@ class Soak:
         if self.random.random() < 0.3:
             self.node_event()
 
-    def _ask(self, pod: Pod) -> None:
+    def judge_new_revision(self, deployment: int) -> None:
+        self.revisions[deployment] += 1
+        self._judge(decode_pod(encoded(self._new_pod(deployment))))
+
+    def _judge(self, pod: Pod) -> None:
         framework, nodes = self.world.framework, self.world.candidates()
         verdict = framework.feasible(CycleState(), pod, nodes)
         self.rejected += len(verdict.rejected)
@@ -155,14 +165,18 @@ def resident() -> int:
 
 def run(events: int, seed: int) -> Iterator[dict[str, Any]]:
     """Warm up, then report at each tenth of the events; every report comes with a recount."""
+    for name, limit in LIMITS.items():
+        setattr(counters, name, limit)
     soak = Soak(seed)
+    for number in range(WARM_REVISIONS):
+        soak.judge_new_revision(number % DEPLOYMENTS)
     for _ in range(WARM_ROLLOUTS):
-        soak.rollout(EVENTS_OF_A_WARM_ROLLOUT)
+        soak.rollout()
     soak.cluster.check()  # it holds everything twice for a moment
     first, warm, begun = soak.events, resident(), time.monotonic()
     for tenth in range(11):
         while soak.events < first + events * tenth // 10:
-            soak.rollout(EVENTS_OF_A_ROLLOUT)
+            soak.rollout()
         now = resident()
         yield {
             "events": soak.events - first,
