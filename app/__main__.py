@@ -95,6 +95,7 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
+    configure("warning", "json")
     evaluate.run(arguments.file, _specs())
 
 
