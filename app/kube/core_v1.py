@@ -32,7 +32,6 @@ from app.kube.taints import Taint, Toleration
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
-IGNORE: Final = "Ignore"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 _FINISHED: Final = ("Succeeded", "Failed")
 
