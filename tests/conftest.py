@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
+import structlog
 from hypothesis import settings
 
 INTEGRATION: Final = Path(__file__).parent / "integration"
@@ -17,6 +18,13 @@ if not MUST_RUN:  # Hypothesis has a profile for CI, and it has no deadline eith
     settings.load_profile("homeport")
 
 ReportT = TypeVar("ReportT", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Generator[None]:
+    """A command run inside a test sets up logs on the standard error of that test, which the next one finds closed."""
+    yield
+    structlog.reset_defaults()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
