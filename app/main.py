@@ -75,6 +75,7 @@ class Service:
                 max_priority=settings.max_priority,
             ),
             self._feed.binder,
+            self._feed.gate,
             monotonic,
             time_limit=settings.http_timeout - _MARGIN,
         )

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import structlog
 from msgspec.structs import replace
 
+from app.cluster.gate import BindGate, HeldBack
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
@@ -52,14 +53,17 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
 class ApiBinder:
     """Binds through ``pods/binding``. Success is only ever said of a pod that was seen bound to that node."""
 
-    def __init__(self, client: KubeClient, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, client: KubeClient, gate: BindGate, sleep: Sleep = asyncio.sleep) -> None:
         self._client = client
+        self._gate = gate
         self._sleep = sleep
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error."""
         try:
             await self._post(pod, node_name, annotations)
+        except HeldBack as held:
+            return held.status
         except ApiError as refused:
             if refused.status == _CONFLICT:
                 return await self._after_conflict(pod, node_name, annotations, refused)
@@ -72,8 +76,9 @@ class ApiBinder:
         return SUCCESS
 
     async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> None:
-        body = binding(pod, node_name, annotations)
-        await self._client.post(PODS.path(pod.namespace, pod.name, "binding"), body)
+        """Raises ``HeldBack`` where the gate does not let it out; it then never left."""
+        path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
+        await self._gate.through(pod, node_name, lambda ask: self._client.post(path, body, before=ask))
 
     async def _after_conflict(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str], refused: ApiError
@@ -87,6 +92,8 @@ class ApiBinder:
             return unschedulable(f"the pod changed while it was being bound: {refused.message}")
         try:
             await self._post(replace(pod, resource_version=found.resource_version), node_name, annotations)
+        except HeldBack as held:
+            return held.status
         except ApiError as again:
             if again.status != _CONFLICT:
                 return error(f"the API server refused the binding: {again.message}")
@@ -196,7 +203,7 @@ class ApiWriter:
             raise OSError(refused.message) from refused
         except (UnknownOutcome, ApiUnavailable) as unclear:
             raise OSError(str(unclear)) from unclear
-        self._objects.upsert(kind, kind.decode(written))
+        self._objects.upsert_read(kind, kind.decode(written))
 
     async def _refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
         try:
@@ -207,7 +214,7 @@ class ApiWriter:
             raise OSError(refused.message) from refused
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
-        self._objects.upsert(kind, kind.decode(raw))
+        self._objects.upsert_read(kind, kind.decode(raw))
 
     def _gone(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> ObjectGone:
         self._objects.delete(kind, found.key, found.uid)

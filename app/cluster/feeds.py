@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from app.cluster.gate import BindGate
 from app.cluster.saved import MemoryBinder, MemoryWriter, NothingToRead, load_saved
 from app.cluster.store import Cluster
 from app.framework.interface import Binder, Writer
@@ -31,6 +32,7 @@ class Feed(Protocol):
 
     binder: Binder
     writer: Writer
+    gate: BindGate
 
     async def start(self) -> None:
         """Begin to fill the picture. Returns at once; ``problem`` tells when it is complete."""
@@ -60,7 +62,8 @@ class SavedFeed(NothingToRead):
     def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
         self._cluster = cluster
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
-        self.binder: Binder = MemoryBinder(cluster)
+        self.gate = BindGate()
+        self.binder: Binder = MemoryBinder(cluster, self.gate)
         self.writer: Writer = MemoryWriter(cluster)
         load_saved(path, cluster, kinds)
 

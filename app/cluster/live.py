@@ -13,6 +13,7 @@ import structlog
 from app.cluster.api_writes import PODS as PODS_RESOURCE
 from app.cluster.api_writes import ApiBinder, ApiWriter
 from app.cluster.feeds import FeedState
+from app.cluster.gate import BindGate
 from app.cluster.reflector import Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
@@ -48,7 +49,8 @@ class LiveFeed:
         self._tasks: list[asyncio.Task[Any]] = []
         self._missed: dict[tuple[Kind[Any], str, str], float] = {}
         self._broken = ""
-        self.binder: Binder = ApiBinder(self._client)
+        self.gate = BindGate()
+        self.binder: Binder = ApiBinder(self._client, self.gate)
         self.writer: Writer = ApiWriter(self._client, cluster, self._resource)
 
     def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
@@ -112,7 +114,7 @@ class LiveFeed:
         except (ApiError, ApiUnavailable):
             self._remember_miss(kind, namespace, name)
             return
-        self._cluster.others.upsert(kind, kind.decode(raw))
+        self._cluster.others.upsert_read(kind, kind.decode(raw))
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
@@ -129,7 +131,7 @@ class LiveFeed:
             raise OSError(refused.message) from refused
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
-        self._cluster.upsert_pod(decode_pod(raw))
+        self._cluster.upsert_read_pod(decode_pod(raw))
 
     def problem(self) -> str:
         if self._broken:

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from app.kube.kinds import Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
 Object = TypeVar("Object", bound=KubeObject)
+
+
+_MOST_GONE: Final = 8192
+
+
+class Gone:
+    """UIDs of what was deleted lately. A read past the watch may answer with something the watch has shown deleted."""
+
+    __slots__ = ("_uids",)
+
+    def __init__(self) -> None:
+        self._uids: dict[str, None] = {}
+
+    def add(self, uid: str) -> None:
+        if uid:
+            self._uids[uid] = None
+            if len(self._uids) > _MOST_GONE:
+                del self._uids[next(iter(self._uids))]
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
 
 
 class ObjectStore:
@@ -17,6 +38,7 @@ class ObjectStore:
     def __init__(self) -> None:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
         self._versions: dict[tuple[Kind[Any], str], int] = {}
+        self._gone = Gone()
         self.changes = 0
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
@@ -42,11 +64,17 @@ class ObjectStore:
             objects[name] = found
             self._touch(kind, namespace)
 
+    def upsert_read(self, kind: Kind[Any], found: KubeObject) -> None:
+        """Take in what was read or written past the watch, unless it is known to be gone."""
+        if found.uid not in self._gone:
+            self.upsert(kind, found)
+
     def delete(self, kind: Kind[Any], key: ObjectKey, uid: str = "") -> None:
         """Remove an object; with ``uid`` only if it is still that one."""
         namespace, name = key
         objects = self._objects.get(kind, {}).get(namespace, {})
         known = objects.get(name)
+        self._gone.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             del objects[name]
             self._touch(kind, namespace)

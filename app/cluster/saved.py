@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
+from app.cluster.gate import BindGate, HeldBack
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone
@@ -95,10 +96,21 @@ def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
 class MemoryBinder:
     """Binds in the picture itself."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, gate: BindGate) -> None:
         self._cluster = cluster
+        self._gate = gate
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        async def send(ask: Callable[[], None]) -> Status:
+            ask()
+            return self._bound(pod, node_name, annotations)
+
+        try:
+            return await self._gate.through(pod, node_name, send)
+        except HeldBack as held:
+            return held.status
+
+    def _bound(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         known = self._cluster.pod(*pod.key)
         if known is None or known.uid != pod.uid:
             return error(f'pods "{pod.name}" not found')

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.cluster.assumed import AssumedPods
 from app.cluster.counters import Counters
-from app.cluster.objects import ObjectStore, precedes
+from app.cluster.objects import Gone, ObjectStore, precedes
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
@@ -36,6 +36,7 @@ class Cluster:
         self._strays: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
+        self._gone = Gone()
         self._changes = 0
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -116,6 +117,11 @@ class Cluster:
         self._pods.setdefault(pod.namespace, {})[pod.name] = pod
         self._move(known, pod)
 
+    def upsert_read_pod(self, pod: Pod) -> None:
+        """Take in a pod that was read past the watch, unless the watch has shown it deleted."""
+        if pod.uid not in self._gone:
+            self.upsert_pod(pod)
+
     def _with_assumption(self, pod: Pod) -> Pod:
         assumed = self.assumed.get(pod.uid)
         if assumed is None:
@@ -130,6 +136,7 @@ class Cluster:
     def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
         """Remove a pod; with ``uid`` only if it is still that one."""
         known = self.pod(*key)
+        self._gone.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             self._changes += 1
             self._forget_pod(known)

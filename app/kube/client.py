@@ -14,18 +14,25 @@ renewed credentials.
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.connections import (
+    CONNECT_SECONDS,
+    SOCKET_OPTIONS,
+    Answered,
+    BrokenConnection,
+    Connections,
+    NotConnected,
+)
 from app.kube.credentials import Access, Credentials, CredentialsError
 
 JSON: Final = "application/json"
@@ -38,7 +45,6 @@ LIST_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 140.0
 """A watch that says nothing for this long is taken for dead: bookmarks come each minute, a quiet kind's after two."""
 
-_CONNECT_SECONDS: Final = 3.0
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
@@ -51,15 +57,6 @@ _NEVER_SENT: Final = (
     httpx.UnsupportedProtocol,
 )
 _LONGEST_MESSAGE: Final = 500
-
-# A peer that is gone without a word is noticed in some 50 seconds, also where no data is due.
-_SOCKET_OPTIONS: Final = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *((socket.IPPROTO_TCP, getattr(socket, name), value)
-      for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
-      if hasattr(socket, name)),
-)  # fmt: skip
 
 
 class KubeError(Exception):
@@ -236,6 +233,14 @@ def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in query.items() if value)
 
 
+LastWord = Callable[[], None]
+"""Asked immediately before a write leaves; raises to hold it back."""
+
+
+def _nothing() -> None:
+    """No objection."""
+
+
 class KubeClient:
     """Sends requests as whoever the credentials say. Every method raises only the errors drawn above."""
 
@@ -246,6 +251,8 @@ class KubeClient:
         self._access: Access | None = None
         self._http: httpx.AsyncClient | None = None
         self._retired: httpx.AsyncClient | None = None
+        self._writing: Connections | None = None
+        self._writing_as: Access | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -260,6 +267,8 @@ class KubeClient:
         for http in (self._http, self._retired):
             if http is not None:
                 await http.aclose()
+        if self._writing is not None:
+            self._writing.close()
 
     async def resolve(self, api_version: str, kind: str) -> Resource | None:
         """Where a kind is kept; ``None`` if the API server does not serve it."""
@@ -322,7 +331,7 @@ class KubeClient:
     ) -> bytes:
         """Change an object; returns it as it then is. A ``resourceVersion`` in ``body`` is a precondition."""
         request = patch_request(resource, namespace, name, body, content_type=content_type, subresource=subresource)
-        return await self._send(request, timeout)
+        return await self._write(request, timeout)
 
     async def post(
         self,
@@ -330,9 +339,14 @@ class KubeClient:
         body: Mapping[str, Any],
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+        before: LastWord = _nothing,
     ) -> bytes:
-        """Create something at a path, see :meth:`Resource.path`."""
-        return await self._send(post_request(path, body), timeout)
+        """Create something at a path, see :meth:`Resource.path`.
+
+        ``before`` is called when nothing is left to wait for; if it returns, the request has left in the same step.
+        What it raises comes out of here, and then nothing was sent.
+        """
+        return await self._write(post_request(path, body), timeout, before)
 
     @asynccontextmanager
     async def watch(
@@ -367,17 +381,69 @@ class KubeClient:
             await lines.aclose()
             await response.aclose()
 
-    async def _send(self, request: Request, seconds: float) -> bytes:
-        """Send and read the whole answer within ``seconds``."""
+    async def _write(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
+        """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""
+        try:
+            access = await self._credentials.access()
+            answered = await self._written(request, access, seconds, before)
+            if answered.status == _UNAUTHORIZED:
+                access = await self._credentials.renewed(access)
+                answered = await self._written(request, access, seconds, before)
+        except CredentialsError as error:
+            raise ApiUnavailable(str(error)) from error
+        return _checked(request, answered)
+
+    async def _written(self, request: Request, access: Access, seconds: float, before: LastWord) -> Answered:
+        if self._transport is not None or access.proxy:
+            return await self._written_by_httpx(request, access, seconds, before)
+        connections = self._connections_as(access)
+        try:
+            raw = connections.request(request.method, _target(request), _headers(request, access), request.body)
+        except ValueError as error:
+            raise ApiUnavailable(f"{request}: {error}") from error
+        try:
+            async with connections.taken() as connection:
+                before()
+                answer = connection.send(raw)
+                async with asyncio.timeout(seconds):
+                    return await answer
+        except NotConnected as error:
+            raise ApiUnavailable(f"{request}: {error}") from error
+        except BrokenConnection as error:
+            raise UnknownOutcome(f"{request}: {error}") from error
+        except TimeoutError as error:
+            raise UnknownOutcome(f"{request}: no answer within {seconds:g} s") from error
+
+    async def _written_by_httpx(self, request: Request, access: Access, seconds: float, before: LastWord) -> Answered:
+        """Through a proxy; here the request leaves soon after ``before``, not in the same step."""
+        before()
         try:
             async with asyncio.timeout(seconds):
-                response = await self._authorized(request, seconds)
-                body = await _body(response)
+                response = await self._attempt(request, access, seconds)
+                return await _answered(response)
         except httpx.HTTPError as error:
             raise _failure(request, error) from error
         except TimeoutError as error:
             raise _unanswered(request, f"no answer within {seconds:g} s") from error
-        return _checked(request, response, body)
+
+    def _connections_as(self, access: Access) -> Connections:
+        """The connections for writes made with these certificates; those of earlier ones end with what runs on them."""
+        known = self._writing_as
+        if self._writing is None or not _same_peer(known, access) or known is None or known.server != access.server:
+            self._writing = Connections(access.server, access.tls, access.tls_server_name)
+        self._writing_as = access
+        return self._writing
+
+    async def _send(self, request: Request, seconds: float) -> bytes:
+        """Send and read the whole answer within ``seconds``."""
+        try:
+            async with asyncio.timeout(seconds):
+                answered = await _answered(await self._authorized(request, seconds))
+        except httpx.HTTPError as error:
+            raise _failure(request, error) from error
+        except TimeoutError as error:
+            raise _unanswered(request, f"no answer within {seconds:g} s") from error
+        return _checked(request, answered)
 
     async def _opened(self, request: Request, silence: float) -> httpx.Response:
         """The headers come at once, also where no event is due."""
@@ -385,7 +451,7 @@ class KubeClient:
             async with asyncio.timeout(REQUEST_SECONDS):
                 response = await self._authorized(request, silence)
                 if not response.is_success:
-                    _checked(request, response, await _body(response))
+                    _checked(request, await _answered(response))
         except httpx.HTTPError as error:
             raise _failure(request, error) from error
         except TimeoutError as error:
@@ -407,18 +473,13 @@ class KubeClient:
 
     async def _attempt(self, request: Request, access: Access, silence: float) -> httpx.Response:
         http = await self._http_for(access)
-        headers = {"Accept": request.accept}
-        if access.authorization:
-            headers["Authorization"] = access.authorization
-        if request.content_type:
-            headers["Content-Type"] = request.content_type
         built = http.build_request(
             request.method,
             access.server + request.path,
             params=request.query or None,
             content=request.body or None,
-            headers=headers,
-            timeout=httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS),
+            headers=_headers(request, access),
+            timeout=httpx.Timeout(silence, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
             extensions={"sni_hostname": access.tls_server_name} if access.tls_server_name else None,
         )
         return await http.send(built, stream=True)
@@ -445,33 +506,47 @@ class KubeClient:
             limits=_LIMITS,
             trust_env=False,
             proxy=access.proxy or None,
-            socket_options=_SOCKET_OPTIONS,
+            socket_options=SOCKET_OPTIONS,
         )
         # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
-        headers = {"User-Agent": "homeport", "Accept-Encoding": "identity"}
-        return httpx.AsyncClient(transport=transport, trust_env=False, headers=headers)
+        return httpx.AsyncClient(transport=transport, trust_env=False, headers={"Accept-Encoding": "identity"})
 
 
 def _same_peer(known: Access | None, access: Access) -> bool:
     return known is not None and known.tls is access.tls and known.proxy == access.proxy
 
 
-async def _body(response: httpx.Response) -> bytes:
-    """The whole body, not kept on the response.
+def _headers(request: Request, access: Access) -> dict[str, str]:
+    headers = {"User-Agent": "homeport", "Accept": request.accept}
+    if access.authorization:
+        headers["Authorization"] = access.authorization
+    if request.content_type:
+        headers["Content-Type"] = request.content_type
+    return headers
+
+
+def _target(request: Request) -> str:
+    return f"{request.path}?{urlencode(request.query)}" if request.query else request.path
+
+
+async def _answered(response: httpx.Response) -> Answered:
+    """The whole answer; its body is not kept on the response.
 
     httpx's responses are cycles of references: without garbage collection, as in a first list, the bodies of all pages
     would pile up, 600 MB for 150,000 pods.
     """
     try:
-        return b"".join([chunk async for chunk in response.aiter_bytes()])
+        body = b"".join([chunk async for chunk in response.aiter_bytes()])
     finally:
         await response.aclose()
+    return Answered(response.status_code, response.headers, body)
 
 
-def _checked(request: Request, response: httpx.Response, body: bytes) -> bytes:
-    if response.is_success:
-        return body
-    error = ApiError.parse(body, status=response.status_code, retry_after=_seconds(response.headers.get("Retry-After")))
+def _checked(request: Request, answered: Answered) -> bytes:
+    if 200 <= answered.status < 300:
+        return answered.body
+    retry_after = _seconds(answered.headers.get("retry-after"))
+    error = ApiError.parse(answered.body, status=answered.status, retry_after=retry_after)
     if request.writes and error.status >= _SERVER_ERROR:
         # A time-out of etcd, or a proxy that lost its peer, says nothing about what became of the write.
         raise UnknownOutcome(f"{request}: {error}") from error

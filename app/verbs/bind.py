@@ -6,7 +6,8 @@ One transaction per pod, owned by the service and not by the HTTP request: a cal
     2  re-check and assume in one step, without an await; if it holds only should some bind in flight succeed (or
        fail), wait until that one is settled and decide anew
     3  reserve, permit (which may make the pod wait), pre-bind
-    4  re-check again in the step that hands over the POST
+    4  re-check again in the step that hands the POST to the network: the last word at the gate through which every
+       Binding leaves
     5  bind; seen bound: certain, answer success, then post-bind
     6  any failure: undo in reverse, forget, and only then answer
 """
@@ -20,10 +21,11 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
+from app.cluster.gate import BindGate
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Binder, Clock
 from app.framework.node_info import NodeInfo
-from app.framework.status import Code, Status
+from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
@@ -42,6 +44,7 @@ _LEAD: Final = 0.05
 """Part of the time limit by which a transaction stops waiting before its caller does, so that it can say why."""
 
 UNSETTLED: Final = "homeport: other binds that this one depends on did not settle in time"
+ENTANGLED: Final = "homeport: this bind and others under way wait for one another"
 
 
 class _Running(Struct, frozen=True):
@@ -50,26 +53,48 @@ class _Running(Struct, frozen=True):
     task: asyncio.Task[Answer]
 
 
-class BindVerb:
-    """``time_limit``: seconds a caller is kept waiting, and a transaction waits for others to settle."""
+class _InHand(Struct):
+    """A transaction that assumed its pod. ``checked``: the picture on which it was found possible last.
 
-    def __init__(self, deciding: Deciding, binder: Binder, clock: Clock, *, time_limit: float) -> None:
+    ``settlements``: how many binds had settled when it was last found not certain · ``waiting`` for others to settle ·
+    ``failure``: why it was held back at the gate.
+    """
+
+    framework: Framework
+    node: str
+    deadline: float
+    checked: int
+    settlements: int = 0
+    waiting: bool = False
+    failure: VerbFailure | None = None
+
+
+class BindVerb:
+    """``time_limit``: seconds a caller is kept waiting, and a transaction waits for others to settle.
+
+    It keeps ``gate``: see ``LastWord``.
+    """
+
+    def __init__(self, deciding: Deciding, binder: Binder, gate: BindGate, clock: Clock, *, time_limit: float) -> None:
         self._deciding = deciding
         self._cluster = deciding.cluster
         self._binder = binder
         self._clock = clock
         self._time_limit = time_limit
         self._running: dict[ObjectKey, _Running] = {}
+        self._in_hand: dict[str, _InHand] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
+        self._settlements = 0
         self._cluster.assumed.on_settled(self._settle)
+        gate.keep(self)
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a bind request. Raises ``VerbFailure``."""
         try:
             args = decode_binding(body)
-        except MalformedRequest as error:
-            raise VerbFailure("bad_request", f"homeport: malformed bind request: {error}") from None
+        except MalformedRequest as malformed:
+            raise VerbFailure("bad_request", f"homeport: malformed bind request: {malformed}") from None
         deadline = self._clock() + self._time_limit
         task = await self._transaction(args, deadline)
         done, _ = await asyncio.wait({task}, timeout=deadline - self._clock())
@@ -145,8 +170,8 @@ class BindVerb:
         if known is None or args.uid not in ("", known.uid):
             try:
                 await self._deciding.reader.fetch_pod(args.namespace, args.name)
-            except OSError as error:
-                raise VerbFailure("bind_failed", f"homeport: the pod cannot be read: {error}") from error
+            except OSError as cause:
+                raise VerbFailure("bind_failed", f"homeport: the pod cannot be read: {cause}") from cause
         return self._known_pod(args)
 
     def _known_pod(self, args: BindingArgs) -> Pod:
@@ -197,32 +222,85 @@ class BindVerb:
     async def _carry_out(
         self, framework: Framework, state: CycleState, pod: Pod, node_name: str, deadline: float
     ) -> None:
+        held = self._in_hand[pod.uid] = _InHand(framework, node_name, deadline, self._cluster.generation)
         try:
             _raise_unless_success(framework.reserve(state, pod, node_name))
-            checked = self._cluster.generation
             limit = deadline - self._clock()
             _raise_unless_success(await framework.permit(state, pod, node_name, limit=limit))
             _raise_unless_success(await framework.pre_bind(state, pod, node_name))
-            if self._cluster.generation != checked:
-                while self._holds(framework, pod, self._node(node_name)) is None:
-                    await self._until_settled(deadline)
-            _raise_unless_bound(await framework.bind(state, pod, node_name))
+            while not self._possible(held, pod):
+                await self._until_others_settled(held, pod.uid)
+            status = await framework.bind(state, pod, node_name)
+            if held.failure is not None:
+                raise held.failure
+            _raise_unless_bound(status)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+        finally:
+            del self._in_hand[pod.uid]
+
+    def last_word(self, pod: Pod, node_name: str) -> Status | None:
+        """Implements ``LastWord``: asked in the step in which the Binding leaves."""
+        held = self._in_hand.get(pod.uid)
+        if held is None:
+            return SUCCESS  # a pod of no profile here: there is nothing to break
+        if held.node != node_name:
+            return error(f'decided on node "{held.node}", not on "{node_name}"')
+        try:
+            return SUCCESS if self._possible(held, pod) else None
+        except VerbFailure as failure:
+            held.failure = failure
+            return error(failure.message)
+
+    async def until_settled(self, pod: Pod) -> Status:
+        """Implements ``LastWord``."""
+        held = self._in_hand[pod.uid]
+        try:
+            await self._until_others_settled(held, pod.uid)
+        except VerbFailure as failure:
+            held.failure = failure
+            return error(failure.message)
+        return SUCCESS
+
+    def _possible(self, held: _InHand, pod: Pod) -> bool:
+        """Whether it still holds whatever becomes of the others; ``False``: not certain. Raises ``VerbFailure``."""
+        if self._cluster.generation == held.checked:
+            return True
+        if self._holds(held.framework, pod, self._node(held.node)) is None:
+            held.settlements = self._settlements
+            return False
+        held.checked = self._cluster.generation
+        return True
 
     def _undo(self, framework: Framework, state: CycleState, pod: Pod, node_name: str) -> None:
         framework.unreserve(state, pod, node_name)
         self._cluster.forget(pod.uid)
 
-    async def _until_settled(self, deadline: float) -> None:
-        """Until any bind in flight has succeeded or failed."""
-        remaining = deadline - self._clock()
+    async def _until_others_settled(self, held: _InHand, uid: str) -> None:
+        """Until a bind that this one depends on may have settled. Raises ``VerbFailure`` (``bind_conflict``).
+
+        Who holds a place in the picture does not wait for others that wait themselves: nobody would ever move.
+        """
+        if self._settlements != held.settlements:
+            return  # one has, since it was last looked at
+        others = [self._in_hand.get(it.uid) for it in self._cluster.assumed.in_flight() if it.uid != uid]
+        if all(it is not None and it.waiting for it in others):
+            raise VerbFailure("bind_conflict", ENTANGLED)
+        held.waiting = True
         try:
-            await asyncio.wait_for(self._settled.wait(), remaining)
+            await self._until_settled(held.deadline)
+        finally:
+            held.waiting = False
+
+    async def _until_settled(self, deadline: float) -> None:
+        """Until any bind in flight has succeeded or failed. Raises ``VerbFailure`` (``bind_conflict``)."""
+        try:
+            await asyncio.wait_for(self._settled.wait(), deadline - self._clock())
         except TimeoutError:
             raise VerbFailure("bind_conflict", UNSETTLED) from None
 
     def _settle(self) -> None:
+        self._settlements += 1
         self._settled.set()
         self._settled = asyncio.Event()
 

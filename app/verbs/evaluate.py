@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from app.cluster.gate import BindGate
 from app.cluster.saved import MemoryBinder, MemoryWriter
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
@@ -119,7 +120,7 @@ class Evaluator:
             counts=cluster.counts,
             objects=cluster,
             writer=MemoryWriter(cluster),
-            binder=MemoryBinder(cluster),
+            binder=MemoryBinder(cluster, BindGate()),
             clock=monotonic,
             waiting=self._waiting,
         )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.cluster.api_writes import FENCE, ApiBinder, ApiWriter, binding
+from app.cluster.gate import BindGate
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
@@ -32,7 +33,8 @@ class Bind:
     def __init__(self, client: KubeClient, server: ApiServer) -> None:
         self.server = server
         self.slept: list[float] = []
-        self.binder = ApiBinder(client, self._sleep)
+        self.gate = BindGate()
+        self.binder = ApiBinder(client, self.gate, self._sleep)
         found = server.get("Pod", "web-1")
         assert found is not None
         self.pod: Pod = decode_pod(encoded(found))
@@ -391,3 +393,50 @@ class TestWriter:
     async def test_a_kind_that_is_not_served(self, write: Write) -> None:
         with pytest.raises(OSError, match=r"^example\.com/v1 Database is not served by the API server$"):
             await write.writer.annotate(UNSERVED, write.known, {"homeport.dev/home": "n1"})
+
+
+class Keeper:
+    """Answers each last word in turn, and each wait for others to settle."""
+
+    def __init__(self, *words: Status | None, settled: Status = SUCCESS) -> None:
+        self.words = list(words)
+        self.settled = settled
+        self.waits = 0
+
+    def last_word(self, _pod: Pod, _node_name: str) -> Status | None:
+        return self.words.pop(0)
+
+    async def until_settled(self, _pod: Pod) -> Status:
+        self.waits += 1
+        return self.settled
+
+
+class TestGate:
+    REFUSED = unschedulable("no longer possible")
+
+    async def test_what_is_held_back_never_leaves(self, bind: Bind) -> None:
+        bind.gate.keep(Keeper(self.REFUSED))
+
+        assert await bind.to() == self.REFUSED
+        assert bind.server.log == []
+
+    async def test_what_is_not_certain_waits_and_asks_again(self, bind: Bind) -> None:
+        keeper = Keeper(None, None, SUCCESS)
+        bind.gate.keep(keeper)
+
+        assert await bind.to() == SUCCESS
+        assert (2, "n1", [POST]) == (keeper.waits, bind.bound_to, bind.server.log)
+
+    async def test_what_cannot_become_certain_is_held_back(self, bind: Bind) -> None:
+        bind.gate.keep(Keeper(None, settled=self.REFUSED))
+
+        assert await bind.to() == self.REFUSED
+        assert bind.server.log == []
+
+    async def test_a_second_attempt_asks_again(self, bind: Bind) -> None:
+        """The pod's status moved, and while it was read anew so did the picture."""
+        bind.change(labels={"app": "web"}, annotations={"a": "b"})()
+        bind.gate.keep(Keeper(SUCCESS, self.REFUSED))
+
+        assert await bind.to() == self.REFUSED
+        assert [POST, GET] == bind.server.log

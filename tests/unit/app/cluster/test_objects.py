@@ -1,8 +1,9 @@
 """Rules of the object store: the newest form of each object, and a version that moves with every change."""
 
 import pytest
+from msgspec.structs import replace
 
-from app.cluster.objects import ObjectStore
+from app.cluster.objects import Gone, ObjectStore
 from app.kube.apps_v1 import Workload
 from app.kube.kinds import REPLICA_SETS, SERVICES, STATEFUL_SETS
 from tests.builders import make_service, make_workload
@@ -72,6 +73,31 @@ def test_an_object_is_deleted(uid: str, left: int) -> None:
     store.delete(SERVICES, ("default", "web"), uid)
 
     assert left == len(store.in_namespace(SERVICES, "default"))
+
+
+@pytest.mark.parametrize(
+    ("uid", "left"),
+    [
+        pytest.param("uid-default-web", 0, id="the object that is gone"),
+        pytest.param("another-uid", 1, id="a new one under its name"),
+    ],
+)
+def test_what_was_read_past_the_watch_does_not_bring_back_what_is_gone(uid: str, left: int) -> None:
+    store = ObjectStore()
+    store.upsert(SERVICES, make_service("web"))
+    store.delete(SERVICES, ("default", "web"), "uid-default-web")
+
+    store.upsert_read(SERVICES, replace(make_service("web"), uid=uid))
+
+    assert left == len(store.in_namespace(SERVICES, "default"))
+
+
+def test_what_is_gone_is_remembered_for_a_while() -> None:
+    gone = Gone()
+    for number in range(10_000):
+        gone.add(f"uid-{number}")
+
+    assert ("uid-9999" in gone, "uid-0" in gone, "" in gone) == (True, False, False)
 
 
 def test_the_version_moves_with_every_change_in_its_namespace() -> None:

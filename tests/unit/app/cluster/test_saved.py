@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from app.cluster.feeds import FeedState, SavedFeed
+from app.cluster.gate import BindGate
 from app.cluster.saved import MemoryBinder, MemoryWriter, NothingToRead, SavedClusterError, load_saved
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone
@@ -208,7 +209,7 @@ class TestMemory:
         pod = make_pod("web-1", annotations={"homeport.dev/a": "1"}, nominated="n2")
         cluster = self.cluster(pod)
 
-        assert await MemoryBinder(cluster).bind(pod, "n1", {"homeport.dev/home": "n1"}) == SUCCESS
+        assert await MemoryBinder(cluster, BindGate()).bind(pod, "n1", {"homeport.dev/home": "n1"}) == SUCCESS
         assert make_pod(
             "web-1",
             node="n1",
@@ -222,7 +223,7 @@ class TestMemory:
         "pods", [pytest.param([], id="gone"), pytest.param([make_pod("web-1", uid="x")], id="anew")]
     )
     async def test_a_pod_that_is_not_there(self, pods: list[Pod]) -> None:
-        binder = MemoryBinder(self.cluster(*pods))
+        binder = MemoryBinder(self.cluster(*pods), BindGate())
 
         assert await binder.bind(make_pod("web-1"), "n1", {}) == error('pods "web-1" not found')
 

@@ -113,6 +113,21 @@ class TestPods:
 
         assert expected == counted(cluster)
 
+    @pytest.mark.parametrize(
+        ("uid", "expected"),
+        [
+            pytest.param(UID, {}, id="the pod that is gone"),
+            pytest.param("another", {"n1": 1}, id="a new one under its name"),
+        ],
+    )
+    def test_a_read_past_the_watch_does_not_bring_back_what_is_gone(self, uid: str, expected: dict[str, int]) -> None:
+        cluster = picture(make_pod(node="n1"))
+        cluster.delete_pod(KEY, UID)
+
+        cluster.upsert_read_pod(make_pod(node="n1", uid=uid))
+
+        assert expected == counted(cluster)
+
     def test_pods_of_two_namespaces_do_not_meet(self) -> None:
         cluster = picture(make_pod(node="n1"), make_pod(node="n1", namespace="shop"))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from app.cluster.gate import BindGate, HeldBack
 from app.cluster.saved import MemoryWriter
 from app.cluster.store import Cluster
 from app.config.profile import Profile
@@ -52,15 +53,29 @@ class Posted:
 
 
 class ScriptedBinder:
-    """Keeps every binding waiting until ``answer`` says what becomes of it."""
+    """Keeps every binding waiting until ``answer`` says what becomes of it.
+
+    ``connected`` is cleared by a test to keep them from leaving: a connection is still to be opened.
+    """
 
     def __init__(self) -> None:
         self.posted: list[Posted] = []
+        self.gate = BindGate()
+        self.connected = asyncio.Event()
+        self.connected.set()
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        posted = Posted(pod, node_name, annotations)
-        self.posted.append(posted)
-        return await posted.answer
+        async def send(ask: Callable[[], None]) -> Status:
+            await self.connected.wait()
+            ask()
+            posted = Posted(pod, node_name, annotations)
+            self.posted.append(posted)
+            return await posted.answer
+
+        try:
+            return await self.gate.through(pod, node_name, send)
+        except HeldBack as held:
+            return held.status
 
     @property
     def under_way(self) -> list[tuple[str, str]]:
@@ -129,7 +144,7 @@ class Bench:
         )
         self.due = DueBinds(now, wait_seconds=0.0, observe=lambda _: None)
         deciding = Deciding(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
-        self.verb = BindVerb(deciding, self.binder, now, time_limit=LIMIT)
+        self.verb = BindVerb(deciding, self.binder, self.binder.gate, now, time_limit=LIMIT)
 
     def show(self, *objects: Node | Pod) -> None:
         """What the watch shows."""

@@ -14,7 +14,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS
-from app.verbs.bind import UNSETTLED
+from app.verbs.bind import ENTANGLED, UNSETTLED
 from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
@@ -527,6 +527,88 @@ class TestSecondCheck:
         await bench.bind("web-1", "n1")
 
         assert [{"example.com/gate": "open"}] == [posted.annotations for posted in bench.binder.posted]
+
+
+class TestLastWord:
+    """The picture moves on while the Binding waits for a connection."""
+
+    @virtual_time
+    async def test_what_is_no_longer_possible_does_not_leave(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        bench.show(web("web-2", "n1"))
+        bench.binder.connected.set()
+
+        assert await call == REFUSED
+        assert ([], {}) == (bench.binder.posted, bench.assumed)
+
+    @virtual_time
+    async def test_a_node_that_is_gone(self) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        bench.cluster.delete_node("n1")
+        bench.binder.connected.set()
+
+        assert await call == ("bind_failed", 'homeport: nodes "n1" not found')
+
+    @pytest.mark.parametrize(
+        ("status", "expected"),
+        [pytest.param(SUCCESS, BOUND, id="succeeds"), pytest.param(error("no"), REFUSED, id="fails")],
+    )
+    @virtual_time
+    async def test_it_waits_for_a_bind_that_it_came_to_depend_on(self, status: Status, expected: Result) -> None:
+        pods = [web(f"web-{number}", f"n{number}") for number in (1, 2, 3)]
+        foreign = make_pod("a", labels=WEB, scheduler="volcano")
+        bench = Bench(*zones(), *pods, web("b"), foreign)
+        bench.binder.connected.clear()
+        call = await bench.start("b", "n1")
+        bench.cluster.delete_pod(("default", "web-3"))
+        await bench.start("a", "n3")
+
+        bench.binder.connected.set()
+        await settle()
+        assert [("a", "n3")] == bench.binder.under_way
+        bench.binder.answer("a", status)
+        await settle()
+        if status.is_success:
+            bench.binder.answer("b")
+
+        assert expected == await call
+
+    @virtual_time
+    async def test_one_that_never_settles_does_not_hold_it_for_ever(self) -> None:
+        pods = [web(f"web-{number}", f"n{number}") for number in (1, 2, 3)]
+        bench = Bench(*zones(), *pods, web("b"), make_pod("a", labels=WEB, scheduler="volcano"))
+        bench.binder.connected.clear()
+        call = await bench.start("b", "n1")
+        bench.cluster.delete_pod(("default", "web-3"))
+        await bench.start("a", "n3")
+        bench.binder.connected.set()
+
+        assert await call == ("bind_conflict", UNSETTLED)
+        assert {"a": "n3"} == bench.assumed
+
+    @virtual_time
+    async def test_two_that_wait_for_one_another(self) -> None:
+        """Neither plugin says which other pods matter, so each would wait for the other; the second gives up."""
+        pods = [make_pod("a"), make_pod("b")]
+        bench = Bench(*zones(), *pods, specs=[ALONE], defaults={**DEFAULT_WEIGHTS, "Alone": 1})
+        bench.binder.connected.clear()
+        first = await bench.start("a", "n1")
+        bench.cluster.accept(pods[0].uid)
+        second = await bench.start("b", "n2")
+        bench.cluster.forget(pods[0].uid)
+        bench.cluster.assume(pods[0], "n1")
+
+        bench.binder.connected.set()
+        await settle()
+        bench.binder.answer("a")
+
+        assert (BOUND, ("bind_conflict", ENTANGLED)) == (await first, await second)
 
 
 class TestPostBind:

@@ -1,0 +1,77 @@
+"""The gate through which every Binding leaves, whoever sends it: the last word is asked in the step that sends it.
+
+Between a decision and the moment its write can leave, time passes: a connection is opened, credentials are read. The
+picture moves on meanwhile. So the sender asks again when nothing is left to wait for, and what may leave then leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+
+Sent = TypeVar("Sent")
+
+
+class HeldBack(Exception):
+    """The Binding did not leave. ``status`` says why."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class _NotCertain(Exception):
+    """It may leave once other binds are settled."""
+
+
+class LastWord(Protocol):
+    """Who decides about a bind."""
+
+    def last_word(self, pod: Pod, node_name: str) -> Status | None:
+        """Success: it leaves now. ``None``: not certain before other binds are settled. Else: it does not leave."""
+        ...
+
+    async def until_settled(self, pod: Pod) -> Status:
+        """Wait until another bind is settled. Success: ask again."""
+        ...
+
+
+class _Open:
+    """Lets everything out, for a picture on which nobody else decides."""
+
+    def last_word(self, _pod: Pod, _node_name: str) -> Status | None:
+        return SUCCESS
+
+    async def until_settled(self, _pod: Pod) -> Status:
+        return SUCCESS
+
+
+class BindGate:
+    """One for all binders of a process. Open until somebody ``keep``s it."""
+
+    def __init__(self) -> None:
+        self._keeper: LastWord = _Open()
+
+    def keep(self, keeper: LastWord) -> None:
+        self._keeper = keeper
+
+    async def through(self, pod: Pod, node_name: str, send: Callable[[Callable[[], None]], Awaitable[Sent]]) -> Sent:
+        """``send`` asks what it is given immediately before it sends. Raises ``HeldBack`` and what ``send`` raises."""
+
+        def ask() -> None:
+            word = self._keeper.last_word(pod, node_name)
+            if word is None:
+                raise _NotCertain
+            if not word.is_success:
+                raise HeldBack(word)
+
+        while True:
+            try:
+                return await send(ask)
+            except _NotCertain:
+                waited = await self._keeper.until_settled(pod)
+                if not waited.is_success:
+                    raise HeldBack(waited) from None

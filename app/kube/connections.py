@@ -1,0 +1,213 @@
+"""Connections for writes: HTTP/1.1 on asyncio, kept open, one request at a time on each.
+
+A write that rests on a decision must leave in the step that took the decision, and a general HTTP client awaits between
+being asked and sending. So a connection is had first, and ``Connection.send`` hands the bytes over without an await.
+It also costs a quarter of what a general client costs, and a bind is one write.
+
+Not here: what a request means, retries, credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import httptools
+from msgspec import Struct
+
+CONNECT_SECONDS: Final = 3.0
+MOST_OPEN: Final = 128
+"""kube-scheduler binds without a limit; what is beyond this waits for its turn."""
+
+_IDLE_SECONDS: Final = 30.0
+_TEXT: Final = "latin-1"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+# A peer that is gone without a word is noticed in some 50 seconds, also where no data is due.
+SOCKET_OPTIONS: Final = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value)
+      for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+      if hasattr(socket, name)),
+)  # fmt: skip
+
+
+class NotConnected(Exception):
+    """No connection could be had: nothing was sent."""
+
+
+class BrokenConnection(Exception):
+    """The connection ended, or what came is no HTTP, before the answer was complete."""
+
+
+class Answered(Struct, frozen=True):
+    """``headers`` have lower-case names."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Connection(asyncio.Protocol):
+    """One connection. At most one request is under way."""
+
+    def __init__(self) -> None:
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = None
+        self._answer: asyncio.Future[Answered] | None = None
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+
+    @property
+    def usable(self) -> bool:
+        """Open, and nothing is under way on it."""
+        return self._transport is not None and not self._transport.is_closing() and self._answer is None
+
+    def send(self, request: bytes) -> asyncio.Future[Answered]:
+        """Hand the bytes over, now. Raises ``NotConnected``; the future raises ``BrokenConnection``."""
+        if self._transport is None or self._answer is not None:
+            raise NotConnected("the connection is closed or busy")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers, self._body = {}, []
+        self._transport.write(request)
+        return self._answer
+
+    def close(self) -> None:
+        """Give it up at once, with whatever is under way."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
+        found = transport.get_extra_info("socket")
+        for level, name, value in SOCKET_OPTIONS if found is not None else ():
+            found.setsockopt(level, name, value)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None:  # nobody asked: a server that says good-bye, or one that is confused
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"what came is no HTTP: {error}")
+            self.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._fail(str(exc) if exc is not None and str(exc) else "closed by the other side")
+
+    def _fail(self, cause: str) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_exception(BrokenConnection(cause))
+
+    # httptools' callbacks
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode(_TEXT).lower()] = value.decode(_TEXT)
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None or not self._parser.should_keep_alive():
+            self.close()
+        if answer is not None and not answer.done():
+            answer.set_result(Answered(self._parser.get_status_code(), self._headers, b"".join(self._body)))
+
+
+class Connections:
+    """The open connections to one server. ``server`` is a URL, whose path is put before that of every request."""
+
+    def __init__(self, server: str, tls: ssl.SSLContext, tls_server_name: str = "", *, most: int = MOST_OPEN) -> None:
+        parts = urlsplit(server)
+        self._host = parts.hostname or ""
+        self._port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+        self._tls = tls if parts.scheme == "https" else None
+        self._tls_server_name = (tls_server_name or self._host) if self._tls is not None else None
+        self._authority = parts.netloc.rpartition("@")[2]
+        self._prefix = parts.path.rstrip("/")
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._turns = asyncio.Semaphore(most)
+
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """The bytes of a request. Raises ``ValueError`` for a header that would end early."""
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._authority}"]
+        lines += (f"{name}: {value}" for name, value in headers.items())
+        lines.append(f"Content-Length: {len(body)}")
+        head = "\r\n".join(lines)
+        if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
+            raise ValueError("a line break in a header")
+        return f"{head}\r\n\r\n".encode(_TEXT) + body
+
+    @asynccontextmanager
+    async def taken(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[Connection]:
+        """An open connection for one request, at most ``seconds`` from now. Raises ``NotConnected``."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise NotConnected(f"all connections busy for {seconds:g} s") from None
+        try:
+            connection = self._take_idle() or await self._connect(seconds)
+            self._busy.add(connection)
+            try:
+                yield connection
+            finally:
+                self._busy.discard(connection)
+                self._give_back(connection)
+        finally:
+            self._turns.release()
+
+    def close(self) -> None:
+        """Close every connection; requests under way end with an error."""
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        self._idle.clear()
+
+    def _take_idle(self) -> Connection | None:
+        oldest = monotonic() - _IDLE_SECONDS
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.idle_since >= oldest:
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, connection: Connection) -> None:
+        """One whose request was given up carries an answer that nobody reads: it is closed."""
+        if connection.usable:
+            connection.idle_since = monotonic()
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connect(self, seconds: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                _, connection = await loop.create_connection(
+                    Connection, self._host, self._port, ssl=self._tls, server_hostname=self._tls_server_name
+                )
+        except TimeoutError:
+            raise NotConnected(f"{self._authority}: not connected within {seconds:g} s") from None
+        except OSError as error:
+            raise NotConnected(f"{self._authority}: {error}") from error
+        return connection
