@@ -32,10 +32,14 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.guard import Guard, PluginError
+from app.runtime.guard import Guard, PluginError, plugin_error
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
+_INVALID_SCORE: Final = (
+    'applying score defaultWeights on Score plugins: plugin "{}" returns an invalid score {}, '
+    "it should in the range of [0, {}] after normalizing"
+)
 _NO_PLUGIN_TOTAL: Final = 1
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -202,7 +206,7 @@ class Framework:
             elif status.code is Code.UNSCHEDULABLE:
                 rejection = status.by(slot.name)
             elif not status.is_success:
-                raise PluginError(error(f'running PreFilter plugin "{slot.name}": {status.message}', slot.name))
+                raise plugin_error(slot.name, "PreFilter", status.message)
             elif names is not None:
                 merged = _narrow(merged, slot.name, names)
                 if not merged.names:
@@ -290,22 +294,20 @@ class Framework:
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
         """Keep the plugins' state right as if ``added`` ran on ``node``. Raises ``PluginError``."""
         for other in added:
-            self._extend("add_pod", state, pod, other, node)
+            self._extend("add_pod", "PreFilterExtensionAddPod", state, pod, other, node)
 
     def remove_pods(self, state: CycleState, pod: Pod, removed: Iterable[Pod], node: NodeInfo) -> None:
         """Keep the plugins' state right as if ``removed`` were gone from ``node``. Raises ``PluginError``."""
         for other in removed:
-            self._extend("remove_pod", state, pod, other, node)
+            self._extend("remove_pod", "PreFilterExtensionRemovePod", state, pod, other, node)
 
-    def _extend(self, method: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo) -> None:
+    def _extend(self, method: str, point: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo) -> None:
         for slot in self.slots["preFilter"]:
             if slot.name in state.skip_filter or not hasattr(slot.plugin, method):
                 continue
-            status = self._guard.call(
-                slot.name, "PreFilterExtensions", getattr(slot.plugin, method), state, pod, other, node
-            )
+            status = self._guard.call(slot.name, point, getattr(slot.plugin, method), state, pod, other, node)
             if not status.is_success:
-                raise PluginError(error(f'running {method} on PreFilter plugin "{slot.name}": {status.message}'))
+                raise plugin_error(slot.name, point, status.message)
 
     def score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
         """PreScore, Score, NormalizeScore and weights. Without any score plugin every node totals 1."""
@@ -326,7 +328,7 @@ class Framework:
             if status.is_skip:
                 state.skip_score.add(slot.name)
             elif not status.is_success:
-                raise PluginError(error(f'running PreScore plugin "{slot.name}": {status.message}', slot.name))
+                raise plugin_error(slot.name, "PreScore", status.message)
 
     def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
         plugin = slot.plugin
@@ -366,7 +368,7 @@ class Framework:
             if status.code is Code.WAIT:
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
             elif not status.is_success:
-                raise PluginError(error(f'running Permit plugin "{slot.name}": {status.message}', slot.name))
+                raise plugin_error(slot.name, "Permit", status.message)
         return await self._waiting.wait(pod, node_name, waits) if waits else SUCCESS
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
@@ -388,8 +390,7 @@ class Framework:
             return True
         status = self._guard.call(slot.name, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
         if not status.is_success and not status.is_skip:
-            text = f'running PreBindPreFlight "{slot.name}": {status.message}'
-            raise PluginError(error(text, slot.name))
+            raise plugin_error(slot.name, "PreBindPreFlight", status.message)
         return status.is_success
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -473,7 +474,7 @@ def _checked(plugin: str, found: Mapping[str, Status]) -> Mapping[str, Status]:
     statuses = distinct(found.values())
     for status in statuses.values():
         if not status.is_rejected:
-            raise PluginError(error(f'running "{plugin}" filter plugin: {status.message}', plugin))
+            raise plugin_error(plugin, "Filter", status.message)
     if all(status.plugin == plugin for status in statuses.values()):
         return found
     named = {key: status.by(plugin) for key, status in statuses.items()}
@@ -488,12 +489,5 @@ def _checked_scores(plugin: str, scores: dict[str, int], nodes: Candidates) -> d
         raise PluginError(error(f'plugin "{plugin}" returns a score that is no whole number', plugin))
     for value in (min(scores.values(), default=0), max(scores.values(), default=0)):
         if not 0 <= value <= MAX_NODE_SCORE:
-            raise PluginError(error(_invalid_score(plugin, value), plugin))
+            raise PluginError(error(_INVALID_SCORE.format(plugin, value, MAX_NODE_SCORE), plugin))
     return scores
-
-
-def _invalid_score(plugin: str, value: int) -> str:
-    return (
-        f'plugin "{plugin}" returns an invalid score {value}, it should in the range of [0, {MAX_NODE_SCORE}] '
-        "after normalizing"
-    )

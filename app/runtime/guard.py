@@ -16,6 +16,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SAMPLE_EVERY: Final = 16
+_WORDS: Final = {
+    "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{}": {}',
+    "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "{}": {}',
+    "Filter": 'running "{}" filter plugin: {}',
+    "Score": 'running Score plugins: plugin "{}" failed with: {}',
+    "NormalizeScore": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
+    "PreBindPreFlight": 'running PreBindPreFlight "{}": {}',
+}
+"""kube-scheduler's words where they are not the usual ones: `running PreFilter plugin "X": …`."""
+
 _LOG = structlog.get_logger(__name__)
 
 
@@ -25,6 +35,13 @@ class PluginError(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
+
+
+def plugin_error(plugin: str, point: str, what: object) -> PluginError:
+    """An error at an extension point, in kube-scheduler's words."""
+    words = _WORDS.get(point)
+    text = f'running {point} plugin "{plugin}": {what}' if words is None else words.format(plugin, what)
+    return PluginError(error(text, plugin))
 
 
 class Guard:
@@ -61,4 +78,4 @@ class Guard:
     def _fault(self, plugin: str, point: str, fault: Exception) -> PluginError:
         self._metrics.plugin_faults.labels(plugin, point).inc()
         _LOG.error("plugin fault", plugin=plugin, point=point, traceback="".join(traceback.format_exception(fault)))
-        return PluginError(error(f'running "{plugin}" {point} plugin: {fault}', plugin))
+        return plugin_error(plugin, point, fault)

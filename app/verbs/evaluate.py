@@ -22,8 +22,8 @@ from app.cluster.store import Cluster
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
-from app.framework.node_info import Candidates
-from app.framework.status import Status, unresolvable
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import Status, distinct, unresolvable
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
@@ -191,16 +191,32 @@ def _judged(framework: Framework, pod: Pod, nodes: Candidates) -> _Verdict:
     if not prepared.status.is_success:
         return _verdict(prepared.status)
     outside = prepared.outside(nodes)
-    rejected = {**outside, **framework.filter(state, pod, nodes.without(outside))}
+    rejected = {**outside, **_filtered(framework, state, pod, nodes.without(outside))}
     verdict = _verdict(prepared.status, {name: _shown(rejected.get(name)) for name in nodes.names})
     feasible = nodes.without(rejected)
-    if len(feasible):
+    if len(feasible) and all(status.is_rejected for status in distinct(rejected.values()).values()):
         scores = framework.score(CycleState(), pod, feasible)
         verdict["score"] = {
             name: {plugin: of_plugin[name] for plugin, of_plugin in scores.by_plugin.items()} for name in feasible.names
         }
         verdict["total"] = scores.totals
     return verdict
+
+
+def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+    """The rejected nodes. Where a plugin fails, each node is asked by itself: the fault may be that of one node."""
+    try:
+        return framework.filter(state, pod, nodes)
+    except PluginError:
+        judged = {it.name: _status_on(framework, state, pod, it) for it in nodes}
+        return {name: status for name, status in judged.items() if not status.is_success}
+
+
+def _status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+    try:
+        return framework.filter_node(state, pod, node)
+    except PluginError as fault:
+        return fault.status
 
 
 def _verdict(pre_filter: Status, filtered: Mapping[str, Any] | None = None) -> _Verdict:

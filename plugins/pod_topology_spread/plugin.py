@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, final
 
-from app.framework.cycle_state import CycleState
+from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.interface import (
     BatchFilterPlugin,
     BatchScorePlugin,
@@ -39,7 +39,7 @@ from plugins.pod_topology_spread.constraints import (
 from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.explaining import explained
 from plugins.pod_topology_spread.filtering import HARD, hard_state
-from plugins.pod_topology_spread.scoring import SOFT, soft_state
+from plugins.pod_topology_spread.scoring import SOFT, SoftState, soft_state
 
 _MEMO_ENTRIES: Final = 4096
 
@@ -136,13 +136,13 @@ class PodTopologySpread(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return state.read(SOFT).raw_scores((node.name,))[node.name]
+        return _soft(state).raw_scores((node.name,))[node.name]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
-        return state.read(SOFT).raw_scores(nodes.names)
+        return _soft(state).raw_scores(nodes.names)
 
     def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
-        return state.read(SOFT).normalized(scores)
+        return _soft(state).normalized(scores)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         try:
@@ -159,6 +159,14 @@ class PodTopologySpread(
             return ()
         selector = self._selectors.of(pod)
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
+
+
+def _soft(state: CycleState) -> SoftState:
+    """In-tree, this one of the two states is missed in other words."""
+    try:
+        return state.read(SOFT)
+    except StateNotFound as missing:
+        raise StateNotFound(f"error {missing}") from None
 
 
 class _Identity:

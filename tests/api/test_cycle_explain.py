@@ -11,6 +11,7 @@ import pytest
 
 from app.config.profile import Profile
 from app.config.settings import Settings
+from app.runtime.guard import plugin_error
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.apiserver import kubeconfig
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
@@ -222,7 +223,7 @@ class TestNoAnswer:
         async with serving(settings, (*IN_TREE, faulty(method)), DEFAULT_WEIGHTS) as api:
             found = await ask(api, path, {"pod": NEW})
 
-        assert (500, {"detail": f'running "{FAULTY}" {point} plugin: {FAULT}'}) == found
+        assert (500, {"detail": str(plugin_error(FAULTY, point, FAULT))}) == found
 
 
 @pytest.mark.parametrize(("path", "method", "point"), [("cycle", "score", "Score"), ("explain", "explain", "Explain")])
@@ -231,7 +232,7 @@ async def test_a_plugin_that_fails_at_a_point_of_its_own(tmp_path: Path, path: s
     async with serving(settings, (*IN_TREE, faulty(method)), DEFAULT_WEIGHTS) as api:
         found = await ask(api, path, {"pod": NEW})
 
-    assert (500, {"detail": f'running "{FAULTY}" {point} plugin: {FAULT}'}) == found
+    assert (500, {"detail": str(plugin_error(FAULTY, point, FAULT))}) == found
 
 
 HARD_COLUMNS: Final = ["domain", "eligible nodes", "pods", "minimum", "skew", "allowed"]

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from app.config.settings import Settings
+from app.runtime.guard import plugin_error
 from app.verbs.outcome import Verb
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.contract import breaches
@@ -179,7 +180,7 @@ POINTS: Final[tuple[tuple[Verb, str, str], ...]] = (
     ("prioritize", "normalize_score", "NormalizeScore"),
     ("preempt", "missing", "Missing"),
     ("preempt", "pre_filter", "PreFilter"),
-    ("preempt", "remove_pod", "PreFilterExtensions"),
+    ("preempt", "remove_pod", "PreFilterExtensionRemovePod"),
     ("preempt", "filter", "Filter"),
     ("bind", "missing", "Missing"),
     ("bind", "pre_filter", "PreFilter"),
@@ -203,7 +204,7 @@ class TestFault:
             faults = await api.samples("homeport_plugin_faults_total")
             assumed = await api.samples("homeport_assumed_pods")
 
-        assert told(verb, "fault", f'homeport: running "{FAULTY}" {point} plugin: {FAULT}') == reply
+        assert told(verb, "fault", f"homeport: {plugin_error(FAULTY, point, FAULT)}") == reply
         assert 1 == faults[f'{{plugin="{FAULTY}",point="{point}"}}']
         assert {"": 0} == assumed
 
@@ -212,7 +213,7 @@ class TestFault:
             assert "feasible" == (await api.post("filter", by_name())).outcome
             reply = await api.post("filter", by_name(pod_object("unspread")))
 
-        assert told("filter", "fault", f'homeport: running "{FAULTY}" DependsOn plugin: {FAULT}') == reply
+        assert told("filter", "fault", f'homeport: running DependsOn plugin "{FAULTY}": {FAULT}') == reply
 
     async def test_a_failed_bind_is_undone(self, tmp_path: Path) -> None:
         async with with_fault(tmp_path, "bind") as api:

@@ -107,7 +107,10 @@ def _replayed(histories: Sequence[History]) -> list[bytes]:
 
 
 def _answers(command: Sequence[str], asked: Sequence[bytes]) -> list[bytes]:
-    done = subprocess.run(command, input=b"".join(asked), stdout=subprocess.PIPE, check=True, cwd=ROOT)
+    """Line for line. Faults are logged and are answers too, so standard error matters only if the process fails."""
+    done = subprocess.run(command, input=b"".join(asked), capture_output=True, check=False, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr.decode()[-4000:]}")
     return done.stdout.splitlines(keepends=True)
 
 

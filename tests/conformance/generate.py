@@ -46,8 +46,15 @@ LABELS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-_ODD_POINTS: Final = (("filter",), ("preFilter", "filter"), ("score",), ("preScore", "score"))
-"""Where a profile may leave the plugin out; Filter or Score alone would only fail."""
+_ODD_POINTS: Final = (
+    ("filter",),
+    ("preFilter",),
+    ("preFilter", "filter"),
+    ("score",),
+    ("preScore",),
+    ("preScore", "score"),
+)
+"""Where a profile may leave the plugin out. Filter and Score fail without what prepares them."""
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ class TestFilter:
             framework(CountsPods("Forgetful", 1)).filter(CycleState(), POD, nodes("n1"))
 
         assert (
-            error('running "Forgetful" Filter plugin: reading "Forgetful" from cycleState: not found', "Forgetful")
+            error('running "Forgetful" filter plugin: reading "Forgetful" from cycleState: not found', "Forgetful")
             == raised.value.status
         )
 
@@ -305,7 +305,7 @@ class TestNominatedPods:
         with pytest.raises(PluginError) as raised:
             feasible(framework(room, nominated={"n1": [make_pod("other", priority=5)]}))
 
-        assert error('running add_pod on PreFilter plugin "Room": no') == raised.value.status
+        assert error('running AddPod on PreFilter plugin "Room": no', "Room") == raised.value.status
 
     def test_candidates_nobody_asked_about_stay_out(self) -> None:
         engine = framework(CountsPods("Room", 1), nominated={"n9": [make_pod("other", priority=5)]})
@@ -581,7 +581,10 @@ class TestScore:
         with pytest.raises(PluginError) as raised:
             framework(form("A", {"n1": 1, "n2": value})).score(CycleState(), POD, nodes())
 
-        text = f'plugin "A" returns an invalid score {value}, it should in the range of [0, 100] after normalizing'
+        text = (
+            f'applying score defaultWeights on Score plugins: plugin "A" returns an invalid score {value}, '
+            "it should in the range of [0, 100] after normalizing"
+        )
         assert error(text, "A") == raised.value.status
 
     @pytest.mark.parametrize("status", [error("broken"), NO, NEVER, WAIT, PENDING])

@@ -6,10 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.status import error
-from app.runtime.guard import Guard, PluginError
+from app.runtime.guard import Guard, PluginError, plugin_error
 from app.telemetry.metrics import Metrics
 
-EXPECTED = error('running "Broken" Filter plugin: no such thing', "Broken")
+EXPECTED = error('running "Broken" filter plugin: no such thing', "Broken")
 
 
 def broken() -> None:
@@ -58,6 +58,31 @@ async def test_a_fault_becomes_an_error_status_with_the_plugins_name() -> None:
         (it["log_level"], it["event"], it["plugin"], it["point"]) for it in logs
     ]
     assert all("no such thing" in it["traceback"] for it in logs)
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("PreFilter", 'running PreFilter plugin "Broken": no such thing'),
+        ("PreFilterExtensionAddPod", 'running AddPod on PreFilter plugin "Broken": no such thing'),
+        ("PreFilterExtensionRemovePod", 'running RemovePod on PreFilter plugin "Broken": no such thing'),
+        ("Filter", 'running "Broken" filter plugin: no such thing'),
+        ("PreScore", 'running PreScore plugin "Broken": no such thing'),
+        ("Score", 'running Score plugins: plugin "Broken" failed with: no such thing'),
+        ("NormalizeScore", 'running Normalize on Score plugins: plugin "Broken" failed with: no such thing'),
+        ("Reserve", 'running Reserve plugin "Broken": no such thing'),
+        ("Permit", 'running Permit plugin "Broken": no such thing'),
+        ("PreBindPreFlight", 'running PreBindPreFlight "Broken": no such thing'),
+        ("PreBind", 'running PreBind plugin "Broken": no such thing'),
+        ("Bind", 'running Bind plugin "Broken": no such thing'),
+    ],
+)
+def test_an_error_is_told_in_kube_schedulers_words(point: str, expected: str) -> None:
+    """Returned or raised, an error of a plugin reads the same."""
+    with pytest.raises(PluginError) as raised:
+        Guard(Metrics()).call("Broken", point, broken)
+
+    assert error(expected, "Broken") == raised.value.status == plugin_error("Broken", point, "no such thing").status
 
 
 async def test_a_cancelled_call_is_cancelled_and_not_a_fault() -> None:

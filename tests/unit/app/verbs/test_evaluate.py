@@ -14,7 +14,11 @@ import pytest
 
 from app.__main__ import main
 from app.config.profile import Profile
+from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
+from app.framework.node_info import NodeInfo
+from app.framework.status import Status, unschedulable
+from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile, resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
@@ -271,7 +275,51 @@ def test_a_score_plugin_that_fails_gives_an_error() -> None:
 
     found = json.loads(judge.evaluate(encoded(case(config=only("Raises")))))
 
-    assert bad('running "Raises" Score plugin: a screw is loose') == found
+    assert bad('running Score plugins: plugin "Raises" failed with: a screw is loose') == found
+
+
+def without(config: JsonObject, point: str) -> JsonObject:
+    """The profile, but for PodTopologySpread at one extension point."""
+    return {**config, "plugins": {**config["plugins"], point: {"disabled": [{"name": SPREAD}]}}}
+
+
+def test_a_filter_that_was_not_prepared_fails_on_every_node() -> None:
+    """kube-scheduler would end the cycle: nothing is scored."""
+    text = f'running "{SPREAD}" filter plugin: reading "PreFilter{SPREAD}" from cycleState: not found'
+    failed = {"code": "Error", "plugin": SPREAD, "reasons": [text]}
+
+    found = judged(case(config=without(OUR_CONFIG, "preFilter")))
+
+    assert {**VERDICT, "filter": {"n1": failed, "n2": failed}, "score": {}, "total": {}} == found
+
+
+def test_a_score_that_was_not_prepared_is_an_error() -> None:
+    text = f'plugin "{SPREAD}" failed with: error reading "PreScore{SPREAD}" from cycleState: not found'
+
+    assert bad(f"running Score plugins: {text}") == judged(case(config=without(OUR_CONFIG, "preScore")))
+
+
+class FailsOn(FromSpec):
+    """Knows n1, and cannot say anything about another node."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        if node.name != "n1":
+            raise RuntimeError("a screw is loose")
+        return unschedulable("no")
+
+
+@pytest.mark.parametrize("order", [("FailsOn", SPREAD), (SPREAD, "FailsOn")])
+def test_a_filter_that_fails_on_one_node_says_so_of_that_node(order: tuple[str, str]) -> None:
+    """And of each node the first plugin that does not pass it counts."""
+    found = json.loads(evaluator(spec_of(FailsOn)).evaluate(encoded(case(config=only(*order)))))
+
+    failed = {"code": "Error", "plugin": "FailsOn", "reasons": ['running "FailsOn" filter plugin: a screw is loose']}
+    no = {"code": "Unschedulable", "plugin": "FailsOn", "reasons": ["no"]}
+    n1 = no if order[0] == "FailsOn" else TOO_FULL
+    assert {**VERDICT, "filter": {"n1": n1, "n2": failed}, "score": {}, "total": {}} == found
 
 
 class TestCommand:
