@@ -148,6 +148,10 @@ class Domains:
         for value, count in self.counts.items():
             self.by_count.setdefault(count, set()).add(value)
 
+    def key(self) -> DomainsKey:
+        selection, topology = self.selection, self.topology
+        return selection.namespace, selection.selector, topology.key, topology.required, topology.inclusion
+
     def add(self, value: str, delta: int) -> None:
         old = self.counts.get(value, 0)
         new = old + delta
@@ -203,9 +207,7 @@ class Domains:
     def differences(self, fresh: Counters) -> list[str]:
         """What differs from the same counts in ``fresh``, in words."""
         topology, selection = self.topology, self.selection
-        other = fresh.domains(
-            selection.namespace, selection.selector, topology.key, topology.required, topology.inclusion
-        )
+        other = fresh.domains(*self.key())
         parts = {
             "counts": (self.counts, other.counts),
             "buckets": (self.by_count, other.by_count),
@@ -251,9 +253,9 @@ class Bounded(Generic[K, V]):
         if entry is not None:
             self._entries[key] = entry
 
-    def forget(self, gone: Callable[[V], bool]) -> None:
-        """Take out entries that lost what they stand on."""
-        self._entries = {key: entry for key, entry in self._entries.items() if not gone(entry)}
+    def forget(self, key: K) -> None:
+        """Take out an entry that lost what it stands on. ``on_evict`` is not told."""
+        self._entries.pop(key, None)
 
 
 DomainsKey = tuple[str, Selector, str, frozenset[str], Inclusion]
@@ -364,7 +366,7 @@ class Counters:
                 del self._by_pair[pair]
         for domains in selection.domains:
             domains.topology.users.remove(domains)
-        self._domains.forget(lambda domains: domains.selection is selection)
+            self._domains.forget(domains.key())
 
     def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
         """Where a label set never seen finds the selection: by a pair that it must have, else by the namespace."""
@@ -391,7 +393,7 @@ class Counters:
         self._by_taints.pop(topology, None)
         for domains in topology.users:
             domains.selection.domains.remove(domains)
-        self._domains.forget(lambda domains: domains.topology is topology)
+            self._domains.forget(domains.key())
 
     def _new_domains(self, key: DomainsKey) -> Domains:
         namespace, selector, topology_key, required, inclusion = key

@@ -215,13 +215,16 @@ class TestBounded:
         assert (1, 3) == (bounded.hits, bounded.misses)
 
     def test_entries_can_be_forgotten(self) -> None:
-        bounded = Bounded[str, str](3, str.upper, lambda _: None)
+        """Whoever forgets one knows why; one that is not there is forgotten already."""
+        gone: list[str] = []
+        bounded = Bounded[str, str](3, str.upper, gone.append)
         for key in "abc":
             bounded.get(key)
 
-        bounded.forget(lambda entry: entry == "B")
+        bounded.forget("b")
+        bounded.forget("never seen")
 
-        assert ["A", "C"] == list(bounded)
+        assert ([], ["A", "C"]) == (gone, list(bounded))
 
 
 class TestEviction:
