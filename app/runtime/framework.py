@@ -43,11 +43,21 @@ _INVALID_SCORE: Final = (
 _NO_PLUGIN_TOTAL: Final = 1
 _LOG: Final = structlog.get_logger(__name__)
 
+_FORMS: Final[dict[tuple[type[Any], type[Any]], bool]] = {}
+
+
+def has_form(plugin: type[Any], protocol: type[Any]) -> bool:
+    """Whether plugins of this class have the methods of ``protocol``: looked up once, for a Protocol takes its time."""
+    known = _FORMS.get((plugin, protocol))
+    if known is None:
+        known = _FORMS[plugin, protocol] = issubclass(plugin, protocol)
+    return known
+
 
 class PluginSlot(Struct, frozen=True):
     """A plugin at one extension point. ``weight`` matters at score only, ``reads_pods`` at filter only.
 
-    The flags say which of the optional forms the plugin has; asking it at every call costs more than the call.
+    The flags say which of the optional forms the plugin has.
     """
 
     name: str
@@ -62,15 +72,16 @@ class PluginSlot(Struct, frozen=True):
     @classmethod
     def of(cls, name: str, plugin: Any, *, weight: int = 1, reads_pods: bool = True) -> PluginSlot:
         """A slot with its flags read off the plugin."""
+        form = type(plugin)
         return cls(
             name,
             plugin,
             weight,
             reads_pods,
-            filters_in_batch=isinstance(plugin, BatchFilterPlugin),
-            certain=isinstance(plugin, CertainFilterPlugin),
-            scores_in_batch=isinstance(plugin, BatchScorePlugin),
-            normalizes=isinstance(plugin, NormalizeScorePlugin),
+            filters_in_batch=has_form(form, BatchFilterPlugin),
+            certain=has_form(form, CertainFilterPlugin),
+            scores_in_batch=has_form(form, BatchScorePlugin),
+            normalizes=has_form(form, NormalizeScorePlugin),
         )
 
 
@@ -148,7 +159,7 @@ class Framework:
         self._nominations = nominations
         self._guard = guard
         every = {slot.name: slot for of_point in slots.values() for slot in of_point}
-        self._lookups = [slot for slot in every.values() if isinstance(slot.plugin, LookUpPlugin)]
+        self._lookups = [slot for slot in every.values() if has_form(type(slot.plugin), LookUpPlugin)]
 
     @property
     def plugins(self) -> dict[str, Any]:
@@ -164,7 +175,7 @@ class Framework:
         """Whether where ``other`` runs may matter to the filters of ``pod``."""
         return any(
             self._guard.call(slot.name, "DependsOn", slot.plugin.depends_on, pod, other)
-            if isinstance(slot.plugin, PeerFilterPlugin)
+            if has_form(type(slot.plugin), PeerFilterPlugin)
             else slot.reads_pods
             for slot in self.slots["filter"]
         )
@@ -172,7 +183,7 @@ class Framework:
     def prefers_by(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the scores for ``pod``."""
         return any(
-            isinstance(slot.plugin, PeerScorePlugin)
+            has_form(type(slot.plugin), PeerScorePlugin)
             and self._guard.call(slot.name, "PrefersBy", slot.plugin.prefers_by, pod, other)
             for slot in self.slots["score"]
         )
@@ -288,7 +299,7 @@ class Framework:
         return {
             name: self._guard.call(name, "Explain", plugin.explain, pod, nodes)
             for name, plugin in self.plugins.items()
-            if isinstance(plugin, ExplainPlugin)
+            if has_form(type(plugin), ExplainPlugin)
         }
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
@@ -386,9 +397,11 @@ class Framework:
         return SUCCESS
 
     def _has_work(self, slot: PluginSlot, state: CycleState, pod: Pod, node_name: str) -> bool:
-        if not isinstance(slot.plugin, PreBindPreFlightPlugin):
+        if not has_form(type(slot.plugin), PreBindPreFlightPlugin):
             return True
-        status = self._guard.call(slot.name, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
+        status: Status = self._guard.call(
+            slot.name, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name
+        )
         if not status.is_success and not status.is_skip:
             raise plugin_error(slot.name, "PreBindPreFlight", status.message)
         return status.is_success

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from app.config.profile import POINTS, PluginRef, PluginSet, Profile
 from app.framework.interface import Handle, PluginArgs, PluginSpec
 from app.kube.kinds import Kind
-from app.runtime.framework import Framework, Nominations, PluginSlot
+from app.runtime.framework import Framework, Nominations, PluginSlot, has_form
 from app.runtime.guard import Guard
 from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
 from app.runtime.waiting import WaitingPods
@@ -152,7 +152,7 @@ def _misplaced(points: Mapping[str, PluginSet], specs: Mapping[str, PluginSpec[A
 def has_point(spec: PluginSpec[Any], point: str) -> bool:
     """Whether the plugin takes part at ``point``."""
     protocol = POINT_METHODS.get(point)
-    return protocol is not None and issubclass(spec.plugin, protocol)
+    return protocol is not None and has_form(spec.plugin, protocol)
 
 
 def _parse_args(
