@@ -45,11 +45,16 @@ def plugin_error(plugin: str, point: str, what: object) -> PluginError:
 
 
 class Guard:
-    """One of the two places with a broad ``except``: whatever a plugin raises must not end the service."""
+    """One of the two places with a broad ``except``: whatever a plugin raises must not end the service.
 
-    def __init__(self, metrics: Metrics) -> None:
+    ``terse``: faults are answers too, so of one kind of fault at one point only the first is logged.
+    """
+
+    def __init__(self, metrics: Metrics, *, terse: bool = False) -> None:
         self._metrics = metrics
         self._calls = 0
+        self._terse = terse
+        self._logged: set[tuple[str, str, type[Exception]]] = set()
 
     def call(self, plugin: str, point: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The plugin's answer. Raises ``PluginError``. Every sixteenth call is timed."""
@@ -77,5 +82,8 @@ class Guard:
 
     def _fault(self, plugin: str, point: str, fault: Exception) -> PluginError:
         self._metrics.plugin_faults.labels(plugin, point).inc()
-        _LOG.error("plugin fault", plugin=plugin, point=point, traceback="".join(traceback.format_exception(fault)))
+        kind = (plugin, point, type(fault))
+        if not self._terse or kind not in self._logged:
+            self._logged.add(kind)
+            _LOG.error("plugin fault", plugin=plugin, point=point, traceback="".join(traceback.format_exception(fault)))
         return plugin_error(plugin, point, fault)

@@ -85,6 +85,22 @@ def test_an_error_is_told_in_kube_schedulers_words(point: str, expected: str) ->
     assert error(expected, "Broken") == raised.value.status == plugin_error("Broken", point, "no such thing").status
 
 
+@pytest.mark.parametrize(("terse", "expected"), [(False, ["A", "A", "A", "B"]), (True, ["A", "B"])])
+def test_a_terse_guard_logs_one_fault_of_a_kind(terse: bool, expected: list[str]) -> None:
+    """A saved case may fail on thousands of nodes, and says so in its verdict."""
+    metrics = Metrics()
+    guard = Guard(metrics, terse=terse)
+
+    with capture_logs() as logs:
+        for plugin in ("A", "A", "A", "B"):
+            with pytest.raises(PluginError):
+                guard.call(plugin, "Filter", broken)
+
+    assert expected == [it["plugin"] for it in logs]
+    labels = {"plugin": "A", "point": "Filter"}
+    assert 3.0 == metrics.registry.get_sample_value("homeport_plugin_faults_total", labels)
+
+
 async def test_a_cancelled_call_is_cancelled_and_not_a_fault() -> None:
     """A caller that goes away is no fault of the plugin."""
 
