@@ -6,7 +6,6 @@ case means kube-scheduler's default profile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -20,10 +19,8 @@ from app.cluster.saved import MemoryBinder, MemoryWriter
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
 from app.config.profile import Profile
-from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
-from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import Status, distinct, unresolvable
+from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
@@ -31,10 +28,7 @@ from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
-
-NO_NODES: Final = unresolvable("no nodes available to schedule pods")
-
-_Verdict = dict[str, Any]
+from app.verbs.verdict import Verdict, judged
 
 
 class BadCase(ValueError):
@@ -82,7 +76,7 @@ class Evaluator:
             verdict = {"name": _name_of(line), "error": str(error)}
         return _ENCODER.encode(verdict)
 
-    def _judge(self, case: _Case) -> _Verdict:
+    def _judge(self, case: _Case) -> Verdict:
         profile = self._profile(bytes(case.config))
         if bytes(case.preempt) not in (b"", b"null"):
             raise BadCase("preempt: plugins not available: [DefaultPreemption]")
@@ -90,7 +84,7 @@ class Evaluator:
         framework = self._framework(profile, cluster)
         pod = _pod("pod", case.pod)
         with cluster.without(pod.uid, pod.key):
-            return {"name": case.name, **_judged(framework, pod, Candidates.of(cluster.nodes))}
+            return {"name": case.name, **judged(framework, pod, Candidates.of(cluster.nodes))}
 
     def _profile(self, config: bytes) -> ResolvedProfile:
         found = self._profiles.get(config)
@@ -178,53 +172,3 @@ def _pod(field: str, raw: Raw) -> Pod:
         return decode_pod(raw)
     except _UNREADABLE as error:
         raise BadCase(f"{field}: {error}") from None
-
-
-def _judged(framework: Framework, pod: Pod, nodes: Candidates) -> _Verdict:
-    if not len(nodes):
-        return _verdict(NO_NODES)
-    state = CycleState()
-    try:
-        prepared = framework.pre_filter(state, pod)
-    except PluginError as fault:
-        return _verdict(fault.status)
-    if not prepared.status.is_success:
-        return _verdict(prepared.status)
-    outside = prepared.outside(nodes)
-    rejected = {**outside, **_filtered(framework, state, pod, nodes.without(outside))}
-    verdict = _verdict(prepared.status, {name: _shown(rejected.get(name)) for name in nodes.names})
-    feasible = nodes.without(rejected)
-    if len(feasible) and all(status.is_rejected for status in distinct(rejected.values()).values()):
-        scores = framework.score(CycleState(), pod, feasible)
-        verdict["score"] = {
-            name: {plugin: of_plugin[name] for plugin, of_plugin in scores.by_plugin.items()} for name in feasible.names
-        }
-        verdict["total"] = scores.totals
-    return verdict
-
-
-def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-    """The rejected nodes. Where a plugin fails, each node is asked by itself: the fault may be that of one node."""
-    try:
-        return framework.filter(state, pod, nodes)
-    except PluginError:
-        judged = {it.name: _status_on(framework, state, pod, it) for it in nodes}
-        return {name: status for name, status in judged.items() if not status.is_success}
-
-
-def _status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-    try:
-        return framework.filter_node(state, pod, node)
-    except PluginError as fault:
-        return fault.status
-
-
-def _verdict(pre_filter: Status, filtered: Mapping[str, Any] | None = None) -> _Verdict:
-    return {"preFilter": _shown(pre_filter), "filter": filtered or {}, "score": {}, "total": {}}
-
-
-def _shown(status: Status | None) -> dict[str, Any]:
-    """A status in the words of the format; ``None`` is Success."""
-    if status is None or status.is_success:
-        return {"code": "Success", "plugin": "", "reasons": []}
-    return {"code": status.code.word, "plugin": status.plugin, "reasons": list(status.reasons)}

@@ -11,7 +11,7 @@ from app.framework.node_info import Candidates
 from app.kube import kinds
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import Kind
-from app.verbs.evaluate import _judged, _shown
+from app.verbs.verdict import judged, shown, status_on
 from tests.builders import encoded
 from tests.conformance.generate import Json
 from tests.conformance.histories import Key, key_of
@@ -90,7 +90,7 @@ class _Replay:
 
     def judge(self, asked: Json) -> Json:
         pod = _pod(asked["pod"])
-        found = _judged(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
+        found = judged(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
         if asked["dryRun"] is not None:
             found["dryRun"] = self._dry_run(pod, asked["dryRun"]) if found["preFilter"]["code"] == "Success" else []
         return found
@@ -109,7 +109,7 @@ class _Replay:
             else:
                 gone.discard(found[step["add"]].uid)
                 framework.add_pods(state, pod, [found[step["add"]]], node.without_pods(gone))
-            said.append(_shown(framework.filter_node(state.clone(), pod, node.without_pods(gone))))
+            said.append(shown(status_on(framework, state.clone(), pod, node.without_pods(gone))))
         return said
 
 
