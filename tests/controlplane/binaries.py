@@ -119,22 +119,30 @@ def build(kubernetes: str = DEFAULT_KUBERNETES) -> dict[Component, Path]:
     return {component: binary(component, kubernetes) for component in release.components}
 
 
-def throwaway_module(kubernetes: str = DEFAULT_KUBERNETES) -> Path:
-    """The folder of a tidy Go module that can import any package of this Kubernetes release.
+def program(sources: Path, name: str, kubernetes: str = DEFAULT_KUBERNETES) -> Path:
+    """A Go program of our own that may import any package of this Kubernetes release; built unless `name` is there.
 
-    A caller may add packages of its own in subfolders and build them there with `toolchain()`: they share module and
-    build cache with the control plane.
+    It is built in the throw-away module, so that module and build cache are shared with the control plane.
     """
-    release = release_of(kubernetes)
-    with _locked():
-        return _kubernetes_module(release)
+    release, target = release_of(kubernetes), _version_dir(kubernetes) / name
+    if not target.is_file():
+        with _locked():
+            if not target.is_file():
+                _build_program(sources, target, release)
+    return target
 
 
-def toolchain(kubernetes: str = DEFAULT_KUBERNETES) -> Toolchain:
-    """The Go that builds this release; where none is on PATH it is installed into the cache first."""
-    release = release_of(kubernetes)
-    with _locked():
-        return _toolchain(release)
+def _build_program(sources: Path, target: Path, release: Release) -> None:
+    module, go = _kubernetes_module(release), _toolchain(release)
+    package = module / sources.name
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    with _stage(f"build {target.name} for Kubernetes {release.kubernetes}"):
+        shutil.rmtree(package, ignore_errors=True)
+        package.mkdir()
+        for source in sources.glob("*.go"):
+            shutil.copy(source, package)
+        go.run("build", "-trimpath", "-ldflags", "-s -w", "-o", str(unfinished), f"./{package.name}", folder=module)
+        unfinished.replace(target)
 
 
 def _toolchain(release: Release) -> Toolchain:

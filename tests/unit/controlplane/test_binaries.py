@@ -71,6 +71,26 @@ def test_a_failing_tool_is_an_error_with_its_output(cache: Path, broken_go: None
     assert [path.name for path in (cache / "1.36.3").iterdir()] == [".etcd-module.unfinished"]
 
 
+def test_a_program_that_is_built_is_left_alone(cache: Path, tmp_path: Path, broken_go: None) -> None:
+    (cache / "1.36.3").mkdir(parents=True)
+    (cache / "1.36.3" / "mine-1").touch()
+
+    assert cache / "1.36.3" / "mine-1" == binaries.program(tmp_path, "mine-1")
+
+
+def test_a_program_that_cannot_be_built_is_an_error(cache: Path, tmp_path: Path, broken_go: None) -> None:
+    """And is not there afterwards, though its module was."""
+    (cache / "1.36.3" / "module").mkdir(parents=True)
+    sources = tmp_path / "mine"
+    sources.mkdir()
+    (sources / "main.go").write_text("package main")
+
+    with pytest.raises(BuildError, match=r"go build .*mine ended with 1:\nno such module"):
+        binaries.program(sources, "mine-1")
+    assert ["module"] == [path.name for path in (cache / "1.36.3").iterdir()]
+    assert ["main.go"] == [path.name for path in (cache / "1.36.3" / "module" / "mine").iterdir()]
+
+
 def test_an_unknown_release_is_refused(cache: Path) -> None:
     with pytest.raises(BuildError, match=r"Kubernetes 1\.0\.0 is not one of 1\.36\.3, 1\.35\.4"):
         binaries.build("1.0.0")
