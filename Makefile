@@ -61,8 +61,8 @@ conformance-sample: $(READY) control-plane ## compare a fixed sample of generate
 conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR="1.36.3 1.35.4")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' $(BIN)/python -m tests.conformance.compare
 
-soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=)
-	@EVENTS='$(EVENTS)' $(BIN)/python -m tests.conformance.soak
+soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
+	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak
 
 bench: $(READY) ## measure speed under load
 	@$(BIN)/python -m tests.load.bench

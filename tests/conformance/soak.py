@@ -1,6 +1,7 @@
 """A million pod events on one picture: counts stay right, memory stays flat.
 
-    python -m tests.conformance.soak                            # EVENTS as in the environment, 1,000,000 if unset
+    python -m tests.conformance.soak                # EVENTS and FULL as in the environment, 1,000,000 events if unset
+    python -m tests.conformance.soak --full         # keeps as much as production does, which takes minutes to fill
 
 Deployments roll out again and again, so that label sets and selectors never seen before keep coming; nodes are
 relabelled, tainted, removed and come back; bindings are in flight, succeed or fail. Every rollout is asked about, which
@@ -32,12 +33,11 @@ DEPLOYMENTS: Final = 200
 REPLICAS: Final = 30
 EVENTS_OF_A_ROLLOUT: Final = 100
 LIMITS: Final = {"_MAX_SELECTIONS": 1024, "_MAX_DOMAINS": 2048, "_MAX_TOPOLOGIES": 512}
-"""An eighth of what is kept in production, so that a run turns all of it over many times."""
+"""An eighth of what is kept in production, so that a run turns all of it over many times. Not so with `--full`."""
 
 WARM_REVISIONS: Final = 10_000
 """More than any memo of parsed fields remembers."""
 
-WARM_ROLLOUTS: Final = 2 * LIMITS["_MAX_SELECTIONS"]
 ALLOWED_GROWTH: Final = 0.05
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -163,14 +163,15 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
-def run(events: int, seed: int) -> Iterator[dict[str, Any]]:
+def run(events: int, seed: int, *, full: bool) -> Iterator[dict[str, Any]]:
     """Warm up, then report at each tenth of the events; every report comes with a recount."""
     for name, limit in LIMITS.items():
-        setattr(counters, name, limit)
+        if not full:
+            setattr(counters, name, limit)
     soak = Soak(seed)
     for number in range(WARM_REVISIONS):
         soak.judge_new_revision(number % DEPLOYMENTS)
-    for _ in range(WARM_ROLLOUTS):
+    for _ in range(2 * counters._MAX_SELECTIONS):
         soak.rollout()
     soak.cluster.check()  # it holds everything twice for a moment
     first, warm, begun = soak.events, resident(), time.monotonic()
@@ -196,9 +197,10 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.conformance.soak", description="A million pod events.")
     parser.add_argument("--events", type=int, default=int(os.environ.get("EVENTS") or 1_000_000), help="(EVENTS)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--full", action="store_true", default=bool(os.environ.get("FULL")), help="(FULL)")
     arguments = parser.parse_args()
     good = True
-    for report in run(arguments.events, arguments.seed):
+    for report in run(arguments.events, arguments.seed, full=arguments.full):
         good = good and not report["wrong"] and report["growth"] < ALLOWED_GROWTH
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
