@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.interface import Handle, PluginArgs, PluginSpec, PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
@@ -201,9 +202,21 @@ class ScoresAfter(ScoresNodes):
 
 
 class ScoresInBatch(ScoresNodes):
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
         self.note(f"score_nodes {' '.join(nodes.names)}")
-        return {name: self.scores[name] for name in nodes.names}
+        return Classed.by_value([self.scores[name] for name in nodes.names])
+
+
+class HalvesByName(ScoresInBatch):
+    """Normalises node by node what it scores in batch."""
+
+    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
+        return {name: score // 2 for name, score in scores.items()}
+
+
+class HalvesByClass(HalvesByName):
+    def normalize_classes(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> dict[Any, int]:
+        return {key: score // 2 for key, score in scores.items()}
 
 
 class ScoresHalved(ScoresNodes):

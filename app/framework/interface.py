@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status
@@ -334,7 +335,16 @@ class ScorePlugin(Protocol):
 class BatchScorePlugin(Protocol):
     """``score`` for all nodes at once; must equal the per-node form."""
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]: ...
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
+        """Each node's class, and the score of each class. Any hashable serves as a class, the node's name too."""
+        ...
+
+
+@runtime_checkable
+class NormalizeClassesPlugin(Protocol):
+    """``normalize_score`` for the classes of ``score_nodes``; must equal the form by node."""
+
+    def normalize_classes(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]: ...
 
 
 @runtime_checkable

@@ -7,12 +7,12 @@ Kubernetes 1.36.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from operator import add
 from typing import Any, Final, Protocol
 
 import structlog
 from msgspec import Struct
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     MAX_NODE_SCORE,
@@ -22,6 +22,7 @@ from app.framework.interface import (
     ExplainPlugin,
     Explanation,
     LookUpPlugin,
+    NormalizeClassesPlugin,
     NormalizeScorePlugin,
     PeerFilterPlugin,
     PeerScorePlugin,
@@ -68,6 +69,7 @@ class PluginSlot(Struct, frozen=True):
     certain: bool = False
     scores_in_batch: bool = False
     normalizes: bool = False
+    normalizes_classes: bool = False
 
     @classmethod
     def of(cls, name: str, plugin: Any, *, weight: int = 1, reads_pods: bool = True) -> PluginSlot:
@@ -82,6 +84,7 @@ class PluginSlot(Struct, frozen=True):
             certain=has_form(form, CertainFilterPlugin),
             scores_in_batch=has_form(form, BatchScorePlugin),
             normalizes=has_form(form, NormalizeScorePlugin),
+            normalizes_classes=has_form(form, BatchScorePlugin) and has_form(form, NormalizeClassesPlugin),
         )
 
 
@@ -95,14 +98,25 @@ class Nominations(Protocol):
 
 
 class Scores(Struct, frozen=True):
-    """``by_plugin``: normalised and unweighted, plugin -> node -> 0..100. ``totals``: node -> weighted sum.
+    """Scores of the nodes ``names``. ``of_plugin``: normalised and unweighted · ``total``: the weighted sums.
 
     ``weight`` is the sum of the weights of the plugins that scored.
     """
 
-    by_plugin: dict[str, dict[str, int]]
-    totals: dict[str, int]
+    names: Sequence[str]
+    of_plugin: Mapping[str, Classed]
+    total: Classed
     weight: int
+
+    @property
+    def by_plugin(self) -> dict[str, dict[str, int]]:
+        """Plugin -> node -> 0..100."""
+        return {plugin: scores.by_name(self.names) for plugin, scores in self.of_plugin.items()}
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Node -> weighted sum."""
+        return self.total.by_name(self.names)
 
 
 class PreFiltered(Struct, frozen=True):
@@ -324,14 +338,10 @@ class Framework:
         """PreScore, Score, NormalizeScore and weights. Without any score plugin every node totals 1."""
         self._pre_score(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
-        by_plugin = {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
-        if not self.slots["score"]:
-            return Scores({}, dict.fromkeys(nodes.names, _NO_PLUGIN_TOTAL), 0)
-        totals = [0] * len(nodes)
-        for slot in slots:
-            weighted = [value * slot.weight for value in map(by_plugin[slot.name].__getitem__, nodes.names)]
-            totals = list(map(add, totals, weighted))
-        return Scores(by_plugin, dict(zip(nodes.names, totals, strict=True)), sum(slot.weight for slot in slots))
+        of_plugin = {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
+        weights = {slot.name: slot.weight for slot in slots}
+        nothing = 0 if self.slots["score"] else _NO_PLUGIN_TOTAL
+        return Scores(nodes.names, of_plugin, _total(of_plugin, weights, len(nodes), nothing), sum(weights.values()))
 
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
         for slot in self.slots["preScore"]:
@@ -341,16 +351,23 @@ class Framework:
             elif not status.is_success:
                 raise plugin_error(slot.name, "PreScore", status.message)
 
-    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
+    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
         plugin = slot.plugin
-        scores: dict[str, int]
         if slot.scores_in_batch:
-            scores = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
+            found: Classed = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
         else:
             scores = {it.name: self._guard.call(slot.name, "Score", plugin.score, state, pod, it) for it in nodes}
-        if slot.normalizes:
-            scores = self._guard.call(slot.name, "NormalizeScore", plugin.normalize_score, state, pod, scores)
-        return _checked_scores(slot.name, scores, nodes)
+            found = Classed(nodes.names, scores)
+        return _checked_scores(slot.name, self._normalized(slot, state, pod, nodes, found), nodes)
+
+    def _normalized(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, found: Classed) -> Classed:
+        if slot.normalizes_classes:
+            normalize = slot.plugin.normalize_classes
+        elif slot.normalizes:
+            normalize, found = slot.plugin.normalize_score, Classed(nodes.names, found.by_name(nodes.names))
+        else:
+            return found
+        return Classed(found.of, self._guard.call(slot.name, "NormalizeScore", normalize, state, pod, found.scores))
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
@@ -494,13 +511,28 @@ def _checked(plugin: str, found: Mapping[str, Status]) -> Mapping[str, Status]:
     return {name: named[id(status)] for name, status in found.items()}
 
 
-def _checked_scores(plugin: str, scores: dict[str, int], nodes: Candidates) -> dict[str, int]:
+def _total(of_plugin: Mapping[str, Classed], weights: Mapping[str, int], size: int, nothing: int) -> Classed:
+    """The weighted sums; ``nothing`` for each of ``size`` nodes where no plugin scored."""
+    weighted = [
+        Classed(found.of, {key: value * weights[plugin] for key, value in found.scores.items()})
+        for plugin, found in of_plugin.items()
+    ]
+    if not weighted:
+        return Classed([nothing] * size, {nothing: nothing})
+    if len(weighted) == 1:
+        return weighted[0]
+    return Classed.by_value(list(map(sum, zip(*(it.each() for it in weighted), strict=True))))
+
+
+def _checked_scores(plugin: str, found: Classed, nodes: Candidates) -> Classed:
     """Whole numbers of 0..100 for every node. Raises ``PluginError``."""
-    if len(scores) != len(nodes) or not scores.keys() >= set(nodes.names):
+    used = set(found.of)
+    if len(found.of) != len(nodes) or not found.scores.keys() >= used:
         raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
-    if set(map(type, scores.values())) - {int}:
+    scores = [found.scores[key] for key in used]
+    if set(map(type, scores)) - {int}:
         raise PluginError(error(f'plugin "{plugin}" returns a score that is no whole number', plugin))
-    for value in (min(scores.values(), default=0), max(scores.values(), default=0)):
+    for value in (min(scores, default=0), max(scores, default=0)):
         if not 0 <= value <= MAX_NODE_SCORE:
             raise PluginError(error(_INVALID_SCORE.format(plugin, value, MAX_NODE_SCORE), plugin))
-    return scores
+    return found

@@ -92,12 +92,12 @@ class CycleResponse(_Model):
 
     @classmethod
     def of(cls, found: Cycle) -> Self:
-        scores = found.scores
+        by_plugin, totals = found.scores.by_plugin, found.scores.totals
         return cls(
             pre_filter=PluginStatus.of(found.pre_filter),
             filter={name: PluginStatus.of(status) for name, status in found.statuses.items()},
-            scores={name: {plugin: of[name] for plugin, of in scores.by_plugin.items()} for name in scores.totals},
-            totals=scores.totals,
+            scores={name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
+            totals=totals,
             node=found.node or None,
         )
 

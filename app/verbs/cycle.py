@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Explanation
 from app.framework.node_info import Candidates
@@ -19,7 +20,7 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
 
-_NO_SCORES = Scores({}, {}, 0)
+_NO_SCORES = Scores((), {}, Classed((), {}), 0)
 
 
 class Cycle(Struct, frozen=True):

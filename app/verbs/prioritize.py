@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import MAX_NODE_SCORE
 from app.runtime.framework import Framework, Scores
@@ -12,7 +13,7 @@ from app.verbs.candidates import SentNode, asked_nodes, read_nodes
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args, encode_priorities
+from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args, encode_classed, encode_priorities
 
 
 def quantised(total: int, weight: int, max_priority: int) -> int:
@@ -36,18 +37,18 @@ class PrioritizeVerb:
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
         args, sent = await self._read(body)
-        hosts = dict.fromkeys(args.names if args.names is not None else [node.name for node in sent or ()], 0)
+        hosts = args.names if args.names is not None else [node.name for node in sent or ()]
         framework = self._deciding.framework_for(args.pod)
         if framework is None or not hosts:
-            return Answer(encode_priorities(hosts), "nothing_to_do")
-        require_picture(self._deciding.problem, tuple(hosts))
-        await self._deciding.look_up_missing(framework, args.pod, tuple(hosts))
+            return Answer(encode_priorities(dict.fromkeys(hosts, 0)), "nothing_to_do")
+        require_picture(self._deciding.problem, hosts)
+        await self._deciding.look_up_missing(framework, args.pod, hosts)
         try:
             await self._deciding.due.wait(framework.prefers_by, args.pod)
             scores = self._scores(framework, args, sent)
         except PluginError as fault:
-            raise VerbFailure("fault", f"homeport: {fault.status.message}", tuple(hosts)) from fault
-        return Answer(encode_priorities({**hosts, **self._on_wire(scores)}), "scored")
+            raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
+        return Answer(self._encoded(hosts, scores), "scored")
 
     async def _read(self, body: bytes | memoryview) -> tuple[ExtenderArgs, list[SentNode] | None]:
         try:
@@ -61,7 +62,9 @@ class PrioritizeVerb:
         with self._deciding.cluster.without(args.pod.uid, args.pod.key):
             return framework.score(CycleState(), args.pod, candidates)
 
-    def _on_wire(self, scores: Scores) -> Mapping[str, int]:
+    def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._deciding.max_priority
-        scale = {total: quantised(total, weight, most) for total in set(scores.totals.values())}
-        return dict(zip(scores.totals, map(scale.__getitem__, scores.totals.values()), strict=True))
+        wire = {key: quantised(total, weight, most) for key, total in scores.total.scores.items()}
+        if len(hosts) == len(scores.names):
+            return encode_classed(scores.names, scores.total.of, wire)
+        return encode_priorities({**dict.fromkeys(hosts, 0), **Classed(scores.total.of, wire).by_name(scores.names)})

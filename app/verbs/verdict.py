@@ -35,8 +35,9 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates) -> Verdict:
     feasible = nodes.without(rejected)
     if len(feasible) and all(status.is_rejected for status in distinct(rejected.values()).values()):
         scores = framework.score(CycleState(), pod, feasible)
+        by_plugin = scores.by_plugin
         verdict["score"] = {
-            name: {plugin: of_plugin[name] for plugin, of_plugin in scores.by_plugin.items()} for name in feasible.names
+            name: {plugin: of_plugin[name] for plugin, of_plugin in by_plugin.items()} for name in feasible.names
         }
         verdict["total"] = scores.totals
     return verdict

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, final
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.interface import (
     BatchFilterPlugin,
@@ -39,7 +40,7 @@ from plugins.pod_topology_spread.constraints import (
 from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.explaining import explained
 from plugins.pod_topology_spread.filtering import HARD, hard_state
-from plugins.pod_topology_spread.scoring import SOFT, SoftState, soft_state
+from plugins.pod_topology_spread.scoring import IGNORED, SOFT, SoftState, normalized, soft_state
 
 _MEMO_ENTRIES: Final = 4096
 
@@ -136,13 +137,16 @@ class PodTopologySpread(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return _soft(state).raw_scores((node.name,))[node.name]
+        return _soft(state).raw_scores((node.name,)).each()[0]
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, int]:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
         return _soft(state).raw_scores(nodes.names)
 
     def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
-        return _soft(state).normalized(scores)
+        return normalized(scores, _soft(state).ignored)
+
+    def normalize_classes(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
+        return normalized(scores, (IGNORED,))
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import log
-from operator import add
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import StateKey
 from app.framework.interface import MAX_NODE_SCORE, Counts
 from app.framework.node_info import Candidates
@@ -16,59 +16,83 @@ from app.kube.core_v1 import Pod
 from plugins.pod_topology_spread.args import HOSTNAME
 from plugins.pod_topology_spread.constraints import Constraint
 
+IGNORED: Final = object()
+"""The class of nodes that lack a key."""
+
+_NOTHING: Final = object()
+"""What nodes without the key of one constraint depend on."""
+
+K = TypeVar("K")
+
 
 class SoftConstraint(Struct, frozen=True):
     """What one soft constraint adds to a node's raw score.
 
     ``key_of`` maps a node to what its credit depends on: its domain, or on hosts the number of pods. Nodes of
-    ``without_key`` lack the topology key and get nothing.
+    ``without_key`` lack the topology key and get nothing. ``keys`` is what ``keys_of`` says of the nodes of PreScore.
     """
 
     key_of: Mapping[str, Any]
-    credits: Mapping[Any, float]
     without_key: frozenset[str]
+    keys: Sequence[Any]
+    credits: Mapping[Any, float]
 
-    def of(self, names: Sequence[str]) -> list[float]:
-        """The credits in the order of ``names``."""
-        found = list(map(self.credits.__getitem__, map(self.key_of.get, names)))
-        if not self.without_key:
-            return found
-        return [0.0 if name in self.without_key else it for name, it in zip(names, found, strict=True)]
+    def keys_of(self, names: Sequence[str]) -> Sequence[Any]:
+        """What the credits depend on, in the order of ``names``."""
+        return _keys(self.key_of, self.without_key, names)
 
 
 class SoftState:
-    """What PreScore leaves for Score. Nodes of ``ignored`` lack a key and score 0."""
+    """What PreScore leaves for Score. ``names`` are scored; nodes of ``ignored`` lack a key and score 0."""
 
-    __slots__ = ("constraints", "ignored")
+    __slots__ = ("constraints", "ignored", "names")
 
-    def __init__(self, constraints: Sequence[SoftConstraint], ignored: frozenset[str]) -> None:
+    def __init__(self, constraints: Sequence[SoftConstraint], names: Sequence[str], ignored: frozenset[str]) -> None:
         self.constraints = constraints
+        self.names = names
         self.ignored = ignored
 
     def clone(self) -> Self:
         return self
 
-    def raw_scores(self, names: Sequence[str]) -> dict[str, int]:
-        """More is worse. Summed in constraint order, as float64, rounded half away from zero."""
-        scored = [name for name in names if name not in self.ignored] if self.ignored else names
-        totals = [0.0] * len(scored)
-        for constraint in self.constraints:
-            totals = list(map(add, totals, constraint.of(scored)))
-        rounded = {total: _round(total) for total in set(totals)}
-        scores = dict(zip(scored, map(rounded.__getitem__, totals), strict=True))
-        return {name: scores.get(name, 0) for name in names} if self.ignored else scores
+    def raw_scores(self, names: Sequence[str]) -> Classed:
+        """More is worse. Nodes are of one class if all constraints see the same in them."""
+        if self.ignored:
+            return self._with_ignored(names)
+        if names is self.names:
+            return self._classed([it.keys for it in self.constraints])
+        return self._classed([it.keys_of(names) for it in self.constraints])
 
-    def normalized(self, scores: Mapping[str, int]) -> dict[str, int]:
-        """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; ignored nodes 0."""
-        ignored = self.ignored
-        counted = [it for name, it in scores.items() if name not in ignored] if ignored else scores.values()
-        most, least = max(counted, default=0), min(counted, default=0)
-        scale = {
-            it: MAX_NODE_SCORE * (most + least - it) // most if most > 0 else MAX_NODE_SCORE for it in set(counted)
-        }
-        if ignored:
-            return {name: 0 if name in ignored else scale[it] for name, it in scores.items()}
-        return dict(zip(scores, map(scale.__getitem__, scores.values()), strict=True))
+    def _with_ignored(self, names: Sequence[str]) -> Classed:
+        scored = [name for name in names if name not in self.ignored]
+        found = self._classed([it.keys_of(scored) for it in self.constraints])
+        rest = iter(found.of)
+        return Classed(
+            [IGNORED if name in self.ignored else next(rest) for name in names], {**found.scores, IGNORED: 0}
+        )
+
+    def _classed(self, keys: Sequence[Sequence[Any]]) -> Classed:
+        if len(keys) == 1:
+            return Classed(keys[0], {key: self._raw((key,)) for key in set(keys[0])})
+        of = list(zip(*keys, strict=True))
+        return Classed(of, {key: self._raw(key) for key in set(of)})
+
+    def _raw(self, keys: Sequence[Any]) -> int:
+        """Summed in constraint order, as float64, rounded half away from zero."""
+        total = 0.0
+        for constraint, key in zip(self.constraints, keys, strict=True):
+            total += constraint.credits[key]
+        return _round(total)
+
+
+def normalized(scores: Mapping[K, int], ignored: Collection[K]) -> dict[K, int]:
+    """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; ``ignored`` 0."""
+    counted = [it for key, it in scores.items() if key not in ignored]
+    most, least = max(counted, default=0), min(counted, default=0)
+    return {
+        key: 0 if key in ignored else (MAX_NODE_SCORE * (most + least - it) // most if most > 0 else MAX_NODE_SCORE)
+        for key, it in scores.items()
+    }
 
 
 SOFT: Final[StateKey[SoftState]] = StateKey("PreScorePodTopologySpread")
@@ -83,37 +107,42 @@ def soft_state(
     asked = frozenset(nodes.names)
     ignored = frozenset[str]().union(*(asked.difference(values[key]) for key in keys))
     scored = [name for name in nodes.names if name not in ignored] if ignored else nodes.names
-    return SoftState(list(_soft(pod, constraints, scored, values, counts, keys)), ignored)
+    constraints_ = [_soft(pod, it, scored, values[it.topology_key], counts, keys) for it in constraints]
+    return SoftState(constraints_, scored, ignored)
 
 
 def _soft(
     pod: Pod,
-    constraints: Sequence[Constraint],
+    it: Constraint,
     scored: Sequence[str],
-    values: Mapping[str, Mapping[str, str]],
+    on_node: Mapping[str, str],
     counts: Counts,
     required: frozenset[str],
-) -> Iterator[SoftConstraint]:
-    for it in constraints:
-        on_node = values[it.topology_key]
-        without_key = frozenset[str]() if required else frozenset(scored).difference(on_node)
-        if it.topology_key == HOSTNAME:
-            yield _by_host(it, scored, without_key, counts.pods_by_node(pod.namespace, it.counted))
-            continue
-        domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
-        present = set(map(on_node.get, scored))
-        weight = _weight(len({value or "" for value in present}))
-        credit = {value: _credit(it, domains.count(value or ""), weight) for value in present}
-        yield SoftConstraint(on_node, credit, without_key)
-
-
-def _by_host(
-    constraint: Constraint, scored: Sequence[str], without_key: frozenset[str], pods: Mapping[str, int]
 ) -> SoftConstraint:
-    """Hosts are counted on the very node, whatever the inclusion policies say."""
-    weight = _weight(len(scored))
-    credit = {count: _credit(constraint, count or 0, weight) for count in set(map(pods.get, scored))}
-    return SoftConstraint(pods, credit, without_key)
+    without_key = frozenset[str]() if required else frozenset(scored).difference(on_node)
+    if it.topology_key == HOSTNAME:
+        # Hosts are counted on the very node, whatever the inclusion policies say.
+        pods = counts.pods_by_node(pod.namespace, it.counted)
+        weight = _weight(len(scored))
+        keys = _keys(pods, without_key, scored)
+        return SoftConstraint(pods, without_key, keys, _credits(it, keys, lambda count: count or 0, weight))
+    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+    keys = _keys(on_node, without_key, scored)
+    weight = _weight(len({"" if value is _NOTHING else value for value in set(keys)}))
+    return SoftConstraint(on_node, without_key, keys, _credits(it, keys, domains.count, weight))
+
+
+def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:
+    found = list(map(key_of.get, names))
+    if not without_key:
+        return found
+    return [_NOTHING if name in without_key else it for name, it in zip(names, found, strict=True)]
+
+
+def _credits(
+    constraint: Constraint, keys: Sequence[Any], count_of: Callable[[Any], int], weight: float
+) -> dict[Any, float]:
+    return {key: 0.0 if key is _NOTHING else count_of(key) * weight + (constraint.max_skew - 1) for key in set(keys)}
 
 
 def _round(total: float) -> int:
@@ -124,7 +153,3 @@ def _round(total: float) -> int:
 def _weight(size: int) -> float:
     """More domains weigh more, so that zones are not drowned by hosts."""
     return log(size + 2)
-
-
-def _credit(constraint: Constraint, count: int, weight: float) -> float:
-    return count * weight + (constraint.max_skew - 1)

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.framework import interface
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     BatchFilterPlugin,
     BatchScorePlugin,
     FilterPlugin,
+    NormalizeClassesPlugin,
     NormalizeScorePlugin,
     PluginSpec,
     PreFilterPlugin,
@@ -209,7 +211,12 @@ def test_the_batch_form_says_what_the_per_node_form_says(
         rejected = {name: status for name, status in statuses.items() if not status.is_success}
         assert rejected == plugin.filter_nodes(state, asking, nodes)
     if scores and plugin.pre_score(state, asking, nodes).is_success:
-        assert {it.name: plugin.score(state, asking, it) for it in nodes} == plugin.score_nodes(state, asking, nodes)
+        raw = {it.name: plugin.score(state, asking, it) for it in nodes}
+        found = plugin.score_nodes(state, asking, nodes)
+        assert raw == found.by_name(nodes.names)
+        if issubclass(spec.plugin, NormalizeClassesPlugin):
+            classes = plugin.normalize_classes(state, asking, found.scores)
+            assert plugin.normalize_score(state, asking, raw) == Classed(found.of, classes).by_name(nodes.names)
 
 
 @every_plugin

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod, decode_pod
 from tests import strategies
@@ -147,7 +148,12 @@ def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObjec
             state, asking, nodes
         )
     if plugin.pre_score(state, asking, nodes).is_success:
-        assert {it.name: plugin.score(state, asking, it) for it in nodes} == plugin.score_nodes(state, asking, nodes)
+        raw = {it.name: plugin.score(state, asking, it) for it in nodes}
+        found = plugin.score_nodes(state, asking, nodes)
+        assert raw == found.by_name(nodes.names)
+        assert plugin.normalize_score(state, asking, raw) == Classed(
+            found.of, plugin.normalize_classes(state, asking, found.scores)
+        ).by_name(nodes.names)
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

@@ -13,7 +13,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
-from app.runtime.framework import Framework, PluginSlot, PreFiltered, Recheck, Scores, Verdict
+from app.runtime.framework import Framework, PluginSlot, PreFiltered, Recheck, Verdict
 from app.runtime.guard import Guard, PluginError
 from app.runtime.registry import POINT_METHODS
 from app.runtime.waiting import WaitingPods
@@ -27,6 +27,8 @@ from tests.fakes import (
     FakePlugin,
     FixedNominations,
     Gates,
+    HalvesByClass,
+    HalvesByName,
     Helps,
     Misses,
     NeedsPods,
@@ -540,40 +542,49 @@ class TestScore:
     @pytest.mark.parametrize(
         ("plugins", "weights", "expected"),
         [
-            pytest.param([], {}, Scores({}, {"n1": 1, "n2": 1}, 0), id="without score plugins every node totals 1"),
+            pytest.param([], {}, ({}, {"n1": 1, "n2": 1}, 0), id="without score plugins every node totals 1"),
             pytest.param(
                 [ScoresNodes("A", {"n1": 3, "n2": 100})],
                 {"A": 2},
-                Scores({"A": {"n1": 3, "n2": 100}}, {"n1": 6, "n2": 200}, 2),
+                ({"A": {"n1": 3, "n2": 100}}, {"n1": 6, "n2": 200}, 2),
                 id="the weight multiplies the total alone",
             ),
             pytest.param(
                 [ScoresNodes("A", {"n1": 1, "n2": 2}), ScoresInBatch("B", {"n1": 10, "n2": 20})],
                 {"A": 3},
-                Scores({"A": {"n1": 1, "n2": 2}, "B": {"n1": 10, "n2": 20}}, {"n1": 13, "n2": 26}, 4),
+                ({"A": {"n1": 1, "n2": 2}, "B": {"n1": 10, "n2": 20}}, {"n1": 13, "n2": 26}, 4),
                 id="totals add up, batch form or not",
             ),
             pytest.param(
                 [ScoresHalved("A", {"n1": 200, "n2": 7})],
                 {},
-                Scores({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
+                ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
                 id="who normalises may score anything",
+            ),
+            *(
+                pytest.param(
+                    [halves("A", {"n1": 200, "n2": 7})],
+                    {},
+                    ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
+                    id=f"in batch too: {halves.__name__}",
+                )
+                for halves in (HalvesByName, HalvesByClass)
             ),
             pytest.param(
                 [ScoresAfter("A", {}, SKIP), ScoresNodes("B", {"n1": 1, "n2": 2})],
                 {"A": 7},
-                Scores({"B": {"n1": 1, "n2": 2}}, {"n1": 1, "n2": 2}, 1),
+                ({"B": {"n1": 1, "n2": 2}}, {"n1": 1, "n2": 2}, 1),
                 id="who skips is left out, weight and all",
             ),
-            pytest.param(
-                [ScoresAfter("A", {}, SKIP)], {}, Scores({}, {"n1": 0, "n2": 0}, 0), id="if all skip, all total 0"
-            ),
+            pytest.param([ScoresAfter("A", {}, SKIP)], {}, ({}, {"n1": 0, "n2": 0}, 0), id="if all skip, all total 0"),
         ],
     )
     def test_scores_and_totals(
-        self, plugins: Sequence[FakePlugin], weights: Mapping[str, int], expected: Scores
+        self, plugins: Sequence[FakePlugin], weights: Mapping[str, int], expected: tuple[Any, Any, int]
     ) -> None:
-        assert expected == framework(*plugins, weights=weights).score(CycleState(), POD, nodes())
+        found = framework(*plugins, weights=weights).score(CycleState(), POD, nodes())
+
+        assert expected == (found.by_plugin, found.totals, found.weight)
 
     @pytest.mark.parametrize("value", [-1, 101])
     @pytest.mark.parametrize("form", [ScoresNodes, ScoresInBatch])

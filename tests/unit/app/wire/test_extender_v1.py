@@ -22,6 +22,7 @@ from app.wire.extender_v1 import (
     decode_binding,
     decode_preemption,
     encode_binding,
+    encode_classed,
     encode_filter,
     encode_filter_error,
     encode_filter_nodes,
@@ -381,6 +382,26 @@ class TestAnswers:
     )
     def test_an_answer_byte_for_byte(self, answer: bytes, expected: bytes) -> None:
         assert expected == answer
+
+    @pytest.mark.parametrize(
+        "hosts",
+        [
+            pytest.param([], id="no host"),
+            pytest.param(["n1"], id="one"),
+            pytest.param(["n3", "n1", "n2", "n4"], id="several"),
+            pytest.param(["n1", 'n"2', "n3"], id="a quotation mark"),
+            pytest.param(["n1", "n\\2"], id="a backslash"),
+            pytest.param(["n\n1", "n2"], id="a line break"),
+            pytest.param(["knoten-ä", "n2"], id="a letter beyond ASCII"),
+        ],
+    )
+    def test_scores_by_class_are_told_like_scores_by_host(self, hosts: list[str]) -> None:
+        classes = [number % 2 for number in range(len(hosts))]
+        scores = {0: 10, 1: 3}
+
+        told = encode_classed(hosts, classes, scores)
+
+        assert encode_priorities({host: scores[it] for host, it in zip(hosts, classes, strict=True)}) == told
 
     @recorded([call for call in CALLS if call.verb == "preempt"])
     def test_a_recorded_preempt_request_could_be_answered_as_the_recording_did(self, call: Call) -> None:
