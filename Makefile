@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) conformance soak bench lock format clean wheel
+.PHONY: help setup run test $(STAGES) conformance live soak bench lock format clean wheel
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ conformance-sample: $(READY) control-plane ## compare a fixed sample of generate
 
 conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR="1.36.3 1.35.4")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' $(BIN)/python -m tests.conformance.compare
+
+live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (CASES=, TOWNS=, PODS=, SEED=)
+	@CASES='$(CASES)' TOWNS='$(TOWNS)' PODS='$(PODS)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live
 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak

@@ -59,6 +59,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets"),
     "PriorityClass": Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     "ReplicaSet": Resource("apps/v1", "replicasets"),
+    "ReplicationController": Resource("v1", "replicationcontrollers"),
     "Role": Resource(RBAC, "roles"),
     "RoleBinding": Resource(RBAC, "rolebindings"),
     "Service": Resource("v1", "services"),

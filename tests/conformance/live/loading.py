@@ -1,0 +1,160 @@
+"""Puts a generated case into a real API server, as it is, and takes it out again.
+
+Generated objects are such as an API server would have stored, so that some have to be brought about: a pod is
+terminating because it was deleted, and a label differs from a merged matchLabelKeys because it was changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.conformance.generate import NAMESPACES
+from tests.conformance.live.recorder import Json
+from tests.controlplane.client import RESOURCES, Client
+from tests.controlplane.objects import namespace
+
+FINALIZER: Final = "homeport.test/hold"
+MADE: Final = ("Pod", "Service", "ReplicaSet", "StatefulSet", "ReplicationController", "Node")
+ADMISSION: Final = "ServiceAccount,TaintNodesByCondition,Priority,DefaultTolerationSeconds"
+"""Disabled: what would change a case on its way in, or wait for a controller. A case says its priorities as numbers."""
+
+APISERVER_FLAGS: Final = (f"--disable-admission-plugins={ADMISSION}",)
+_NODE_NAME: Final = re.compile(r'"n(\d+)"')
+
+
+class Unloadable(Exception):
+    """No API server comes to hold this object; the message says why."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case as this control plane has it: nodes have names of their own, so that none is taken for an earlier one.
+
+    ``pod`` is created with the labels it has, and then gets ``labels`` if they differ.
+    """
+
+    nodes: frozenset[str]
+    objects: tuple[Json, ...]
+    pod: Json
+    labels: Mapping[str, str] | None
+    nominated: str
+    expected: Json
+
+
+def trial_of(case: Json, expected: Json, number: int, schedule_by: str) -> Trial:
+    """Raises `Unloadable`."""
+    case, expected = _renamed(case, number), _renamed(expected, number)
+    pods = [it for it in case["objects"] if it["kind"] == "Pod"]
+    for pod in (*pods, case["pod"]):
+        _adapt(pod, case["config"]["schedulerName"], schedule_by)
+    pod = case["pod"]
+    nominated = pod.pop("status", {}).get("nominatedNodeName", "")
+    labels = _bring_about(pod)
+    nodes = frozenset(it["metadata"]["name"] for it in case["objects"] if it["kind"] == "Node")
+    return Trial(nodes, tuple(case["objects"]), pod, labels, nominated, expected)
+
+
+def _renamed(found: Json, number: int) -> Json:
+    renamed: Json = json.loads(_NODE_NAME.sub(rf'"c{number}-n\1"', json.dumps(found)))
+    return renamed
+
+
+def _adapt(pod: Json, scheduler: str, schedule_by: str) -> None:
+    """Never preempting: a refused pod that would evict nobody keeps its nomination. An empty priority counts as 0."""
+    pod["spec"]["preemptionPolicy"] = "Never"
+    if pod["spec"]["schedulerName"] == scheduler:
+        pod["spec"]["schedulerName"] = schedule_by
+
+
+def _bring_about(pod: Json) -> Mapping[str, str] | None:
+    """Take back what the API server merged for matchLabelKeys, so that it merges that again.
+
+    It merges the labels that the pod has when it is created: the pod starts out with those, and gets its own later.
+    """
+    own: Mapping[str, str] = pod["metadata"].get("labels", {})
+    then: dict[str, str | None] = {}
+    for constraint in pod["spec"].get("topologySpreadConstraints", ()):
+        keys = constraint.get("matchLabelKeys", ())
+        if not keys or constraint.get("labelSelector") is None:
+            continue
+        expressions = constraint["labelSelector"].get("matchExpressions", [])
+        merged = {it["key"]: it["values"][0] for it in expressions if it["key"] in keys}
+        for key in keys:
+            if then.setdefault(key, merged.get(key)) != merged.get(key):
+                raise Unloadable(f"two constraints have merged different values of {key}")
+        constraint["labelSelector"] = _without(constraint["labelSelector"], keys)
+    before = {**own, **then}
+    at_first = {key: value for key, value in before.items() if value is not None}
+    if at_first == own:
+        return None
+    pod["metadata"]["labels"] = at_first
+    return own
+
+
+def _without(selector: Json, keys: Iterable[str]) -> Json:
+    expressions = [it for it in selector.get("matchExpressions", ()) if it["key"] not in keys]
+    kept = {key: value for key, value in selector.items() if key != "matchExpressions"}
+    return {**kept, "matchExpressions": expressions} if expressions else kept
+
+
+def prepare(client: Client) -> None:
+    """The namespaces of all cases."""
+    for name in NAMESPACES:
+        if client.find("Namespace", name) is None:
+            client.create(namespace(name))
+
+
+def load(client: Client, trial: Trial) -> None:
+    """Create all but the pod to be judged: owners and nodes first, pods last."""
+    for found in sorted(trial.objects, key=lambda it: str(it["kind"]) == "Pod"):
+        if found["kind"] == "Pod":
+            _load_pod(client, found)
+        else:
+            client.create(found)
+
+
+def _load_pod(client: Client, pod: Json) -> None:
+    metadata, status = dict(pod["metadata"]), pod["status"]
+    space, name = metadata["namespace"], metadata["name"]
+    terminating = metadata.pop("deletionTimestamp", None)
+    metadata.pop("deletionGracePeriodSeconds", None)
+    if terminating:
+        metadata["finalizers"] = [FINALIZER]
+    client.create({**pod, "metadata": metadata})
+    said = {key: value for key, value in status.items() if value not in ("Pending", "Running")}
+    if pod["spec"].get("nodeName"):  # the API server takes a bound pod's nomination away, and lets nobody set one
+        said.pop("nominatedNodeName", None)
+    if said:
+        client.patch_status("Pod", name, said, space)
+    if terminating:
+        client.delete("Pod", name, space, grace_seconds=30)
+
+
+def clear(client: Client) -> None:
+    """Remove all that cases are made of."""
+    for pod in client.list("Pod"):
+        if pod["metadata"].get("finalizers"):
+            change = {"metadata": {"finalizers": None}}
+            client.patch("Pod", pod["metadata"]["name"], change, pod["metadata"]["namespace"])
+    for kind in MADE:
+        for space in NAMESPACES if RESOURCES[kind].namespaced else ("",):
+            if kind == "Service":
+                _clear_services(client, space)
+            else:
+                body = {
+                    "apiVersion": "v1",
+                    "kind": "DeleteOptions",
+                    "gracePeriodSeconds": 0,
+                    "propagationPolicy": "Background",
+                }
+                client.request("DELETE", RESOURCES[kind].path(space), body)
+
+
+def _clear_services(client: Client, space: str) -> None:
+    for service in client.list("Service", space):
+        if service["metadata"]["name"] != "kubernetes":
+            client.delete("Service", service["metadata"]["name"], space)

@@ -1,0 +1,45 @@
+"""Homeport beside and in place of the in-tree plugin, in real schedulers: the short form of ``make live``."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.generate import TOPICS
+from tests.conformance.live import cases, prioritize
+from tests.conformance.live.loading import APISERVER_FLAGS
+from tests.controlplane.controlplane import ControlPlane
+
+CASES = 6
+
+
+@pytest.fixture(scope="module")
+def lenient() -> Iterator[ControlPlane]:
+    """Takes cases as they are, priorities as numbers included."""
+    with ControlPlane(apiserver_flags=APISERVER_FLAGS) as plane:
+        yield plane
+
+
+def test_pods_go_where_the_totals_say(plane: ControlPlane) -> None:
+    """The node chosen is among those with the highest total, in-tree scores and Homeport's points added up by us.
+
+    It is one that the in-tree plugin would have won with whenever that is further ahead than one point of Homeport's,
+    and always on a scale of 100, where no score is rounded.
+    """
+    tallies = prioritize.measure(plane, prioritize.SETTINGS, towns=2, pods=20)
+
+    for tally in tallies:
+        assert tally.wrong == []
+        assert tally.in_argmax == tally.pods > 30
+        assert tally.clear_margin_equal == tally.clear_margin > 0
+        assert tally.worst_loss < tally.step
+    assert [tally.differing for tally in tallies if tally.setting.startswith("100")] == [0, 0]
+
+
+def test_two_schedulers_and_the_vectors_agree(lenient: ControlPlane) -> None:
+    """A stock scheduler with its own plugin, one with Homeport in its place, and the Go plugins outside of both."""
+    tallies = list(cases.judge_all(lenient, CASES))
+
+    assert [tally.wrong for tally in tallies] == [[]] * len(TOPICS)
+    assert all(tally.equal == tally.cases == CASES - tally.passed_over for tally in tallies)
+    assert sum(tally.refused for tally in tallies) > len(TOPICS)
+    assert sum(tally.scored for tally in tallies) > len(TOPICS)
