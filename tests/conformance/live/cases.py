@@ -16,7 +16,7 @@ from typing import Final
 
 from tests.conformance.generate import PLUGIN, TOPICS
 from tests.conformance.live.loading import Trial, Unloadable, clear, load, prepare, trial_of
-from tests.conformance.live.panel import KEPT_PLUGINS, Judge, Panel, Ruling, bare_profile
+from tests.conformance.live.panel import KEPT_PLUGINS, Judge, Panel, Ruling, TrialError, bare_profile
 from tests.conformance.live.recorder import TIMEOUT_SECONDS, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.harness import cases
@@ -107,29 +107,34 @@ class Courtroom:
 
     def _compare(self, case: Json, trial: Trial, tally: Tally) -> None:
         expected = _expected(trial)
-        stock, ours = self._said(trial, look=0)
-        if not stock == ours == expected:
-            tally.judged_again += 1
+        agreed = (expected, expected)
+        said = self._said(trial, look=0)
+        tally.judged_again += said != agreed
         for look in range(1, LOOKS):
-            if not stock == ours == expected:
-                stock, ours = self._said(trial, look)
-        equal = stock == ours == expected
+            if said != agreed:
+                said = self._said(trial, look)
         tally.cases += 1
-        tally.equal += equal
-        tally.differing += not equal
+        tally.equal += said == agreed
+        tally.differing += said != agreed
         tally.refused += expected.feasible != trial.nodes
         tally.scored += len(set(expected.scores.values())) > 1
-        if not equal:
-            said = {"expected": expected.shown(), "stock": stock.shown(), "homeport": ours.shown()}
-            tally.wrong.append({"case": case, **said})
+        if said != agreed:
+            stock, ours = (each.shown() for each in said)
+            tally.wrong.append({"case": case, "expected": expected.shown(), "stock": stock, "homeport": ours})
 
     def _said(self, trial: Trial, look: int) -> tuple[Said, Said]:
         """By the stock scheduler, and by the one with Homeport; each look is at a pod of another name."""
         metadata = {**trial.pod["metadata"], "name": f"pending-{self._presented}-{look}"}
         pod = {**trial.pod, "metadata": metadata}
         stock, ours = self._panel.present(pod, labels=trial.labels, nominated=trial.nominated)
+        self._check_stored(pod["metadata"], trial)
         self._panel.dismiss(pod)
         return _said(stock), _said(ours)
+
+    def _check_stored(self, metadata: Json, trial: Trial) -> None:
+        stored = self._client.get("Pod", metadata["name"], metadata["namespace"])["spec"]
+        if stored.get("topologySpreadConstraints", []) != trial.constraints:
+            raise TrialError(f"stored {stored['topologySpreadConstraints']}, drawn {trial.constraints}")
 
 
 def _profile_key(config: Json) -> str:

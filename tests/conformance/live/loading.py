@@ -6,9 +6,10 @@ terminating because it was deleted, and a label differs from a merged matchLabel
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +35,8 @@ class Unloadable(Exception):
 class Trial:
     """A case as this control plane has it: nodes have names of their own, so that none is taken for an earlier one.
 
-    ``pod`` is created with the labels it has, and then gets ``labels`` if they differ.
+    ``pod`` is created with the labels it has, and then gets ``labels`` if they differ. ``constraints`` are what the API
+    server is to make of those it is created with.
     """
 
     nodes: frozenset[str]
@@ -42,6 +44,7 @@ class Trial:
     pod: Json
     labels: Mapping[str, str] | None
     nominated: str
+    constraints: Sequence[Json]
     expected: Json
 
 
@@ -53,9 +56,10 @@ def trial_of(case: Json, expected: Json, number: int, schedule_by: str) -> Trial
         _adapt(pod, case["config"]["schedulerName"], schedule_by)
     pod = case["pod"]
     nominated = pod.pop("status", {}).get("nominatedNodeName", "")
+    constraints = copy.deepcopy(pod["spec"].get("topologySpreadConstraints", []))
     labels = _bring_about(pod)
     nodes = frozenset(it["metadata"]["name"] for it in case["objects"] if it["kind"] == "Node")
-    return Trial(nodes, tuple(case["objects"]), pod, labels, nominated, expected)
+    return Trial(nodes, tuple(case["objects"]), pod, labels, nominated, constraints, expected)
 
 
 def _renamed(found: Json, number: int) -> Json:

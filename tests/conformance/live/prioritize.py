@@ -23,6 +23,7 @@ SCHEDULED_BY: Final = "default-scheduler"
 IN_TREE_WEIGHT: Final = 2
 """Of PodTopologySpread in kube-scheduler's default profile."""
 
+MAX_NODE_SCORE: Final = 100
 EXTENDER_FACTOR: Final = 10
 """kube-scheduler's MaxNodeScore / MaxExtenderPriority."""
 
@@ -52,16 +53,20 @@ class Setting:
     @property
     def spread_weight(self) -> int:
         """The weight at which the in-tree plugin has as much to say as Homeport under this setting."""
-        return self.max_priority * self.weight * EXTENDER_FACTOR // 100
+        return self.max_priority * self.weight * EXTENDER_FACTOR // MAX_NODE_SCORE
 
     @property
     def step(self) -> int:
         """What one point of Homeport's is worth in kube-scheduler's total."""
         return self.weight * EXTENDER_FACTOR
 
+    def is_clear(self, margin: int) -> bool:
+        """Whether rounding cannot bring another node level with one so far ahead of all others."""
+        return margin > 0 and (self.max_priority == MAX_NODE_SCORE or margin >= self.step)
+
     def points(self, score: int) -> int:
         """What is to become of an in-tree score of 0 to 100: the nearest point, a half one up."""
-        return int(Fraction(score * self.max_priority, 100) + Fraction(1, 2)) * self.step
+        return int(Fraction(score * self.max_priority, MAX_NODE_SCORE) + Fraction(1, 2)) * self.step
 
     def profile(self) -> Json:
         """Of the scheduler: its default plugins without PodTopologySpread."""
@@ -77,7 +82,12 @@ SETTINGS: Final = (Setting(10, 2), Setting(20, 1), Setting(100, 1), Setting(100,
 
 @dataclass
 class Tally:
-    """``equal``: the pod goes to a node that the in-tree plugin would have won with. ``loss``: the furthest behind."""
+    """What came of one setting, over the pods with two nodes to choose from.
+
+    ``in_argmax``: the node chosen has the highest total, in-tree scores and Homeport's points. ``equal``: the in-tree
+    plugin would have won with it too. ``clear_margin``: the in-tree winner is so far ahead that rounding cannot matter.
+    ``worst_loss``: how far behind that winner a chosen node ever was, where one point of Homeport's is worth ``step``.
+    """
 
     setting: str
     pods: int = 0
@@ -122,10 +132,11 @@ def count(setting: Setting, tally: Tally, pod: str, stock: Ruling, ours: Ruling)
     tally.in_argmax += chosen_is_best
     tally.equal += equal
     tally.differing += not equal
-    tally.clear_margin += behind >= setting.step
-    tally.clear_margin_equal += behind >= setting.step and equal
+    clear = setting.is_clear(behind)
+    tally.clear_margin += clear
+    tally.clear_margin_equal += clear and equal
     tally.worst_loss = max(tally.worst_loss, best - in_tree.get(ours.chosen, 0))
-    if ours.totals != expected or not chosen_is_best or (behind >= setting.step and not equal):
+    if ours.totals != expected or not chosen_is_best or (clear and not equal):
         tally.wrong.append(f"{pod}: chose {ours.chosen}, totals {ours.totals}, expected {expected}, in-tree {in_tree}")
 
 
