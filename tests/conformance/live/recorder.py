@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from types import TracebackType
@@ -28,7 +28,6 @@ class Heard:
 
     asked: frozenset[str] = frozenset()
     passed: frozenset[str] = frozenset()
-    failed: Mapping[str, str] = field(default_factory=dict)
     scored: Mapping[str, int] | None = None
     target: str = ""
     problem: str = ""
@@ -101,15 +100,14 @@ class Recorder:
         pod = _key(question["Pod"]["metadata"])
         said = self._ask("prioritize", asked)
         scored = {host["Host"]: host["Score"] for host in json.loads(said)}
-        earlier = self.heard(pod)
-        self._keep(pod, Heard(earlier.asked, earlier.passed, earlier.failed, scored))
+        self._keep(pod, replace(self.heard(pod), scored=scored))
         return said
 
     def _bind(self, question: Json) -> bytes:
         pod = f"{question['PodNamespace']}/{question['PodName']}"
         with self._lock:
-            before, released = self._heard.get(pod, Heard()), self._released
-            self._heard[pod] = Heard(before.asked, before.passed, before.failed, before.scored, question["Node"])
+            released = self._released
+            self._heard[pod] = replace(self._heard.get(pod, Heard()), target=question["Node"])
         released.wait(TIMEOUT_SECONDS)
         return b'{"Error":"judged, not bound"}'
 
@@ -132,8 +130,7 @@ def _filtered(passed: Collection[str], failed: Mapping[str, str]) -> bytes:
 
 
 def _heard_filter(names: Collection[str], said: Json) -> Heard:
-    failed = {**(said.get("FailedNodes") or {}), **(said.get("FailedAndUnresolvableNodes") or {})}
-    return Heard(frozenset(names), frozenset(said["NodeNames"] or ()), failed, problem=said.get("Error", ""))
+    return Heard(frozenset(names), frozenset(said["NodeNames"] or ()), problem=said.get("Error", ""))
 
 
 def _server(recorder: Recorder) -> ThreadingHTTPServer:
