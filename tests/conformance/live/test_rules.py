@@ -110,6 +110,18 @@ def test_a_pod_that_never_had_both_labels_cannot_be_loaded() -> None:
         trial_of(case_with({"version": "v1"}, keyed("v1"), keyed("v2")), EXPECTED, 7, "profile-1")
 
 
+def test_a_terminating_pod_with_a_nomination_is_no_matter_to_compare() -> None:
+    case = case_with({})
+    waiting = {
+        **case["pod"],
+        "kind": "Pod",
+        "metadata": {"name": "p1", "namespace": "default", "deletionTimestamp": "x"},
+    }
+    case["objects"].append(waiting)
+    with pytest.raises(Unloadable, match="terminating"):
+        trial_of(case, EXPECTED, 7, "profile-1")
+
+
 def test_nodes_get_names_of_their_own_wherever_they_stand() -> None:
     trial = trial_of(case_with({}), {"filter": {"n1": {"code": "Success"}}}, 7, "profile-1")
 
