@@ -34,7 +34,7 @@ LOOKS: Final = 3
 class Tally:
     """What came of a topic. ``refused``: cases in which some nodes are left out; ``scored``: those with scores.
 
-    ``passed_over`` cases have no node, or a pod that no API server would come to hold.
+    ``passed_over`` cases have no node, a plugin that fails, or a pod that no API server would come to hold.
     """
 
     topic: str
@@ -91,7 +91,7 @@ class Courtroom:
     def judge(self, case: Json, expected: Json, tally: Tally) -> None:
         """Load one case, compare, clear."""
         self._presented += 1
-        if not any(it["kind"] == "Node" for it in case["objects"]):
+        if not any(it["kind"] == "Node" for it in case["objects"]) or _fails(expected):
             tally.passed_over += 1
             return
         try:
@@ -135,6 +135,11 @@ class Courtroom:
         stored = self._client.get("Pod", metadata["name"], metadata["namespace"])["spec"]
         if stored.get("topologySpreadConstraints", []) != trial.constraints:
             raise TrialError(f"stored {stored['topologySpreadConstraints']}, drawn {trial.constraints}")
+
+
+def _fails(verdict: Json) -> bool:
+    """Whether the profile makes the plugin fail: in tree that ends the cycle, and no feasible set comes of it."""
+    return "error" in verdict or any(status["code"] == "Error" for status in verdict["filter"].values())
 
 
 def _profile_key(config: Json) -> str:
