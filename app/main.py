@@ -40,6 +40,7 @@ from app.verbs.outcome import Verb
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.service import Deciding
+from app.verbs.standing import StandingRefusals
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
@@ -81,7 +82,14 @@ class Service:
         )
         self._cycle = CycleVerb(deciding)
         self._verbs: dict[Verb, VerbCall] = {
-            "filter": FilterVerb(deciding),
+            "filter": FilterVerb(
+                deciding,
+                StandingRefusals(
+                    self._cluster,
+                    remembered=self._metrics.refusals.labels("remembered"),
+                    computed=self._metrics.refusals.labels("computed"),
+                ),
+            ),
             "prioritize": PrioritizeVerb(deciding),
             "preempt": PreemptVerb(deciding),
             "bind": self._bind,

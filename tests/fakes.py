@@ -29,6 +29,10 @@ class FixedNominations:
     def nominated_nodes(self) -> Collection[str]:
         return self._pods.keys()
 
+    @property
+    def generation(self) -> int:
+        return 0
+
 
 class RecordingBinder:
     """Answers ``status`` to every binding and remembers it."""

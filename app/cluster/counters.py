@@ -13,6 +13,7 @@ known to its Topology alone, so that thousands of hostname constraints do not ea
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,6 +26,11 @@ from app.kube.selectors import IN, Selector
 _MAX_SELECTIONS: Final = 8192
 _MAX_DOMAINS: Final = 16384
 _MAX_TOPOLOGIES: Final = 4096
+_MAX_LIMITS: Final = 4
+"""Limits of one Domains whose crossings are watched: each costs every event a comparison."""
+
+_STAMPS: Final = itertools.count(1)
+"""No stamp is given out twice, whatever is given up and made anew."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -67,7 +73,7 @@ class Selection:
 class Topology:
     """Which domain each counted node is in, for one topology key, set of required keys and inclusion."""
 
-    __slots__ = ("domain", "inclusion", "key", "members", "required", "sizes", "users")
+    __slots__ = ("domain", "inclusion", "key", "members", "required", "sizes", "stamp", "users")
 
     def __init__(self, key: str, required: frozenset[str], inclusion: Inclusion) -> None:
         self.key = key
@@ -77,6 +83,7 @@ class Topology:
         self.sizes: dict[str, int] = {}
         self.members: dict[str, set[str]] | None = None
         self.users: list[Domains] = []
+        self.stamp = next(_STAMPS)
 
     def reads_labels(self) -> frozenset[str]:
         affinity = self.inclusion.affinity
@@ -96,6 +103,7 @@ class Topology:
         old, new = self.domain.get(name), None if node is None else self.place(node)
         if old == new:
             return
+        self.stamp = next(_STAMPS)
         if old is not None:
             self._leave(name, old)
         if new is not None:
@@ -132,15 +140,19 @@ class Topology:
 
 
 class Domains:
-    """Counts of one selection by the domains of one topology. ``by_count`` holds the domains by their count."""
+    """Counts of one selection by the domains of one topology. ``by_count`` holds the domains by their count.
 
-    __slots__ = ("by_count", "counts", "selection", "topology")
+    ``stamps`` holds, for the limits asked for last, a number that moves when a domain crosses the limit.
+    """
+
+    __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
 
     def __init__(self, selection: Selection, topology: Topology) -> None:
         self.selection = selection
         self.topology = topology
         self.counts: dict[str, int] = {}
         self.by_count: dict[int, set[str]] = {}
+        self.stamps: dict[int, int] = {}
         for node, count in selection.nodes.items():
             value = topology.domain.get(node)
             if value is not None:
@@ -165,6 +177,17 @@ class Domains:
             self.by_count.setdefault(new, set()).add(value)
         else:
             del self.counts[value]
+        for limit in self.stamps:
+            if (old > limit) != (new > limit):
+                self.stamps[limit] = next(_STAMPS)
+
+    def stamp(self, limit: int) -> int:
+        found = self.stamps.get(limit)
+        if found is None:
+            if len(self.stamps) >= _MAX_LIMITS:
+                del self.stamps[next(iter(self.stamps))]
+            found = self.stamps[limit] = next(_STAMPS)
+        return found
 
     def count(self, value: str) -> int:
         return self.counts.get(value, 0)
@@ -296,6 +319,9 @@ class Counters:
 
     def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
         return self._plain(topology_key).nodes_in(value)
+
+    def stamp(self, topology_key: str) -> int:
+        return self._plain(topology_key).stamp
 
     def _plain(self, topology_key: str) -> Topology:
         return self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))

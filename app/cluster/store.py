@@ -38,6 +38,7 @@ class Cluster:
         self._annotated: dict[str, Pod] = {}
         self._gone = Gone()
         self._changes = 0
+        self._node_changes = 0
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the picture has it: an assumed one with the node it is assumed on."""
@@ -51,6 +52,11 @@ class Cluster:
     def generation(self) -> int:
         """Moves with every change of anything in the picture."""
         return self._changes + self.others.changes
+
+    @property
+    def node_set(self) -> int:
+        """Moves whenever a node comes or goes."""
+        return self._node_changes
 
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
@@ -84,6 +90,7 @@ class Cluster:
         self._changes += 1
         info = self.nodes.get(node.name)
         if info is None:
+            self._node_changes += 1
             self.nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
             self.counts.node(node.name, None, node)
         else:
@@ -96,6 +103,7 @@ class Cluster:
         if info is None:
             return
         self._changes += 1
+        self._node_changes += 1
         if info.pods:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)
@@ -175,11 +183,16 @@ class Cluster:
         self._pods[waiting.namespace][waiting.name] = waiting
         self._move(assumed, waiting)
 
+    def has_part(self, uid: str, key: ObjectKey) -> bool:
+        """Whether the pod itself is placed or nominated in the picture: then ``without`` it, the picture differs."""
+        known = self.pod(*key)
+        return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
+
     @contextmanager
     def without(self, uid: str, key: ObjectKey) -> Iterator[None]:
         """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
         known = self.pod(*key)
-        if known is None or uid not in ("", known.uid) or not (known.node_name or known.nominated_node_name):
+        if known is None or not self.has_part(uid, key):
             yield
             return
         self._move(known, None)

@@ -7,6 +7,7 @@ runtime finds out by asking which methods it has. Which verb runs which point:
     prioritize  pre_score, score, normalize_score, then weights
     preempt     pre_filter, remove_pod for each victim, filter
     all         missing, whose answers are read from the API server first
+    filter      stamp, by which a refusal that nothing has changed since is answered from memory
     bind        pre_filter and filter once more on the newest picture, reserve, permit, pre_bind, bind, post_bind;
                 unreserve in reverse order on any failure
     others      pre_enqueue, less and post_filter run for schedulers that ask: the extender protocol has no place
@@ -19,7 +20,7 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
@@ -87,6 +88,13 @@ class DomainCounts(Protocol):
         """The domain in which ``node`` counts; ``None`` if it does not count."""
         ...
 
+    def stamp(self, limit: int) -> int:
+        """Moves whenever a domain comes to have more than ``limit`` pods, or no longer has.
+
+        Given out once: an equal stamp means the same limit, the same counts and the same domains above.
+        """
+        ...
+
 
 class Counts(Protocol):
     """Counts the picture keeps so that no plugin walks pods on the hot path.
@@ -115,6 +123,10 @@ class Counts(Protocol):
 
     def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
         """The nodes that carry the label with this value."""
+        ...
+
+    def stamp(self, topology_key: str) -> int:
+        """Moves whenever ``values(topology_key)`` does; an equal stamp means the same key and the same values."""
         ...
 
 
@@ -265,6 +277,24 @@ class BatchFilterPlugin(Protocol):
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
         """The rejected nodes only."""
+        ...
+
+
+@runtime_checkable
+class StampPlugin(Protocol):
+    """A filter that can say what its answer rests on, so that a refusal is remembered instead of computed again.
+
+    kube-scheduler asks about every refused pod again after every bind in the cluster. Without this on every plugin of
+    preFilter and filter, nothing is remembered for the profile.
+    """
+
+    def stamp(self, pod: Pod) -> Hashable | None:
+        """All that the answers of ``pre_filter`` and ``filter`` rest on, the pod's part included.
+
+        Equal stamps, at any two times and for any two pods, promise equal answers for every node of the picture, with
+        no pod nominated. Asked before every use: it must be much cheaper than the answer. ``None``: the answer cannot
+        be remembered, as while ``missing`` names something.
+        """
         ...
 
 

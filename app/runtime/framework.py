@@ -6,7 +6,7 @@ Kubernetes 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -28,6 +28,7 @@ from app.framework.interface import (
     PeerScorePlugin,
     PostFilterResult,
     PreBindPreFlightPlugin,
+    StampPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
@@ -95,6 +96,11 @@ class Nominations(Protocol):
 
     @property
     def nominated_nodes(self) -> Collection[str]: ...
+
+    @property
+    def generation(self) -> int:
+        """Moves with every change of anything in the picture."""
+        ...
 
 
 class Scores(Struct, frozen=True):
@@ -173,6 +179,9 @@ class Framework:
         self._nominations = nominations
         self._guard = guard
         every = {slot.name: slot for of_point in slots.values() for slot in of_point}
+        filtering = {slot.name: slot for point in ("preFilter", "filter") for slot in slots.get(point, ())}.values()
+        stamped = all(has_form(type(slot.plugin), StampPlugin) for slot in filtering)
+        self._stamping = list(filtering) if stamped else None
         self._lookups = [slot for slot in every.values() if has_form(type(slot.plugin), LookUpPlugin)]
 
     @property
@@ -184,6 +193,26 @@ class Framework:
         """Objects that a decision about the pod needs and the picture does not have."""
         for slot in self._lookups:
             yield from self._guard.call(slot.name, "Missing", lambda it: tuple(it.missing(pod)), slot.plugin)
+
+    def stamp(self, pod: Pod) -> Hashable | None:
+        """All that ``feasible`` rests on beside the nodes of the picture: equal stamps, equal answers.
+
+        ``None`` if a plugin cannot say what its answer rests on, or says that it cannot be remembered. Raises
+        ``PluginError``.
+        """
+        if self._stamping is None:
+            return None
+        found: list[Hashable] = [self.scheduler_name]
+        for slot in self._stamping:
+            stamp = self._guard.call(slot.name, "Stamp", slot.plugin.stamp, pod)
+            if stamp is None:
+                return None
+            found.append(stamp)
+        nominated = self._nominations.nominated_nodes
+        if nominated and any(self._nominated_to(name, pod) for name in nominated):
+            # Judged by the counts themselves, not by what is above a limit: holds until anything changes.
+            found += (pod.uid, pod.spec.priority, self._nominations.generation)
+        return tuple(found)
 
     def depends(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the filters of ``pod``."""

@@ -36,7 +36,12 @@ class Metrics:
         self.plugin_faults = Counter(
             "homeport_plugin_faults", "Exceptions that left a plugin.", ["plugin", "point"], registry=self.registry
         )
-
+        self.refusals = Counter(
+            "homeport_refusals",
+            "Pods refused by filter, by where the answer came from.",
+            ["answer"],
+            registry=self.registry,
+        )
         self.due_bind_wait = Histogram(
             "homeport_due_bind_wait_seconds",
             "Time filter calls waited for binds that were on their way.",

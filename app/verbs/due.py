@@ -44,6 +44,10 @@ class DueBinds:
             self._changed.set()
             self._changed = asyncio.Event()
 
+    def expects(self, matters: Matters, pod: Pod) -> bool:
+        """Whether ``wait`` would wait."""
+        return bool(self._due) and self._matters_until(matters, pod) > 0
+
     async def wait(self, matters: Matters, pod: Pod) -> None:
         """Until no due bind that matters to ``pod`` is left, or the time is up; the decision then reads anew."""
         if not self._due:

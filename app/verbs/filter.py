@@ -13,6 +13,7 @@ from app.verbs.candidates import Asked, asked_nodes, read_nodes
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
+from app.verbs.standing import StandingRefusals
 from app.wire.extender_v1 import (
     ExtenderArgs,
     LongBody,
@@ -26,11 +27,15 @@ from app.wire.extender_v1 import (
 class FilterVerb:
     """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop."""
 
-    def __init__(self, deciding: Deciding) -> None:
+    def __init__(self, deciding: Deciding, standing: StandingRefusals) -> None:
         self._deciding = deciding
+        self._standing = standing
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
+        remembered = self._remembered(body)
+        if remembered is not None:
+            return remembered
         try:
             args = decode_args(body)
         except MalformedRequest as error:
@@ -40,7 +45,7 @@ class FilterVerb:
             return Answer(_pass_all(args), "nothing_to_do")
         require_picture(self._deciding.problem)
         try:
-            answer = await self._decide(framework, args)
+            answer = await self._decide(framework, args, body)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
         except PluginError as fault:
@@ -49,13 +54,31 @@ class FilterVerb:
             self._deciding.due.expect(args.pod)
         return answer
 
-    async def _decide(self, framework: Framework, args: ExtenderArgs) -> Answer:
+    def _remembered(self, body: bytes | memoryview) -> Answer | None:
+        """A refusal that nothing has changed since, unless a bind that matters to it is due."""
+        asked = self._standing.find(body)
+        if asked is None:
+            return None
+        require_picture(self._deciding.problem)
+        try:
+            if self._deciding.due.expects(asked.framework.depends, asked.pod):
+                return None
+            refusal = self._standing.answer(asked)
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+        return None if refusal is None else Answer(refusal, "no_fit")
+
+    async def _decide(self, framework: Framework, args: ExtenderArgs, body: bytes | memoryview) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
         sent = await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
         await self._deciding.due.wait(framework.depends, args.pod)
         asked = asked_nodes(args.names, sent, self._deciding.cluster.nodes)
-        return _answer(asked, self._rejected(framework, args.pod, asked))
+        rejected = self._rejected(framework, args.pod, asked)
+        answer = _answer(asked, rejected)
+        if answer.outcome == "no_fit":
+            self._standing.keep(body, framework, args.pod, asked.names, rejected)
+        return answer
 
     def _rejected(self, framework: Framework, pod: Pod, asked: Asked) -> Mapping[str, Status]:
         with self._deciding.cluster.without(pod.uid, pod.key):

@@ -7,7 +7,7 @@ keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kuberne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -138,6 +138,9 @@ _BINDING: Final = msgspec.json.Decoder(_BindingArgs)
 T = TypeVar("T")
 
 _NO_NODES: Final = b'{"Nodes":null'
+_NAMES: Final = b',"Nodes":null,"NodeNames":["'
+_BETWEEN: Final = b'","'
+_END_OF_NAMES: Final = b'"]}'
 _LONG: Final = 1 << 20
 _MOST_FOLDED: Final = 4 << 20
 """Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
@@ -182,6 +185,35 @@ def _given(field_name: str, value: str | None) -> str:
 _NEXT_HOST: Final = ',{"Host":"'
 
 
+class SplitArgs(Struct, frozen=True):
+    """A filter request in kube-scheduler's own spelling, cut in two and not decoded.
+
+    ``before`` is all that precedes the names. ``names`` are as JSON writes them, without escapes, less the first and
+    the last quote. A request whose ``before`` is that of one that was decoded differs from it in the names alone.
+    """
+
+    before: bytes
+    names: bytes
+
+    def each(self) -> list[bytes]:
+        return self.names.split(_BETWEEN)
+
+    def are(self, names: Sequence[str]) -> bool:
+        """Whether these are the names that were decoded, in that order."""
+        return '","'.join(names).encode() == self.names
+
+
+def split_args(body: bytes | memoryview) -> SplitArgs | None:
+    """Cut a request in two; ``None`` for one in any other spelling, or with whole nodes."""
+    if not isinstance(body, bytes) or not body.endswith(_END_OF_NAMES):
+        return None
+    cut = body.rfind(_NAMES)
+    start = cut + len(_NAMES)
+    if cut < 0 or body.find(b"\\", start) >= 0:
+        return None
+    return SplitArgs(body[:cut], body[start : -len(_END_OF_NAMES)])
+
+
 class LongBody(Struct, frozen=True):
     """A body too long to be put together at once: 60 MB of nodes would hold up everybody for 50 ms."""
 
@@ -206,6 +238,16 @@ def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
     return _ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
 
 
+def encode_refusal(name: bytes, message: str) -> bytes:
+    """One entry of ``encode_refusals``; ``name`` as ``SplitArgs.each`` gives it."""
+    return b'"' + name + b'":' + _ENCODER.encode(message)
+
+
+def encode_refusals(entries: Iterable[bytes]) -> bytes:
+    """What ``encode_filter`` says where no node passes, from prepared entries."""
+    return _REFUSED_START + b",".join(entries) + _REFUSED_END
+
+
 def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
     """A filter answer to a request with whole nodes. They go back as the bytes they came as."""
     end = _ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
@@ -217,6 +259,9 @@ def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> byte
     pieces.append(b"]}" + end)
     length = sum(memoryview(piece).nbytes for piece in pieces)
     return LongBody(pieces, length) if length > _LONG else b"".join(pieces)
+
+
+_REFUSED_START, _REFUSED_END = encode_filter({"": ""}, ()).split(b'"":""')
 
 
 def encode_filter_error(message: str) -> bytes:

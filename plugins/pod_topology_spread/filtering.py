@@ -44,6 +44,10 @@ class HardConstraint:
         """The largest count a domain may have for the pod to come in: skew = count + self - minimum."""
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
 
+    def stamp(self) -> int:
+        """Moves with the limit, and with the domains above it."""
+        return self.domains.stamp(self.limit(self.deltas))
+
     def shift(self, other: Pod, node_name: str, delta: int) -> None:
         """``other`` came to or left the node. Whether it is terminating plays no part, as in-tree."""
         if not self.constraint.matches(other.labels):

@@ -24,6 +24,7 @@ from app.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
+    StampPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, error
@@ -53,6 +54,7 @@ class PodTopologySpread(
     BatchFilterPlugin,
     PeerFilterPlugin,
     CertainFilterPlugin,
+    StampPlugin,
     PreScorePlugin,
     ScorePlugin,
     BatchScorePlugin,
@@ -103,6 +105,17 @@ class PodTopologySpread(
             key = constraint.constraint.topology_key
             rejected.update(constraint.rejections(nodes.values(key, self._counts.values(key)), nodes))
         return rejected
+
+    def stamp(self, pod: Pod) -> tuple[int, ...] | None:
+        """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except InvalidConstraint:
+            return None
+        if not constraints:
+            return ()
+        hard = hard_state(pod, constraints, self._counts).constraints
+        return tuple(stamp for it in hard for stamp in (self._counts.stamp(it.constraint.topology_key), it.stamp()))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         return self._counts_for(pod, other, DO_NOT_SCHEDULE)

@@ -21,6 +21,7 @@ from app.framework.interface import (
     PreFilterPlugin,
     RepairPlugin,
     ReservePlugin,
+    StampPlugin,
     Table,
     WriteConflict,
 )
@@ -77,6 +78,7 @@ class StickyNode(
     FilterPlugin,
     BatchFilterPlugin,
     PeerFilterPlugin,
+    StampPlugin,
     ReservePlugin,
     PreBindPlugin,
     PostBindPlugin,
@@ -113,6 +115,13 @@ class StickyNode(
         rejected = dict.fromkeys(nodes.names, NOT_HOME)
         rejected.pop(state.read(_HOME).node, None)
         return rejected
+
+    def stamp(self, pod: Pod) -> str | None:
+        """The home is all; ``None`` while the owner is missing: it is to be looked for each time."""
+        owner = self._owners.of(pod)
+        if isinstance(owner, Missing):
+            return None
+        return "" if owner is None else self._home(owner, pod)
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         """A machine's first bind makes the home of its other pods."""

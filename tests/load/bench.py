@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import random
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.controlplane.processes import free_port
 from tests.load import cluster
 
 _WARM_UP: Final = 200
+_ORDERS: Final = 40
 _READY_SECONDS: Final = 180
 
 
@@ -103,20 +105,38 @@ def resident_megabytes(pid: int) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def request(workload: int, names: int) -> bytes:
-    """What kube-scheduler sends in names form."""
+def requests(pod: dict[str, Any], names: int) -> list[bytes]:
+    """What kube-scheduler sends in names form: the same names, in another order each time."""
     asked = [cluster.node_name(number) for number in range(names)]
-    body = {"Pod": cluster.pending_pod(workload), "Nodes": None, "NodeNames": asked}
-    return json.dumps(body, separators=(",", ":")).encode()
+    order = random.Random(names)
+    bodies = []
+    for _ in range(_ORDERS):
+        order.shuffle(asked)
+        body = {"Pod": pod, "Nodes": None, "NodeNames": asked}
+        bodies.append(json.dumps(body, separators=(",", ":")).encode())
+    return bodies
 
 
-def measure(homeport: Connection, echo: Connection, verb: str, body: bytes, folder: Path, calls: int) -> dict[str, Any]:
+def workloads() -> Iterator[tuple[str, str, dict[str, Any], int]]:
+    """Name, verb, pod and number of names; the refused pod wants more zones than there are."""
+    refused = cluster.pending_pod(7, "app-7-refused")
+    refused["spec"]["topologySpreadConstraints"][0]["minDomains"] = 2 * len(cluster.ZONES)
+    for size in (500, 5000):
+        yield f"filter_{size}", "filter", cluster.pending_pod(7), size
+        yield f"filter_{size}_refused_again", "filter", refused, size
+        yield f"prioritize_{size}", "prioritize", cluster.pending_pod(7), size
+
+
+def measure(
+    homeport: Connection, echo: Connection, verb: str, bodies: Sequence[bytes], folder: Path, calls: int
+) -> dict[str, Any]:
     """Alternate between the two and compare."""
-    name = f"{verb}-{len(body)}"
-    (folder / name).write_bytes(homeport.post(f"/{verb}", body))
+    name = f"{verb}-{len(bodies[0])}"
+    (folder / name).write_bytes(homeport.post(f"/{verb}", bodies[0]))
     ours: list[float] = []
     floor: list[float] = []
     for number in range(calls + _WARM_UP):
+        body = bodies[number % len(bodies)]
         for times, connection, path in ((ours, homeport, f"/{verb}"), (floor, echo, f"/{name}")):
             started = time.perf_counter()
             connection.post(path, body)
@@ -147,9 +167,8 @@ def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
         wait_for(lambda: answers(ports[2]))
         homeport, echo = Connection(ports[1]), Connection(ports[2])
         verbs = {
-            f"{verb}_{size}": measure(homeport, echo, verb, request(7, size), folder, calls)
-            for verb in ("filter", "prioritize")
-            for size in (500, 5000)
+            name: measure(homeport, echo, verb, requests(pod, size), folder, calls)
+            for name, verb, pod, size in workloads()
         }
         memory = resident_megabytes(process.pid)
     return {

@@ -1,0 +1,172 @@
+"""Remembers refusals: every bind in the cluster makes kube-scheduler ask about every refused pod again.
+
+A verdict is kept by what it rests on, its *stamp* (``Framework.stamp``), so that pods of one workload share it and
+nothing ever has to be taken back: once anything that matters has changed, the stamp is another one. Kept with it are
+the nodes that were refused so far, in whatever order and window they were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import getitem
+from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from app.cluster.store import Cluster
+from app.framework.status import Status, distinct
+from app.kube.core_v1 import Pod
+from app.runtime.framework import Framework
+from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals, split_args
+
+_MOST_POD_BYTES: Final = 32 << 20
+_MOST_NAMES: Final = 1 << 20
+"""Of all verdicts together: some 60 MB."""
+_MOST_ENTRIES: Final = 1 << 17
+"""Of all reasons together: 5,000 nodes with 26 of them, some 25 MB."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Counter(Protocol):
+    """What is told of each refusal."""
+
+    def inc(self) -> None: ...
+
+
+class RefusedPod(Struct, frozen=True):
+    """A pod that was refused before, and asks again."""
+
+    pod: Pod
+    framework: Framework
+    request: SplitArgs
+
+
+class _Entries(dict[bytes, bytes]):
+    """What the answer says of a node, by name, for one reason; made when first asked for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self._message = message
+
+    def __missing__(self, name: bytes) -> bytes:
+        made = self[name] = encode_refusal(name, self._message)
+        return made
+
+
+class _Recent(Generic[K, V]):
+    """The entries used last, as many as weigh ``limit`` together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[K, V] = {}
+        self._weights: dict[K, int] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._entries[key] = entry
+        return entry
+
+    def put(self, key: K, entry: V, weight: int) -> None:
+        """Keep ``entry``, which weighs ``weight`` now."""
+        self._total += weight - self._weights.get(key, 0)
+        self._weights[key] = weight
+        self._entries.pop(key, None)
+        self._entries[key] = entry
+        while self._total > self._limit:
+            oldest = next(iter(self._entries))
+            del self._entries[oldest]
+            self._total -= self._weights.pop(oldest)
+
+
+class StandingRefusals:
+    """``remembered`` counts refusals answered from memory, ``computed`` the others.
+
+    Memory is bounded: the pods used last by their bytes, the verdicts used last by the names in them.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        remembered: Counter,
+        computed: Counter,
+        most_names: int = _MOST_NAMES,
+        most_pod_bytes: int = _MOST_POD_BYTES,
+    ) -> None:
+        self._cluster = cluster
+        self._remembered = remembered
+        self._computed = computed
+        self._pods: _Recent[bytes, tuple[Pod, Framework]] = _Recent(most_pod_bytes)
+        self._verdicts: _Recent[Hashable, dict[bytes, bytes]] = _Recent(most_names)
+        self._entries: dict[str, _Entries] = {}
+
+    def find(self, body: bytes | memoryview) -> RefusedPod | None:
+        """The pod of a filter request if it was refused before and is unchanged; nothing is decoded."""
+        request = split_args(body)
+        known = None if request is None else self._pods.get(request.before)
+        return None if request is None or known is None else RefusedPod(*known, request)
+
+    def answer(self, asked: RefusedPod) -> bytes | None:
+        """The refusal if every name asked for is known to be refused as things stand; else it is to be computed.
+
+        Raises ``PluginError``.
+        """
+        verdict = self._verdicts.get(self._stamp(asked.framework, asked.pod))
+        if verdict is None:
+            return None
+        try:
+            body = encode_refusals(map(verdict.__getitem__, asked.request.each()))
+        except KeyError:
+            return None
+        self._remembered.inc()
+        return body
+
+    def keep(
+        self,
+        body: bytes | memoryview,
+        framework: Framework,
+        pod: Pod,
+        names: Sequence[str],
+        rejected: Mapping[str, Status],
+    ) -> None:
+        """Remember that every one of ``names`` was rejected, in the same step in which it was found.
+
+        Raises ``PluginError``.
+        """
+        self._computed.inc()
+        stamp = self._stamp(framework, pod)
+        request = None if stamp is None else split_args(body)
+        if request is None or not request.are(names):
+            return
+        verdict = self._verdicts.get(stamp) or {}
+        verdict.update(zip(each := request.each(), self._encoded(each, map(rejected.__getitem__, names)), strict=True))
+        self._verdicts.put(stamp, verdict, len(verdict))
+        self._pods.put(request.before, (pod, framework), len(request.before))
+
+    def _stamp(self, framework: Framework, pod: Pod) -> Hashable:
+        """``None`` if nothing can be remembered, as of a pod that has a part in the picture it is judged on."""
+        if self._cluster.has_part(pod.uid, pod.key):
+            return None
+        stamp = framework.stamp(pod)
+        return None if stamp is None else (self._cluster.node_set, stamp)
+
+    def _encoded(self, names: Sequence[bytes], rejected: Iterable[Status]) -> Iterable[bytes]:
+        """The entries of the answer; those of one name and reason are made once and shared by all verdicts."""
+        statuses = list(rejected)
+        by_status = {key: self._entries_of(status.message) for key, status in distinct(statuses).items()}
+        return map(getitem, map(by_status.__getitem__, map(id, statuses)), names)
+
+    def _entries_of(self, message: str) -> _Entries:
+        found = self._entries.get(message)
+        if found is None:
+            if sum(map(len, self._entries.values())) > _MOST_ENTRIES:
+                self._entries.clear()
+            found = self._entries[message] = _Entries(message)
+        return found
