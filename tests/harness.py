@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from app.cluster.store import Cluster
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle
+from app.framework.interface import Handle, PluginSpec
 from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
 from app.kube import kinds
@@ -57,13 +57,19 @@ def only(*names: str, **args: JsonObject) -> JsonObject:
 class World:
     """A cluster and one profile that judges pods in it. Objects are given slim or as JSON would have them."""
 
-    def __init__(self, *objects: Node | Pod | JsonObject, profile: JsonObject | None = None) -> None:
+    def __init__(
+        self,
+        *objects: Node | Pod | JsonObject,
+        profile: JsonObject | None = None,
+        cluster: Cluster | None = None,
+        specs: Iterable[PluginSpec[Any]] = (),
+    ) -> None:
         found = Profile.model_validate(profile or {})
-        self.cluster = Cluster()
+        self.cluster = cluster or Cluster()
         self.binder = RecordingBinder()
         self.clock = ManualClock()
         self.add(*objects)
-        resolved = resolve([found], Registry(IN_TREE, DEFAULT_WEIGHTS))[0]
+        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
         handle = Handle(self.cluster.counts, self.cluster, NoWriter(), self.binder, self.clock, WaitingPods())
         self.framework: Framework = build(
             resolved,

@@ -315,7 +315,9 @@ class Picture(RuleBasedStateMachine):
         selections, topologies, domains = set(counts._selections), set(counts._topologies), set(counts._domains)
         assert domains == {it for selection in selections for it in selection.domains}
         assert domains == {it for topology in topologies for it in topology.users}
-        assert selections == {it for row in counts._by_pair.values() for it in row}
+        assert {it for it in selections if counts._pairs_of(it)} == {
+            it for row in counts._by_pair.values() for it in row
+        }
         assert topologies >= {it for row in (*counts._by_label.values(), counts._by_taints) for it in row}
         groups = [group for groups in counts._groups.values() for group in groups.values()]
         assert selections >= {it for group in groups for it in group.selections}
