@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) conformance live soak bench lock format clean wheel
+.PHONY: help setup run test $(STAGES) conformance live soak bench refusals lock format clean wheel
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -69,6 +69,9 @@ soak: $(READY) ## a million pod events: recounts on the way, memory must stay (E
 
 bench: $(READY) ## measure speed under load
 	@$(BIN)/python -m tests.load.bench
+
+refusals: $(READY) control-plane ## what 1,000 refused pods cost while others arrive, on a real kube-scheduler
+	@$(BIN)/python -m tests.load.standing_refusals
 
 format: $(READY) ## rewrite the code in house format
 	@$(BIN)/ruff check --fix-only --quiet

@@ -27,7 +27,7 @@ from app.runtime.waiting import WaitingPods
 from app.server.cycle import cycle_router
 from app.server.operator import FeedStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
-from app.server.routes import VerbCall, verb_router
+from app.server.routes import VerbCall, direct, verb_router
 from app.server.waiting import waiting_router
 from app.server.web import create_web, listen, run
 from app.telemetry.metrics import Metrics
@@ -131,14 +131,15 @@ class Service:
 
     def web(self) -> FastAPI:
         """The HTTP application; its lifespan starts and stops the rest."""
+        verbs = verb_router(self._verbs, self._metrics, max_body_bytes=self._settings.max_body_bytes)
         routers = (
-            verb_router(self._verbs, self._metrics, max_body_bytes=self._settings.max_body_bytes),
+            verbs,
             cycle_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self),
             waiting_router(self._waiting, max_body_bytes=self._settings.max_body_bytes),
             ops_router(self._feed.problem, self._metrics),
         )
-        return create_web(routers, self._lifespan, version=self._version)
+        return create_web(routers, self._lifespan, version=self._version, direct=direct(verbs))
 
     @asynccontextmanager
     async def _lifespan(self, _web: FastAPI) -> AsyncIterator[None]:

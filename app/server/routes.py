@@ -10,8 +10,11 @@ from typing import Final
 
 import structlog
 from fastapi import APIRouter
+from prometheus_client import Counter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.server.errors import OK, failure_answer
 from app.server.limits import read_body
@@ -23,6 +26,7 @@ VerbCall = Callable[[bytes | memoryview], Awaitable[Answer]]
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
+_CONTENT_TYPE: Final = (b"content-type", _JSON.encode())
 
 
 def verb_router(verbs: Mapping[Verb, VerbCall], metrics: Metrics, *, max_body_bytes: int) -> APIRouter:
@@ -30,8 +34,13 @@ def verb_router(verbs: Mapping[Verb, VerbCall], metrics: Metrics, *, max_body_by
     router = APIRouter()
     for verb, call in verbs.items():
         endpoint = _Endpoint(verb, call, metrics, max_body_bytes)
-        router.add_route(f"/{verb}", endpoint.handle, methods=["POST"], name=verb)
+        router.routes.append(Route(f"/{verb}", endpoint, methods=["POST"], name=verb))
     return router
+
+
+def direct(router: APIRouter) -> dict[str, ASGIApp]:
+    """The endpoints of a ``verb_router`` by path, for a caller who would rather not be routed."""
+    return {it.path: it.app for it in router.routes if isinstance(it, Route)}
 
 
 def _streamed(body: LongBody) -> Response:
@@ -54,18 +63,29 @@ class _Endpoint:
         self._max_body_bytes = max_body_bytes
         self._duration = metrics.request_duration.labels(verb)
         self._requests = metrics.requests
+        self._outcomes: dict[str, Counter] = {}
 
-    async def handle(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
         try:
-            status, body, outcome = await self._answer(request)
+            status, body, outcome = await self._answer(Request(scope, receive))
         except ClientDisconnect:
-            return Response(status_code=499)
+            await Response(status_code=499)(scope, receive, send)
+            return
         self._duration.observe(perf_counter() - started)
-        self._requests.labels(self._verb, outcome).inc()
+        self._count(outcome)
         if isinstance(body, LongBody):
-            return _streamed(body)
-        return Response(body, status, media_type=_JSON)
+            await _streamed(body)(scope, receive, send)
+            return
+        headers = [(b"content-length", b"%d" % len(body)), _CONTENT_TYPE]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _count(self, outcome: str) -> None:
+        counter = self._outcomes.get(outcome)
+        if counter is None:
+            counter = self._outcomes[outcome] = self._requests.labels(self._verb, outcome)
+        counter.inc()
 
     async def _answer(self, request: Request) -> tuple[int, bytes | LongBody, str]:
         try:

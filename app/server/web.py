@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.server.openapi import with_verbs
 
@@ -20,19 +21,29 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class _Web(FastAPI):
+    direct: Mapping[str, ASGIApp]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """POSTs to the verbs go straight to them: routes and middleware cost a call as much as its decision."""
+        endpoint = self.direct.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        await (endpoint or super().__call__)(scope, receive, send)
+
     def openapi(self) -> dict[str, Any]:
         """With the verbs, which are raw routes."""
         return with_verbs(super().openapi())
 
 
-def create_web(routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str) -> FastAPI:
-    """The application with all its routes."""
+def create_web(
+    routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str, direct: Mapping[str, ASGIApp]
+) -> FastAPI:
+    """The application with all its routes. ``direct``, by path: what a POST reaches without being routed."""
     web = _Web(
         title="Homeport",
         version=version,
         summary="A Kubernetes scheduler extender: replicas spread, machines come home.",
         lifespan=lifespan,
     )
+    web.direct = direct
     for router in routers:
         web.include_router(router)
     return web

@@ -40,6 +40,12 @@ class Homeport:
         self._process = self._processes.start("homeport", [sys.executable, "-m", "homeport", "serve", *self._flags])
         self._process.wait_ready(self._is_ready, START_SECONDS)
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a crash would."""
         assert self._process is not None

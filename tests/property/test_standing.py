@@ -74,7 +74,7 @@ class StandingRefusals(Picture):
 
     def __init__(self) -> None:
         super().__init__()
-        self.filter: Filter | None = None
+        self.asked_of: tuple[World, Filter] | None = None
         self.requests: list[tuple[JsonObject, Sequence[str]]] = []
 
     @rule(pod=waiting_pods(), names=asked_names)
@@ -117,12 +117,13 @@ class StandingRefusals(Picture):
             self.cluster.others.upsert(SERVICES, SERVICES.decode(encoded(service_object("web", labels))))
 
     def _compare(self, pod: JsonObject, names: Sequence[str]) -> None:
-        world = World(profile=PROFILE, cluster=self.cluster) if self.filter is None else self.world
-        if self.filter is None:
-            self.world, self.filter = world, Filter(world, **self.memory)
-        fresh = Filter(self.world).answer(pod, names)
-        assert fresh == self.filter.answer(pod, names)
-        assert fresh == self.filter.answer(pod, names), "at once asked again"
+        if self.asked_of is None:
+            world = World(profile=PROFILE, cluster=self.cluster)
+            self.asked_of = (world, Filter(world, **self.memory))
+        world, remembering = self.asked_of
+        fresh = Filter(world).answer(pod, names)
+        assert fresh == remembering.answer(pod, names)
+        assert fresh == remembering.answer(pod, names), "at once asked again"
 
 
 class CrowdedStandingRefusals(StandingRefusals):

@@ -228,7 +228,7 @@ def test_with_a_plugin_that_has_no_stamp_nothing_is_remembered() -> None:
     asking = Filter(world)
 
     for _ in range(2):
-        assert dict.fromkeys(NAMES, "never") == asking.refused(waiting(), NAMES)
+        assert dict.fromkeys(NAMES, "never") == asking.refused(pod_object("late"), NAMES)
 
     assert (2, 0) == (asking.computed.count, asking.remembered.count)
 
