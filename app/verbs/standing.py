@@ -20,8 +20,8 @@ from app.runtime.framework import Framework
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals, split_args
 
 _MOST_POD_BYTES: Final = 32 << 20
-_MOST_NAMES: Final = 1 << 20
-"""Of all verdicts together: some 60 MB."""
+_MOST_NAMES: Final = 1 << 19
+"""Of all verdicts together: some 30 MB, and as much for their last answers."""
 _MOST_ENTRIES: Final = 1 << 17
 """Of all reasons together: 5,000 nodes with 26 of them, some 25 MB."""
 
@@ -53,6 +53,30 @@ class _Entries(dict[bytes, bytes]):
     def __missing__(self, name: bytes) -> bytes:
         made = self[name] = encode_refusal(name, self._message)
         return made
+
+
+class _Verdict:
+    """The nodes refused so far, each with its entry in the answer; and the last answer with the names it was given to.
+
+    kube-scheduler sends names in another order each time, unless it looks at its nodes one by one; other callers do not.
+    """
+
+    __slots__ = ("_body", "_names", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self._names = b""
+        self._body = b""
+
+    def answer(self, request: SplitArgs) -> bytes | None:
+        """The answer; ``None`` if a name is not among the entries."""
+        if request.names != self._names:
+            try:
+                self._body = encode_refusals(map(self.entries.__getitem__, request.each()))
+            except KeyError:
+                return None
+            self._names = request.names
+        return self._body
 
 
 class _Recent(Generic[K, V]):
@@ -104,7 +128,7 @@ class StandingRefusals:
         self._remembered = remembered
         self._computed = computed
         self._pods: _Recent[bytes, tuple[Pod, Framework]] = _Recent(most_pod_bytes)
-        self._verdicts: _Recent[Hashable, dict[bytes, bytes]] = _Recent(most_names)
+        self._verdicts: _Recent[Hashable, _Verdict] = _Recent(most_names)
         self._entries: dict[str, _Entries] = {}
 
     def find(self, body: bytes | memoryview) -> RefusedPod | None:
@@ -119,13 +143,9 @@ class StandingRefusals:
         Raises ``PluginError``.
         """
         verdict = self._verdicts.get(self._stamp(asked.framework, asked.pod))
-        if verdict is None:
-            return None
-        try:
-            body = encode_refusals(map(verdict.__getitem__, asked.request.each()))
-        except KeyError:
-            return None
-        self._remembered.inc()
+        body = None if verdict is None else verdict.answer(asked.request)
+        if body is not None:
+            self._remembered.inc()
         return body
 
     def keep(
@@ -145,9 +165,10 @@ class StandingRefusals:
         request = None if stamp is None else split_args(body)
         if request is None or not request.are(names):
             return
-        verdict = self._verdicts.get(stamp) or {}
-        verdict.update(zip(each := request.each(), self._encoded(each, map(rejected.__getitem__, names)), strict=True))
-        self._verdicts.put(stamp, verdict, len(verdict))
+        verdict = self._verdicts.get(stamp) or _Verdict()
+        each = request.each()
+        verdict.entries.update(zip(each, self._encoded(each, map(rejected.__getitem__, names)), strict=True))
+        self._verdicts.put(stamp, verdict, len(verdict.entries))
         self._pods.put(request.before, (pod, framework), len(request.before))
 
     def _stamp(self, framework: Framework, pod: Pod) -> Hashable:

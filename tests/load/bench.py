@@ -105,26 +105,27 @@ def resident_megabytes(pid: int) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def requests(pod: dict[str, Any], names: int) -> list[bytes]:
-    """What kube-scheduler sends in names form: the same names, in another order each time."""
+def requests(pod: dict[str, Any], names: int, orders: int) -> list[bytes]:
+    """What kube-scheduler sends in names form: the same names, in one order after the other."""
     asked = [cluster.node_name(number) for number in range(names)]
     order = random.Random(names)
     bodies = []
-    for _ in range(_ORDERS):
+    for _ in range(orders):
         order.shuffle(asked)
         body = {"Pod": pod, "Nodes": None, "NodeNames": asked}
         bodies.append(json.dumps(body, separators=(",", ":")).encode())
     return bodies
 
 
-def workloads() -> Iterator[tuple[str, str, dict[str, Any], int]]:
-    """Name, verb, pod and number of names; the refused pod wants more zones than there are."""
+def workloads() -> Iterator[tuple[str, str, dict[str, Any], int, int]]:
+    """Name, verb, pod, number of names and of their orders; the refused pod wants more zones than there are."""
     refused = cluster.pending_pod(7, "app-7-refused")
     refused["spec"]["topologySpreadConstraints"][0]["minDomains"] = 2 * len(cluster.ZONES)
     for size in (500, 5000):
-        yield f"filter_{size}", "filter", cluster.pending_pod(7), size
-        yield f"filter_{size}_refused_again", "filter", refused, size
-        yield f"prioritize_{size}", "prioritize", cluster.pending_pod(7), size
+        yield f"filter_{size}", "filter", cluster.pending_pod(7), size, _ORDERS
+        yield f"filter_{size}_refused_again", "filter", refused, size, _ORDERS
+        yield f"filter_{size}_refused_again_in_one_order", "filter", refused, size, 1
+        yield f"prioritize_{size}", "prioritize", cluster.pending_pod(7), size, _ORDERS
 
 
 def measure(
@@ -167,8 +168,8 @@ def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
         wait_for(lambda: answers(ports[2]))
         homeport, echo = Connection(ports[1]), Connection(ports[2])
         verbs = {
-            name: measure(homeport, echo, verb, requests(pod, size), folder, calls)
-            for name, verb, pod, size in workloads()
+            name: measure(homeport, echo, verb, requests(pod, size, orders), folder, calls)
+            for name, verb, pod, size, orders in workloads()
         }
         memory = resident_megabytes(process.pid)
     return {

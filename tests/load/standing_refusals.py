@@ -46,17 +46,25 @@ class Binds(threading.Thread):
 
     def run(self) -> None:
         headers = {"Authorization": f"Bearer {self._plane.token}"}
+        with httpx.Client(verify=False, headers=headers, timeout=None, trust_env=False) as http:  # loopback
+            version = ""
+            while not self._ended.is_set():  # the API server ends a watch that falls behind
+                version = self._watch(http, version)
+
+    def _watch(self, http: httpx.Client, version: str) -> str:
+        """One watch from a version on; returns how far it came."""
+        params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "20"}
         url = f"{self._plane.server}/api/v1/namespaces/default/pods"
-        with (
-            httpx.Client(verify=False, headers=headers, timeout=None, trust_env=False) as http,  # loopback
-            http.stream("GET", url, params={"watch": "1"}) as stream,
-        ):
+        with http.stream("GET", url, params=params) as stream:
             for line in stream.iter_lines():
-                if self._ended.is_set():
-                    return
-                found = json.loads(line)["object"]
-                if found.get("spec", {}).get("nodeName"):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return ""
+                found = event["object"]
+                version = found["metadata"]["resourceVersion"]
+                if found["spec"].get("nodeName"):
                     self.seen.setdefault(found["metadata"]["name"], time.monotonic())
+        return version
 
     def end(self) -> None:
         self._ended.set()
