@@ -58,14 +58,14 @@ class _Entries(dict[bytes, bytes]):
 class _Verdict:
     """The nodes refused so far, each with its entry in the answer; and the last answer with the names it was given to.
 
-    kube-scheduler sends names in another order each time, unless it looks at its nodes one by one; other callers do not.
+    kube-scheduler mostly sends the names in another order each time.
     """
 
     __slots__ = ("_body", "_names", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
-        self._names = b""
+        self._names: bytes | None = None
         self._body = b""
 
     def answer(self, request: SplitArgs) -> bytes | None:

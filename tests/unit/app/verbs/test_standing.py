@@ -140,6 +140,14 @@ def test_names_that_the_picture_does_not_have_are_refused_until_they_come() -> N
     assert 1 == asking.remembered.count
 
 
+def test_a_name_may_be_empty() -> None:
+    asking = Filter(crowded())
+    asking.refused(waiting(), NAMES)
+
+    for _ in range(2):
+        assert {"": UNKNOWN} == asking.refused(waiting(), [""])
+
+
 def test_replicas_share_a_verdict() -> None:
     world = crowded()
     asking = Filter(world)
