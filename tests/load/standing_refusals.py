@@ -49,7 +49,10 @@ class Binds(threading.Thread):
         with httpx.Client(verify=False, headers=headers, timeout=None, trust_env=False) as http:  # loopback
             version = ""
             while not self._ended.is_set():  # the API server ends a watch that falls behind
-                version = self._watch(http, version)
+                try:
+                    version = self._watch(http, version)
+                except httpx.TransportError:
+                    version = ""
 
     def _watch(self, http: httpx.Client, version: str) -> str:
         """One watch from a version on; returns how far it came."""
