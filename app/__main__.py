@@ -38,6 +38,7 @@ _FLAGS: Final = (
     "http_timeout",
     "max_priority",
     "due_bind_wait",
+    "sampling_guard",
     "log_level",
     "log_format",
 )

@@ -18,6 +18,7 @@ from app.cluster.live import LiveFeed
 from app.cluster.store import Cluster
 from app.config.settings import Settings
 from app.framework.interface import Handle, PluginSpec, RepairPlugin
+from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
@@ -36,7 +37,8 @@ from app.verbs.bind import BindVerb
 from app.verbs.cycle import CycleVerb
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
-from app.verbs.outcome import Verb
+from app.verbs.nominating import Leads, SamplingGuard
+from app.verbs.outcome import Outcome, Verb
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.service import Deciding
@@ -61,6 +63,7 @@ class Service:
         self._waiting = WaitingPods()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
         self._feed = _feed(settings, self._cluster, _kinds(resolved))
+        self._leads = Leads(self._cluster)
         self._frameworks = self._build(resolved)
         self._bind = BindVerb(
             deciding := Deciding(
@@ -80,6 +83,7 @@ class Service:
             monotonic,
             time_limit=settings.http_timeout - _MARGIN,
         )
+        self._sampling = SamplingGuard(deciding, self._feed.nominator, self._leads, monotonic, self._metrics)
         self._cycle = CycleVerb(deciding)
         self._verbs: dict[Verb, VerbCall] = {
             "filter": FilterVerb(
@@ -89,6 +93,7 @@ class Service:
                     remembered=self._metrics.refusals.labels("remembered"),
                     computed=self._metrics.refusals.labels("computed"),
                 ),
+                self._sampling.answered if settings.sampling_guard else _nobody_listens,
             ),
             "prioritize": PrioritizeVerb(deciding),
             "preempt": PreemptVerb(deciding),
@@ -106,7 +111,7 @@ class Service:
                 profile,
                 self._handle(profile.scheduler_name),
                 served=served,
-                nominations=self._cluster,
+                nominations=self._leads,
                 waiting=self._waiting,
                 guard=self._guard,
             )
@@ -150,6 +155,7 @@ class Service:
             yield
         finally:
             repair.cancel()
+            await self._sampling.stop()
             await self._bind.drain()
             await self._feed.stop()
 
@@ -193,6 +199,10 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
     listening = listen(settings.host, settings.port)
     _LOG.info("serving", host=settings.host, port=listening.getsockname()[1], version=version)
     run(service.web(), listening)
+
+
+def _nobody_listens(_pod: Pod, _shown: int, _only: str, _outcome: Outcome) -> None:
+    """The sampling guard is off."""
 
 
 def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:

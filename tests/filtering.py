@@ -37,7 +37,7 @@ class Filter:
         deciding = Deciding(
             world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due
         )
-        self.verb = FilterVerb(deciding, self.standing)
+        self.verb = FilterVerb(deciding, self.standing, lambda *_: None)
 
     def raw(self, pod: JsonObject, names: Sequence[str], spelled: Callable[[bytes], bytes] = bytes) -> bytes:
         """The answer to a request in names form, which takes no time and waits for nobody."""

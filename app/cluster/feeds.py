@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from app.cluster.gate import BindGate
+from app.cluster.nominator import MemoryNominator, Nominator
 from app.cluster.saved import MemoryBinder, MemoryWriter, NothingToRead, load_saved
 from app.cluster.store import Cluster
 from app.framework.interface import Binder, Writer
@@ -33,6 +34,7 @@ class Feed(Protocol):
     binder: Binder
     writer: Writer
     gate: BindGate
+    nominator: Nominator
 
     async def start(self) -> None:
         """Begin to fill the picture. Returns at once; ``problem`` tells when it is complete."""
@@ -65,6 +67,7 @@ class SavedFeed(NothingToRead):
         self.gate = BindGate()
         self.binder: Binder = MemoryBinder(cluster, self.gate)
         self.writer: Writer = MemoryWriter(cluster)
+        self.nominator: Nominator = MemoryNominator(cluster)
         load_saved(path, cluster, kinds)
 
     async def start(self) -> None:

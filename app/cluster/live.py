@@ -14,6 +14,7 @@ from app.cluster.api_writes import PODS as PODS_RESOURCE
 from app.cluster.api_writes import ApiBinder, ApiWriter
 from app.cluster.feeds import FeedState
 from app.cluster.gate import BindGate
+from app.cluster.nominator import ApiNominator, Nominator
 from app.cluster.reflector import Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
@@ -52,6 +53,7 @@ class LiveFeed:
         self.gate = BindGate()
         self.binder: Binder = ApiBinder(self._client, self.gate)
         self.writer: Writer = ApiWriter(self._client, cluster, self._resource)
+        self.nominator: Nominator = ApiNominator(self._client)
 
     def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
         return Reflector(

@@ -119,7 +119,7 @@ class MemoryBinder:
             node_name=node_name,
             nominated_node_name="",
             annotations={**known.annotations, **annotations},
-            resource_version=_next(known.resource_version),
+            resource_version=next_version(known.resource_version),
         )
         self._cluster.upsert_pod(bound)
         return SUCCESS
@@ -138,7 +138,7 @@ class MemoryWriter:
         if known is None:
             raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
         merged = {key: value for key, value in {**known.annotations, **annotations}.items() if value is not None}
-        version = _next(known.resource_version)
+        version = next_version(known.resource_version)
         self._objects.upsert(kind, replace(known, annotations=merged, resource_version=version))
 
 
@@ -152,5 +152,6 @@ class NothingToRead:
         return
 
 
-def _next(version: str) -> str:
+def next_version(version: str) -> str:
+    """The version after ``version``, for who writes in memory."""
     return str(int(version) + 1) if version.isdecimal() else "1"

@@ -75,6 +75,10 @@ class Settings(BaseSettings):
         le=0.1,
         description="The longest a call waits for a bind that is on its way and matters to it; 0s: never.",
     )
+    sampling_guard: bool = Field(
+        default=True,
+        description="Lead a pod that was refused on every node shown to one that was not, by its nominatedNodeName.",
+    )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,

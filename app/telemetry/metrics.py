@@ -49,6 +49,18 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.sampled_out = Counter(
+            "homeport_sampled_out",
+            "Pods refused on every node they were shown while others would do.",
+            registry=self.registry,
+        )
+        self.nominations = Counter(
+            "homeport_nominations",
+            "Pods led to a node they were not shown, by what came of it.",
+            ["result"],
+            registry=self.registry,
+        )
+
     def add_collector(self, collector: Collector) -> None:
         """Metrics that are read off other objects when they are scraped."""
         self.registry.register(collector)

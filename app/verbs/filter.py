@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from app.framework.cycle_state import CycleState
 from app.framework.status import Status, distinct
@@ -23,13 +23,17 @@ from app.wire.extender_v1 import (
     encode_filter_nodes,
 )
 
+Answered = Callable[[Pod, int, str, Outcome], None]
+"""Told how many nodes were asked about for a pod, the name of the only one (else empty), and what came of it."""
+
 
 class FilterVerb:
     """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop."""
 
-    def __init__(self, deciding: Deciding, standing: StandingRefusals) -> None:
+    def __init__(self, deciding: Deciding, standing: StandingRefusals, answered: Answered) -> None:
         self._deciding = deciding
         self._standing = standing
+        self._answered = answered
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
@@ -66,7 +70,10 @@ class FilterVerb:
             refusal = self._standing.answer(asked)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
-        return None if refusal is None else Answer(refusal, "no_fit")
+        if refusal is None:
+            return None
+        self._answered(asked.pod, asked.request.size, asked.request.only, "no_fit")
+        return Answer(refusal, "no_fit")
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, body: bytes | memoryview) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
@@ -78,6 +85,8 @@ class FilterVerb:
         answer = _answer(asked, rejected)
         if answer.outcome == "no_fit":
             self._standing.keep(body, framework, args.pod, asked.names, rejected)
+        names = asked.names
+        self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
 
     def _rejected(self, framework: Framework, pod: Pod, asked: Asked) -> Mapping[str, Status]:

@@ -195,6 +195,16 @@ class SplitArgs(Struct, frozen=True):
     before: bytes
     names: bytes
 
+    @property
+    def size(self) -> int:
+        """How many names there are: at least one."""
+        return self.names.count(_BETWEEN) + 1
+
+    @property
+    def only(self) -> str:
+        """The name, if it is one; else empty."""
+        return "" if _BETWEEN in self.names else self.names.decode()
+
     def each(self) -> list[bytes]:
         return self.names.split(_BETWEEN)
 

@@ -84,7 +84,7 @@ class ApiServer:
         return _status(fault, "told to")
 
     def _carry_out(self, request: httpx.Request) -> httpx.Response:
-        path = request.url.path.removesuffix("/binding")
+        path = request.url.path.removesuffix("/binding").removesuffix("/status")
         found = self.objects.get(path)
         if found is None:
             return _status(404, f'pods "{path.rpartition("/")[2]}" not found')
@@ -109,7 +109,8 @@ class ApiServer:
         refused = _precondition(found, body)
         if refused is not None:
             return refused
-        self._annotate(found, body["metadata"]["annotations"])
+        found["status"] = {**found["status"], **body["status"]} if "status" in body else found.get("status", {})
+        self._annotate(found, body["metadata"].get("annotations") or {})
         return httpx.Response(200, json=found)
 
     def _annotate(self, found: JsonObject, annotations: dict[str, str | None]) -> None:

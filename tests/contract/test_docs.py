@@ -96,6 +96,8 @@ def _value(text: str | None, default: object) -> object:
     """What the table shows, in the type of the default."""
     if text is None:
         return None
+    if isinstance(default, bool):
+        return {"true": True, "false": False}[text]
     if isinstance(default, float):
         return parse_duration(text)
     return int(text) if isinstance(default, int) else text

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import yaml
 
 from tests.controlplane import objects
@@ -11,7 +12,7 @@ from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_home_stories import boot, home_of, install_kubevirt
-from tests.integration.test_spread_stories import make_zones
+from tests.integration.test_spread_stories import WEB, make_zones
 
 ROLE = Path(__file__).parents[2] / "examples" / "rbac.yaml"
 RBAC = "rbac.authorization.k8s.io"
@@ -36,8 +37,19 @@ def token_for_homeport(client: Client) -> str:
     return str(client.request("POST", f"{ACCOUNT}/{name}/token", asked)["status"]["token"])
 
 
+def refused_on_zone_a(homeport: Homeport, pod: dict[str, Any]) -> bool:
+    """What a scheduler asks that shows the nodes of one zone only."""
+    asked = {"Pod": pod, "NodeNames": ["zone-a-0", "zone-a-1"]}
+    answer: dict[str, Any] = httpx.post(f"{homeport.url}/filter", json=asked, trust_env=False).json()
+    return not answer["NodeNames"]
+
+
+def nominated(client: Client, pod: str) -> str:
+    return str(client.get("Pod", pod)["status"].get("nominatedNodeName", ""))
+
+
 def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None:
-    """Lists, watches, binds, and writes the home of a machine."""
+    """Lists, watches, binds, writes the home of a machine, and leads a pod to a node that it was not shown."""
     install_kubevirt(plane.client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     machine = plane.client.create(objects.virtual_machine("db01"))
@@ -49,6 +61,15 @@ def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None
     with Homeport(kubeconfig, tmp_path) as homeport, start_scheduler(plane, homeport):
         home = plane.client.wait_bound(boot(plane.client, machine, "first"))
         plane.client.wait_for(lambda: home_of(plane.client, "db01") == home, what="the home to be on the machine")
+        plane.client.create(objects.pod("crowd", labels=WEB, node_name="zone-a-0"))
+        spread = [objects.spread(WEB)]
+        late = plane.client.create(
+            objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread)
+        )
+        plane.client.wait_for(
+            lambda: refused_on_zone_a(homeport, late) and nominated(plane.client, "late"), what="the pod to be led"
+        )
         states = {it["state"] for it in homeport.get("/api/v1/status")["feeds"].values()}
 
+    assert nominated(plane.client, "late") == "zone-b-0"
     assert states == {"watching"}

@@ -1,0 +1,78 @@
+"""Writes ``status.nominatedNodeName``: the scheduler tries that node before all others, whatever sample it takes."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from app.cluster.api_writes import PODS
+from app.cluster.saved import next_version
+from app.cluster.store import Cluster
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.core_v1 import Pod
+
+_LOG: Final = structlog.get_logger(__name__)
+_FORBIDDEN: Final = 403
+_GONE: Final = (404, 409)
+_SECONDS: Final = 2.0
+
+Nominated = Literal["taken", "gone", "forbidden", "failed"]
+"""``taken``: it is on the pod · ``gone``: there is no such pod any more · ``forbidden``: we may not write this, now or
+later · ``failed``: the API server would not, or what became of it is unknown."""
+
+
+class Nominator(Protocol):
+    """The narrow way in which a pod is pointed to a node."""
+
+    async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        """Replaces a nomination that is there. The UID is a precondition. Never raises."""
+        ...
+
+
+def nomination(pod: Pod, node_name: str) -> dict[str, Any]:
+    """The merge patch of ``pods/status``. No version: the scheduler writes conditions there all the time."""
+    return {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node_name}}
+
+
+class ApiNominator:
+    """By a patch of ``pods/status``. What is lost is not repeated: the next refusal asks anew."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        body = nomination(pod, node_name)
+        try:
+            await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status", timeout=_SECONDS)
+        except ApiError as refused:
+            return _refusal(pod, node_name, refused)
+        except (ApiUnavailable, UnknownOutcome) as cause:
+            _LOG.warning("nomination not written", pod=str(pod), node=node_name, cause=str(cause))
+            return "failed"
+        return "taken"
+
+
+def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
+    if refused.status in _GONE:
+        return "gone"
+    if refused.status == _FORBIDDEN:
+        return "forbidden"
+    _LOG.warning("nomination refused by the API server", pod=str(pod), node=node_name, cause=str(refused))
+    return "failed"
+
+
+class MemoryNominator:
+    """Nominates in the picture itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        known = self._cluster.pod(*pod.key)
+        if known is None or known.uid != pod.uid:
+            return "gone"
+        version = next_version(known.resource_version)
+        self._cluster.upsert_pod(replace(known, nominated_node_name=node_name, resource_version=version))
+        return "taken"
