@@ -28,7 +28,7 @@ from app.runtime.waiting import WaitingPods
 from app.server.cycle import cycle_router
 from app.server.operator import FeedStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
-from app.server.routes import VerbCall, direct, verb_router
+from app.server.routes import LEAN, Verbs, direct, verb_router
 from app.server.waiting import waiting_router
 from app.server.web import create_web, listen, run
 from app.telemetry.metrics import Metrics
@@ -38,7 +38,7 @@ from app.verbs.cycle import CycleVerb
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
 from app.verbs.nominating import Leads, SamplingGuard
-from app.verbs.outcome import Outcome, Verb
+from app.verbs.outcome import Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.service import Deciding
@@ -85,24 +85,25 @@ class Service:
         )
         self._sampling = SamplingGuard(deciding, self._feed.nominator, self._leads, monotonic, self._metrics)
         self._cycle = CycleVerb(deciding)
-        self._verbs: dict[Verb, VerbCall] = {
-            "filter": FilterVerb(
-                deciding,
-                StandingRefusals(
-                    self._cluster,
-                    remembered=self._metrics.refusals.labels("remembered"),
-                    computed=self._metrics.refusals.labels("computed"),
-                ),
-                self._sampling.answered if settings.sampling_guard else _nobody_listens,
-            ),
-            "prioritize": PrioritizeVerb(deciding),
-            "preempt": PreemptVerb(deciding),
-            "bind": self._bind,
-        }
+        self._standing = StandingRefusals(
+            self._cluster,
+            remembered=self._metrics.refusals.labels("remembered"),
+            computed=self._metrics.refusals.labels("computed"),
+        )
+        self._callers = {"": self._verbs(deciding), LEAN: self._verbs(deciding, lean=True)}
         self._metrics.add_collector(PictureCollector(self._feed.states, lambda: len(self._cluster.assumed)))
         for profile in resolved:
             for notice in profile.notices:
                 _LOG.warning(notice)
+
+    def _verbs(self, deciding: Deciding, *, lean: bool = False) -> Verbs:
+        answered = self._sampling.answered if self._settings.sampling_guard else _nobody_listens
+        return {
+            "filter": FilterVerb(deciding, self._standing, answered, lean=lean),
+            "prioritize": PrioritizeVerb(deciding, lean=lean),
+            "preempt": PreemptVerb(deciding),
+            "bind": self._bind,
+        }
 
     def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
         served = [profile.scheduler_name for profile in resolved]
@@ -136,7 +137,7 @@ class Service:
 
     def web(self) -> FastAPI:
         """The HTTP application; its lifespan starts and stops the rest."""
-        verbs = verb_router(self._verbs, self._metrics, max_body_bytes=self._settings.max_body_bytes)
+        verbs = verb_router(self._callers, self._metrics, max_body_bytes=self._settings.max_body_bytes)
         routers = (
             verbs,
             cycle_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from app.server.routes import LEAN
+
 Document = dict[str, Any]
 
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -201,12 +203,21 @@ _PATHS: Final[Document] = {
 }
 
 
+def _lean(verb: Document) -> Document:
+    """The same below the prefix; what its answers leave out is told in docs/wire.md."""
+    post = verb["post"]
+    ok = post["responses"]["200"]
+    content = {kind: {"schema": it["schema"]} for kind, it in ok["content"].items()}
+    responses = {**post["responses"], "200": {**ok, "content": content}}
+    return {"post": {**post, "summary": f"{post['summary']} (lean)", "responses": responses}}
+
+
 def with_verbs(document: Document) -> Document:
     """The document with the verbs in it."""
     components = document.get("components", {})
     schemas = {**_SCHEMAS, **components.get("schemas", {})}
     return {
         **document,
-        "paths": {**_PATHS, **document["paths"]},
+        "paths": {**_PATHS, **{f"{LEAN}{path}": _lean(verb) for path, verb in _PATHS.items()}, **document["paths"]},
         "components": {**components, "schemas": schemas},
     }

@@ -23,18 +23,22 @@ from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
 
 VerbCall = Callable[[bytes | memoryview], Awaitable[Answer]]
+Verbs = Mapping[Verb, VerbCall]
+LEAN: Final = "/lean"
+"""Below this prefix, answers leave out what kube-scheduler does not need to read."""
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
 _CONTENT_TYPE: Final = (b"content-type", _JSON.encode())
 
 
-def verb_router(verbs: Mapping[Verb, VerbCall], metrics: Metrics, *, max_body_bytes: int) -> APIRouter:
-    """``POST /<verb>`` for each of ``verbs``."""
+def verb_router(callers: Mapping[str, Verbs], metrics: Metrics, *, max_body_bytes: int) -> APIRouter:
+    """``POST <prefix>/<verb>`` for each of the verbs that ``callers`` holds by prefix."""
     router = APIRouter()
-    for verb, call in verbs.items():
-        endpoint = _Endpoint(verb, call, metrics, max_body_bytes)
-        router.routes.append(Route(f"/{verb}", endpoint, methods=["POST"], name=verb))
+    for prefix, verbs in callers.items():
+        for verb, call in verbs.items():
+            endpoint = _Endpoint(verb, call, metrics, max_body_bytes)
+            router.routes.append(Route(f"{prefix}/{verb}", endpoint, methods=["POST"], name=f"{prefix}/{verb}"))
     return router
 
 

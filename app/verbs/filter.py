@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import filterfalse
+from random import randrange
+from typing import Any, TypeVar
 
 from app.framework.cycle_state import CycleState
 from app.framework.status import Status, distinct
@@ -23,15 +26,24 @@ from app.wire.extender_v1 import (
     encode_filter_nodes,
 )
 
+T = TypeVar("T")
+
 Answered = Callable[[Pod, int, str, Outcome], None]
 """Told how many nodes were asked about for a pod, the name of the only one (else empty), and what came of it."""
 
 
 class FilterVerb:
-    """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop."""
+    """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop.
 
-    def __init__(self, deciding: Deciding, standing: StandingRefusals, answered: Answered) -> None:
+    ``lean`` leaves refusals out where at least one node passes, and names those that pass in an order drawn by lot
+    (``docs/wire.md``).
+    """
+
+    def __init__(
+        self, deciding: Deciding, standing: StandingRefusals, answered: Answered, *, lean: bool = False
+    ) -> None:
         self._deciding = deciding
+        self._lean = lean
         self._standing = standing
         self._answered = answered
 
@@ -46,7 +58,7 @@ class FilterVerb:
             raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
         framework = self._deciding.framework_for(args.pod)
         if framework is None:
-            return Answer(_pass_all(args), "nothing_to_do")
+            return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
         require_picture(self._deciding.problem)
         try:
             answer = await self._decide(framework, args, body)
@@ -82,7 +94,7 @@ class FilterVerb:
         await self._deciding.due.wait(framework.depends, args.pod)
         asked = asked_nodes(args.names, sent, self._deciding.cluster.nodes)
         rejected = self._rejected(framework, args.pod, asked)
-        answer = _answer(asked, rejected)
+        answer = _lean_answer(asked, rejected) if self._lean else _answer(asked, rejected)
         if answer.outcome == "no_fit":
             self._standing.keep(body, framework, args.pod, asked.names, rejected)
         names = asked.names
@@ -96,9 +108,28 @@ class FilterVerb:
 
 
 def _answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
+    passed = list(filterfalse(rejected.__contains__, asked.names)) if rejected else asked.names
+    return _told(asked, passed, rejected)
+
+
+def _lean_answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
+    """What kube-scheduler reads: of refusals nothing, unless no node is left."""
+    passed = list(filterfalse(rejected.__contains__, asked.names)) if rejected else asked.names
+    return _told(asked, by_lot(passed), {}) if passed else _told(asked, passed, rejected)
+
+
+def by_lot(items: Sequence[T]) -> Sequence[T]:
+    """The same items from anywhere on, in either direction: enough for ties, and a hundredth of a shuffle's time."""
+    if not items:
+        return items
+    start, backwards = divmod(randrange(2 * len(items)), 2)  # noqa: S311  # ties, no secret
+    turned = [*items[start:], *items[:start]]
+    return turned[::-1] if backwards else turned
+
+
+def _told(asked: Asked, passed: Sequence[str], rejected: Mapping[str, Status]) -> Answer:
     messages = {key: status.message for key, status in distinct(rejected.values()).items()}
     failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
-    passed = [name for name in asked.names if name not in rejected] if rejected else asked.names
     outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
     if asked.raw is None:
         return Answer(encode_filter(failed, passed), outcome)
@@ -106,7 +137,11 @@ def _answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
     return Answer(encode_filter_nodes(failed, [raw[name] for name in passed]), outcome)
 
 
-def _pass_all(args: ExtenderArgs) -> bytes | LongBody:
+def _pass_all(args: ExtenderArgs, order: Callable[[Sequence[Any]], Sequence[Any]]) -> bytes | LongBody:
     if args.names is not None:
-        return encode_filter({}, args.names)
-    return encode_filter_nodes({}, args.nodes or ())
+        return encode_filter({}, order(args.names))
+    return encode_filter_nodes({}, order(args.nodes or ()))
+
+
+def _as_asked(items: Sequence[T]) -> Sequence[T]:
+    return items

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Any
 
 from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
@@ -29,10 +32,15 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
 
 
 class PrioritizeVerb:
-    """Scores every host that was asked for, with an integer: a host left out would get 0, an empty list all pods."""
+    """Scores every host that was asked for, with an integer: a host left out would get 0, an empty list all pods.
 
-    def __init__(self, deciding: Deciding) -> None:
+    ``lean`` tells only what differs from the score that most hosts have (``docs/wire.md``). That needs the names in an
+    order drawn by lot, as the lean filter gives them.
+    """
+
+    def __init__(self, deciding: Deciding, *, lean: bool = False) -> None:
         self._deciding = deciding
+        self._lean = lean
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
@@ -40,7 +48,7 @@ class PrioritizeVerb:
         hosts = args.names if args.names is not None else [node.name for node in sent or ()]
         framework = self._deciding.framework_for(args.pod)
         if framework is None or not hosts:
-            return Answer(encode_priorities(dict.fromkeys(hosts, 0)), "nothing_to_do")
+            return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
         require_picture(self._deciding.problem, hosts)
         await self._deciding.look_up_missing(framework, args.pod, hosts)
         try:
@@ -64,7 +72,23 @@ class PrioritizeVerb:
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._deciding.max_priority
-        wire = {key: quantised(total, weight, most) for key, total in scores.total.scores.items()}
-        if len(hosts) == len(scores.names):
-            return encode_classed(scores.names, scores.total.of, wire)
-        return encode_priorities({**dict.fromkeys(hosts, 0), **Classed(scores.total.of, wire).by_name(scores.names)})
+        names, classes = scores.names, scores.total.of
+        wire: Mapping[Any, int] = {key: quantised(it, weight, most) for key, it in scores.total.scores.items()}
+        if len(hosts) != len(names):  # some are not known here, or named twice
+            found = {**dict.fromkeys(hosts, 0), **Classed(classes, wire).by_name(names)}
+            names, classes, wire = list(found), list(found), found
+        return _differing(names, classes, wire) if self._lean else encode_classed(names, classes, wire)
+
+
+def _differing(names: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
+    """The hosts whose score is not the commonest one, by how much it differs. A host left out counts as 0."""
+    sizes = Counter(classes)
+    by_score: dict[int, int] = {}
+    for key, size in sizes.items():
+        by_score[scores[key]] = by_score.get(scores[key], 0) + size
+    commonest = max(by_score, key=by_score.__getitem__)
+    told = {key: scores[key] - commonest for key in sizes if scores[key] != commonest}
+    if not told:
+        return encode_priorities({})
+    chosen = list(map(told.__contains__, classes))
+    return encode_classed(list(compress(names, chosen)), list(compress(classes, chosen)), told)

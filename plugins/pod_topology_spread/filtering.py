@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Final
 
 from app.framework.cycle_state import StateKey
@@ -86,6 +87,8 @@ class HardConstraint:
         if not blocked and None not in found:
             return {}
         blocked = set(blocked)
+        if None not in found:
+            return dict.fromkeys(compress(nodes.names, map(blocked.__contains__, found)), CONSTRAINTS_NOT_MATCH)
         return {
             name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
             for name, value in zip(nodes.names, found, strict=True)

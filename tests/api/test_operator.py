@@ -89,7 +89,9 @@ async def test_the_openapi_document_lists_the_pages_and_the_verbs(api: Api) -> N
     paths = (await api.get("/openapi.json"))["paths"].keys()
 
     assert {"/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check"} <= paths
-    assert {"/filter", "/prioritize", "/preempt", "/bind"} <= paths
+    assert {
+        f"{prefix}/{verb}" for prefix in ("", "/lean") for verb in ("filter", "prioritize", "preempt", "bind")
+    } <= paths
 
 
 async def test_metrics_count_every_request_by_verb_and_outcome(api: Api) -> None:

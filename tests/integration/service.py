@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import httpx
 import yaml
@@ -80,7 +81,8 @@ class Homeport:
 def scheduler_config(homeport: Homeport, **extender: object) -> Mapping[str, Any]:
     """The configuration from examples/, with this Homeport's address; `extender` changes fields of its entry."""
     config: dict[str, Any] = yaml.safe_load(SCHEDULER_CONFIG.read_text())
-    config["extenders"][0].update(urlPrefix=homeport.url, **extender)
+    path = urlsplit(config["extenders"][0]["urlPrefix"]).path
+    config["extenders"][0].update({"urlPrefix": f"{homeport.url}{path}", **extender})
     del config["clientConnection"], config["leaderElection"]
     return config
 

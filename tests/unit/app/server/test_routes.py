@@ -19,7 +19,7 @@ async def _raises(body: bytes | memoryview) -> Answer:
 
 def web(metrics: Metrics) -> Starlette:
     verbs: tuple[Verb, ...] = ("filter", "prioritize", "preempt", "bind")
-    router = verb_router(dict.fromkeys(verbs, _raises), metrics, max_body_bytes=10)
+    router = verb_router({"": dict.fromkeys(verbs, _raises)}, metrics, max_body_bytes=10)
     return Starlette(routes=list(router.routes))
 
 
