@@ -5,6 +5,7 @@ What can go wrong::
     KubeError
     ├── ApiError          the API server said no; nothing was changed
     ├── ApiUnavailable    no answer to a read, or a write that was never sent; nothing was changed
+    │   └── ApiSilent         a read that was sent, and nothing came within its time: slow, or gone without a word
     └── UnknownOutcome    a write that may or may not have happened: read it back
 
 Callers decide what an object is and what to do about an error; nothing here retries except once after a 401, with
@@ -17,6 +18,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote, urlencode
@@ -26,7 +28,6 @@ import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.connections import (
-    CONNECT_SECONDS,
     SOCKET_OPTIONS,
     Answered,
     BrokenConnection,
@@ -34,6 +35,7 @@ from app.kube.connections import (
     NotConnected,
 )
 from app.kube.credentials import Access, Credentials, CredentialsError
+from app.kube.retiring import Retiring
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -44,6 +46,9 @@ REQUEST_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 140.0
 """A watch that says nothing for this long is taken for dead: bookmarks come each minute, a quiet kind's after two."""
+
+_CONNECT_SECONDS: Final = 2.0
+"""For a connection with its TLS handshake. A read loses nothing by asking again, and then an outage may be over."""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
@@ -65,6 +70,10 @@ class KubeError(Exception):
 
 class ApiUnavailable(KubeError):
     """A read without an answer, or a write that never left."""
+
+
+class ApiSilent(ApiUnavailable):
+    """A read that left on an open connection and was not answered in time."""
 
 
 class UnknownOutcome(KubeError):
@@ -250,7 +259,7 @@ class KubeClient:
         self._transport = transport
         self._access: Access | None = None
         self._http: httpx.AsyncClient | None = None
-        self._retired: httpx.AsyncClient | None = None
+        self._reads: list[Retiring] = []
         self._writing: Connections | None = None
         self._writing_as: Access | None = None
 
@@ -264,16 +273,21 @@ class KubeClient:
 
     async def aclose(self) -> None:
         """Close every connection; requests under way end with an error."""
-        for http in (self._http, self._retired):
-            if http is not None:
-                await http.aclose()
+        for reads in self._reads:
+            await reads.aclose()
         if self._writing is not None:
             self._writing.close()
 
-    async def resolve(self, api_version: str, kind: str) -> Resource | None:
+    async def resolve(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+    ) -> Resource | None:
         """Where a kind is kept; ``None`` if the API server does not serve it."""
         try:
-            raw = await self._send(discovery_request(api_version), REQUEST_SECONDS)
+            raw = await self._send(discovery_request(api_version), timeout)
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -294,8 +308,9 @@ class KubeClient:
         metadata_only: bool = False,
         field_selector: str = "",
         timeout: float = LIST_SECONDS,  # noqa: ASYNC109  # a deadline of the request, told apart from a cancellation
+        silence: float = LIST_SECONDS,
     ) -> bytes:
-        """One page of a list over all namespaces, see :func:`list_request`."""
+        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: the longest without a byte."""
         request = list_request(
             resource,
             limit=limit,
@@ -304,7 +319,7 @@ class KubeClient:
             metadata_only=metadata_only,
             field_selector=field_selector,
         )
-        return await self._send(request, timeout)
+        return await self._send(request, timeout, silence)
 
     async def get(
         self,
@@ -359,11 +374,12 @@ class KubeClient:
         timeout_seconds: int = 290,
         bookmarks: bool = True,
         silence: float = SILENCE_SECONDS,
+        opening: float = REQUEST_SECONDS,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The events after ``resource_version``, one JSON document each.
 
         They end when the API server ends the watch in good order, and with ``ApiUnavailable`` when the connection
-        breaks or nothing comes for ``silence`` seconds.
+        breaks, the headers take longer than ``opening`` or nothing comes for ``silence`` seconds.
         """
         request = watch_request(
             resource,
@@ -373,10 +389,13 @@ class KubeClient:
             timeout_seconds=timeout_seconds,
             bookmarks=bookmarks,
         )
-        response = await self._opened(request, silence)
+        response = await self._opened(request, silence, opening)
         lines = _lines(request, response)
         try:
             yield lines
+        except ApiSilent:
+            await self._distrust()
+            raise
         finally:
             await lines.aclose()
             await response.aclose()
@@ -412,6 +431,7 @@ class KubeClient:
         except BrokenConnection as error:
             raise UnknownOutcome(f"{request}: {error}") from error
         except TimeoutError as error:
+            await self._distrust()
             raise UnknownOutcome(f"{request}: no answer within {seconds:g} s") from error
 
     async def _written_by_httpx(self, request: Request, access: Access, seconds: float, before: LastWord) -> Answered:
@@ -434,29 +454,42 @@ class KubeClient:
         self._writing_as = access
         return self._writing
 
-    async def _send(self, request: Request, seconds: float) -> bytes:
-        """Send and read the whole answer within ``seconds``."""
-        try:
-            async with asyncio.timeout(seconds):
-                answered = await _answered(await self._authorized(request, seconds))
-        except httpx.HTTPError as error:
-            raise _failure(request, error) from error
-        except TimeoutError as error:
-            raise _unanswered(request, f"no answer within {seconds:g} s") from error
+    async def _send(self, request: Request, seconds: float, silence: float = inf) -> bytes:
+        """Send and read the whole answer within ``seconds``, and each part of it within ``silence``."""
+        async with self._heard(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
+            answered = await _answered(await self._authorized(request, min(seconds, silence)))
         return _checked(request, answered)
 
-    async def _opened(self, request: Request, silence: float) -> httpx.Response:
+    async def _opened(self, request: Request, silence: float, opening: float) -> httpx.Response:
         """The headers come at once, also where no event is due."""
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                response = await self._authorized(request, silence)
-                if not response.is_success:
-                    _checked(request, await _answered(response))
-        except httpx.HTTPError as error:
-            raise _failure(request, error) from error
-        except TimeoutError as error:
-            raise _unanswered(request, f"not opened within {REQUEST_SECONDS:g} s") from error
+        async with self._heard(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
+            response = await self._authorized(request, silence)
+            if not response.is_success:
+                _checked(request, await _answered(response))
         return response
+
+    @asynccontextmanager
+    async def _heard(self, request: Request, too_late: str) -> AsyncIterator[None]:
+        """Say in our own words what went wrong with a read."""
+        try:
+            yield
+        except TimeoutError as error:
+            await self._distrust()
+            raise ApiSilent(f"{request}: {too_late}") from error
+        except httpx.HTTPError as error:
+            failure = _failure(request, error)
+            if isinstance(failure, ApiSilent):
+                await self._distrust()
+            raise failure from error
+
+    async def _distrust(self) -> None:
+        """Somebody does not answer: what is under way goes on, and all that is asked from now on is on new connections.
+
+        A network that lost its way loses all connections at once, and each kept one would cost its user a time-out.
+        """
+        if self._writing is not None:
+            self._writing.close_idle()
+        await self._retire()
 
     async def _authorized(self, request: Request, silence: float) -> httpx.Response:
         """Send with fresh credentials; once more with renewed ones if these are refused."""
@@ -479,37 +512,42 @@ class KubeClient:
             params=request.query or None,
             content=request.body or None,
             headers=_headers(request, access),
-            timeout=httpx.Timeout(silence, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
+            timeout=httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS),
             extensions={"sni_hostname": access.tls_server_name} if access.tls_server_name else None,
         )
         return await http.send(built, stream=True)
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
-        """The connections made with these certificates.
-
-        Those of earlier ones are left to what still runs over them, until certificates change again.
-        """
+        """The connections made with these certificates; those of earlier ones are left to what still runs over them."""
         if self._http is not None and _same_peer(self._access, access):
             return self._http
-        retired, self._retired = self._retired, self._http
-        http = self._http = self._connections(access)
+        await self._retire()
         self._access = access
-        if retired is not None:
-            await retired.aclose()
-        return http
+        return self._connected(access)
 
-    def _connections(self, access: Access) -> httpx.AsyncClient:
+    async def _retire(self) -> None:
+        retired, self._http = self._reads[-1:], None
+        self._reads = [it for it in self._reads if not it.closed]
+        for transport in retired:
+            await transport.retire()
+
+    def _connected(self, access: Access) -> httpx.AsyncClient:
+        reads = Retiring(self._transport or self._network(access))
+        self._reads.append(reads)
+        # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
+        self._http = httpx.AsyncClient(transport=reads, trust_env=False, headers={"Accept-Encoding": "identity"})
+        return self._http
+
+    def _network(self, access: Access) -> httpx.AsyncBaseTransport:
         # No proxy from the environment: that one is meant for the world outside, and the networks in NO_PROXY that
         # keep cluster traffic off it are read by Go programs only. A kubeconfig's proxy-url is meant for us.
-        transport = self._transport or httpx.AsyncHTTPTransport(
+        return httpx.AsyncHTTPTransport(
             verify=access.tls,
             limits=_LIMITS,
             trust_env=False,
             proxy=access.proxy or None,
             socket_options=SOCKET_OPTIONS,
         )
-        # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
-        return httpx.AsyncClient(transport=transport, trust_env=False, headers={"Accept-Encoding": "identity"})
 
 
 def _same_peer(known: Access | None, access: Access) -> bool:
@@ -555,6 +593,8 @@ def _checked(request: Request, answered: Answered) -> bytes:
 
 def _failure(request: Request, error: httpx.HTTPError) -> KubeError:
     told = f"{type(error).__name__} {error}".strip()
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
+        return ApiSilent(f"{request}: {told}")
     return ApiUnavailable(f"{request}: {told}") if isinstance(error, _NEVER_SENT) else _unanswered(request, told)
 
 

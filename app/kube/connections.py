@@ -178,7 +178,13 @@ class Connections:
 
     def close(self) -> None:
         """Close every connection; requests under way end with an error."""
-        for connection in (*self._idle, *self._busy):
+        self.close_idle()
+        for connection in self._busy:
+            connection.close()
+
+    def close_idle(self) -> None:
+        """Close the connections that wait for work: they may be dead, and each would cost a request its time."""
+        for connection in self._idle:
             connection.close()
         self._idle.clear()
 

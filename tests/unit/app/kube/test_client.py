@@ -15,6 +15,7 @@ from app.kube.client import (
     METADATA,
     METADATA_LIST,
     ApiError,
+    ApiSilent,
     ApiUnavailable,
     KubeClient,
     KubeError,
@@ -244,7 +245,7 @@ FAILURES = [
     pytest.param(httpx.ConnectError("refused"), ApiUnavailable, ApiUnavailable, id="refused: never sent"),
     pytest.param(httpx.ConnectTimeout(""), ApiUnavailable, ApiUnavailable, id="not connected in time: never sent"),
     pytest.param(httpx.PoolTimeout(""), ApiUnavailable, ApiUnavailable, id="no connection free: never sent"),
-    pytest.param(httpx.ReadTimeout(""), ApiUnavailable, UnknownOutcome, id="no answer in time"),
+    pytest.param(httpx.ReadTimeout(""), ApiSilent, UnknownOutcome, id="no answer in time"),
     pytest.param(httpx.WriteError(""), ApiUnavailable, UnknownOutcome, id="broken while sending"),
     pytest.param(httpx.RemoteProtocolError("closed"), ApiUnavailable, UnknownOutcome, id="closed without an answer"),
     pytest.param(status(504, "Timeout", "etcd"), ApiError, UnknownOutcome, id="the API server timed out on etcd"),
@@ -432,3 +433,86 @@ async def test_a_server_that_is_down_was_never_reached(tmp_path: Path) -> None:
             await client.post("/x", {})
         with pytest.raises(ApiUnavailable, match="ConnectError"):
             await client.get(PODS, "ns", "web")
+
+
+class Deserting:
+    """Answers whatever it is asked, until it deserts: then connections of before stay open and are never answered."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.deserted = 0
+        self.together = asyncio.Barrier(1)
+        self.say = asyncio.Event()
+
+    def desert(self) -> None:
+        self.deserted = self.opened
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        number = self.opened
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+                await reader.readexactly(length)
+                if b"watch=true" in head:
+                    await self._watched(writer)
+                    return
+                await self.together.wait()
+                if number > self.deserted:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        except asyncio.IncompleteReadError:
+            return
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def client(self, folder: Path) -> AsyncIterator[KubeClient]:
+        listening = await asyncio.start_server(self, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with listening, KubeClient(credentials(folder, url)) as client:
+            yield client
+
+    async def _watched(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await self.say.wait()
+        writer.write(chunk(b"one\n") + chunk(b""))
+        await writer.drain()
+
+
+@pytest.mark.parametrize("way", ["read", "write"])
+async def test_one_silence_is_enough_to_leave_every_kept_connection(way: str, tmp_path: Path) -> None:
+    """After an outage all are dead: each by itself would cost a request its time. What still runs is left alone."""
+    peer = Deserting()
+
+    async def send(seconds: float = 30.0) -> bytes:
+        if way == "read":
+            return await client.get(PODS, "ns", "web", timeout=seconds)
+        return await client.post(PODS.path("ns", "web", "binding"), {}, timeout=seconds)
+
+    async with peer.client(tmp_path) as client:
+        peer.together = asyncio.Barrier(3)
+        await asyncio.gather(send(), send(), send())
+        peer.together = asyncio.Barrier(1)
+        assert 3 == peer.opened
+        async with client.watch(PODS, resource_version="1") as lines:
+            before = peer.opened
+            peer.desert()
+            with pytest.raises(ApiSilent if way == "read" else UnknownOutcome):
+                await send(0.1)
+            assert b"{}" == await send()
+            assert peer.opened == before + 1
+            peer.say.set()
+            assert [b"one"] == [line async for line in lines]
+
+
+async def test_a_retired_connection_is_closed_with_the_last_answer(tmp_path: Path) -> None:
+    peer = Deserting()
+    async with peer.client(tmp_path) as client:
+        async with client.watch(PODS, resource_version="1"):
+            (reads,) = client._reads
+            await client._distrust()
+            closed = [reads.closed]
+        closed.append(reads.closed)
+        peer.say.set()
+
+    assert [False, True] == closed
