@@ -15,7 +15,7 @@ from app.cluster.api_writes import ApiBinder, ApiWriter
 from app.cluster.feeds import FeedState
 from app.cluster.gate import BindGate
 from app.cluster.nominator import ApiNominator, Nominator
-from app.cluster.reflector import Reflector
+from app.cluster.reflector import QUIET_SECONDS, Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
 from app.framework.interface import Binder, Writer
@@ -32,7 +32,8 @@ _NOT_FOUND: Final = 404
 _FETCH_SECONDS: Final = 1.0
 _MISS_SECONDS: Final = 1.0
 _MOST_MISSED: Final = 1024
-_PROBE_SECONDS: Final = 30.0
+_ASKS_BEFORE_TOO_OLD: Final = 4
+"""How often a quiet kind is asked after before it counts as too old."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -64,6 +65,7 @@ class LiveFeed:
             sink=sink_for(self._cluster, kind),
             metadata_only=kind.metadata_only,
             field_selector=_NOT_FINISHED if kind == PODS else "",
+            quiet=min(QUIET_SECONDS, self._max_age / _ASKS_BEFORE_TOO_OLD),
             on_synced=self._one_synced,
         )
 
@@ -76,10 +78,11 @@ class LiveFeed:
             self._complete.set()
 
     async def start(self) -> None:
-        self._tasks = [asyncio.create_task(it.run(), name=repr(kind)) for kind, it in self._reflectors.items()]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
-        self._tasks.append(asyncio.create_task(self._probe_forever()))
+        for kind, reflector in self._reflectors.items():
+            for work in (reflector.run(), reflector.keep_fresh()):
+                task = asyncio.create_task(work, name=repr(kind))
+                task.add_done_callback(self._ended)
+                self._tasks.append(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         """A reflector runs for ever: one that ended leaves a kind that nobody watches."""
@@ -87,14 +90,6 @@ class LiveFeed:
         if fault is not None:
             self._broken = f"the watch of {task.get_name()} ended with {type(fault).__name__}: {fault}"
             _LOG.error("reflector ended", kind=task.get_name(), traceback="".join(traceback.format_exception(fault)))
-
-    async def _probe_forever(self) -> None:
-        """Ask after kinds that have been quiet: is there nothing new, or do we not hear it?"""
-        while True:
-            await asyncio.sleep(_PROBE_SECONDS)
-            for reflector in self._reflectors.values():
-                if reflector.state == "watching" and monotonic() - reflector.last_contact > _PROBE_SECONDS:
-                    await reflector.probe()
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -142,7 +137,7 @@ class LiveFeed:
             return f"the picture of the cluster is not complete: waiting for {self._waiting_for()}"
         oldest = monotonic() - self._max_age
         for kind, reflector in self._reflectors.items():
-            if reflector.last_contact < oldest and reflector.state != "not_served":
+            if reflector.last_contact < oldest:
                 return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
         return ""
 
@@ -160,7 +155,7 @@ class LiveFeed:
             repr(kind): FeedState(
                 state=it.state,
                 objects=self._cluster.count_of(kind),
-                age=max(0.0, now - it.last_contact) if it.synced and it.state != "not_served" else 0.0,
+                age=max(0.0, now - it.last_contact) if it.synced else 0.0,
                 synced=it.synced,
                 events=it.events,
                 relists=it.relists,

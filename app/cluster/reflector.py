@@ -7,6 +7,10 @@
                    └────────── that version is gone (410) ────────────────┘
     forbidden (403), not_served (no such kind): said once, looked for again every few seconds
 
+A quiet watch may have nothing to tell, or be cut off without a word. ``keep_fresh`` asks, and where the API server has
+written since, it opens the watch anew from the version last seen, for a few seconds at first: near its end such a watch
+says in a bookmark how far it has come, which a long one does once a minute.
+
 A list is applied as a difference: upserts in slices that let others run, deletions last, so that the picture never
 lacks what the cluster has. One object that does not decode is left out, counted and named; the rest goes on.
 
@@ -30,10 +34,22 @@ import structlog
 from msgspec import Raw, Struct
 
 from app.cluster.sinks import Sink
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, KubeError, Resource
+from app.kube.client import (
+    REQUEST_SECONDS,
+    SILENCE_SECONDS,
+    ApiError,
+    ApiSilent,
+    ApiUnavailable,
+    KubeClient,
+    KubeError,
+    Resource,
+)
 from app.kube.meta_v1 import ObjectKey
 
 _LOG: Final = structlog.get_logger(__name__)
+
+_Probed = Literal["fresh", "newer", "went back", "failed"]
+"""``newer``: something was written that the watch has not come up to; it may be of another kind."""
 
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
@@ -44,17 +60,32 @@ PAGE: Final = 250
 """Objects a page later on: putting a page of full pods together and apart holds up the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
+QUIET_SECONDS: Final = 30.0
+"""A watch that was not heard of for this long is asked after; a limit on the age of the picture makes it sooner."""
+
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""Between looks for a kind that is forbidden or not served, less some jitter."""
+"""Between looks for a kind that is forbidden or not served, less some jitter; no more than ``quiet``."""
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 2.0
-_LONGEST_RETRY_AFTER: Final = 60.0
+_LONGEST_RETRY_AFTER: Final = 10.0
+"""An API server asks for a second or two; whoever asks for more would keep us away long after the trouble is over."""
+
 _STEADY_SECONDS: Final = 10.0
 """A watch that lasted this long was a good one, whether or not there was anything to tell."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
+_SHORT_WATCH_SECONDS: Final = 3
+"""The API server sends a bookmark two seconds before it ends a watch, so this one gets one within two."""
+
+_GRACE_SECONDS: Final = 2.0
+"""What a short watch may be late to end."""
+
+_PROBE_SECONDS: Final = 3.0
+_BETWEEN_PROBES: Final = 1.0
+_PATIENCE: Final = 5.0
+_LONGEST_PATIENCE: Final = 60.0
 _PENDING_PROBES: Final = 64
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
@@ -134,6 +165,7 @@ class Reflector(Generic[T]):
     ``last_contact``: when the API server was last heard of: an event, a bookmark, a list, a probe it came up to.
     ``fresh_as_of``: all that was written before then is in the picture. Both on ``clock``, ``-inf`` before the first.
     ``cause``: why ``state`` is what it is, for a person; empty while all is well.
+    ``quiet``: seconds without a word after which ``keep_fresh`` asks.
     ``events``, ``relists``, ``restarts`` (watches that ended), ``undecodable`` only ever grow.
     """
 
@@ -147,6 +179,7 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         metadata_only: bool = False,
         field_selector: str = "",
+        quiet: float = QUIET_SECONDS,
         on_synced: Callable[[], None] = lambda: None,
         loading: Callable[[], AbstractContextManager[None]] = bulk_load,
         clock: Callable[[], float] = time.monotonic,
@@ -160,6 +193,7 @@ class Reflector(Generic[T]):
         self.resource = resource if isinstance(resource, Resource) else None
         self.state: State = "starting"
         self.cause = ""
+        self.quiet = quiet
         self.synced = False
         self.last_contact = -inf
         self.fresh_as_of = -inf
@@ -180,6 +214,11 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._told = False
         self._watching: asyncio.Timeout | None = None
+        self._opened = asyncio.Event()
+        self._reopening = False
+        self._asked_at = inf
+        self._short = self._suspect = False
+        self._patience = _PATIENCE
         self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
         self._undecodable_keys: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
@@ -189,12 +228,26 @@ class Reflector(Generic[T]):
         while True:
             try:
                 await self._follow()
-                wait = self._back_off()
+                wait = 0.0 if self._reopening else self._back_off()
             except NotServed as error:
                 wait = await self._do_without(error)
             except KubeError as error:
                 wait = self._after(error)
-            await self._sleep(wait)
+            if wait:
+                await self._sleep(wait)
+
+    async def keep_fresh(self) -> NoReturn:
+        """Ask after a watch that has been quiet, until cancelled: is there nothing new, or do we not hear it?"""
+        while True:
+            await self._opened.wait()
+            remaining = self.last_contact + self.quiet - self._clock()
+            if remaining > 0:
+                await self._sleep(remaining)
+                continue
+            next_at = self._clock() + _BETWEEN_PROBES
+            found, asked_for = await self._probed()
+            self._look_closer(found)
+            await self._sleep(max(next_at - self._clock(), asked_for, 0.0))
 
     async def probe(self) -> bool:
         """Ask for the newest version there is; ``True`` if the picture was up to date when this was called.
@@ -202,23 +255,29 @@ class Reflector(Generic[T]):
         Versions are counted over all kinds, so a quiet kind lags behind without missing anything. Then ``False`` means
         "not known yet": ``fresh_as_of`` moves on when an event or a bookmark reaches the version asked for.
         """
+        found, _ = await self._probed()
+        return found == "fresh"
+
+    async def _probed(self) -> tuple[_Probed, float]:
+        """With the seconds that the API server asks to be left alone for."""
         began, seen = self._clock(), _number(self._version)
         try:
             newest = await self._newest_version()
-        except KubeError:
-            return False
+        except KubeError as error:
+            return "failed", _asked_for(error)
         if newest < seen:
             self._start_over()
-            return False
+            return "went back", 0.0
         self._probes.append((newest, began))
         self._settle_probes()
-        return self.fresh_as_of >= began
+        return ("fresh" if self.fresh_as_of >= began else "newer"), 0.0
 
     async def _newest_version(self) -> int:
         if self.resource is None or not self._version:
             raise NotServed("no list of it has been taken")
         # Without a resourceVersion a list is consistent: it is no older than this request.
-        page = _page(await self._client.list_page(self.resource, limit=1, metadata_only=True))
+        raw = await self._client.list_page(self.resource, limit=1, metadata_only=True, timeout=_PROBE_SECONDS)
+        page = _page(raw)
         newest = _number(page.metadata.resource_version or "")
         if newest < 0:
             raise ApiUnavailable("versions that do not compare")
@@ -229,6 +288,21 @@ class Reflector(Generic[T]):
         self._log.error("versions went back, listing anew")
         self._version = ""
         self._probes.clear()
+        self._end_watch()
+
+    def _look_closer(self, found: _Probed) -> None:
+        """Open the watch anew from the version last seen where it may be cut off. It costs one request.
+
+        A short one is left alone: it is about to tell. Nothing is ended before the API server answers again.
+        """
+        if found == "failed":
+            self._suspect = True
+        elif found != "went back" and (self._suspect or (found == "newer" and not self._short)):
+            self._suspect = False
+            self._reopening = True
+            self._end_watch()
+
+    def _end_watch(self) -> None:
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
 
@@ -242,7 +316,8 @@ class Reflector(Generic[T]):
     async def _follow(self) -> None:
         """One round; ends when a watch ends in good order."""
         if self.resource is None:
-            self.resource = await self._client.resolve(*self._wanted)
+            self._asked_at = self._clock()
+            self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
         if self.resource is None:
             raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
         if not self._version:
@@ -266,14 +341,17 @@ class Reflector(Generic[T]):
         limit = PAGE if self.synced else FIRST_PAGE
         token = ""
         while True:
+            self._asked_at = self._clock()
             raw = await self._client.list_page(
                 resource,
                 limit=limit,
                 continue_=token,
                 metadata_only=self._metadata_only,
                 field_selector=self._field_selector,
+                silence=self._patience,
             )
             page = _page(raw)
+            self._patience = _PATIENCE
             self.state = "listing"
             await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
             token = page.metadata.continue_ or ""
@@ -295,31 +373,38 @@ class Reflector(Generic[T]):
                 until = self._clock() + SLICE_SECONDS
 
     async def _watch(self, resource: Resource) -> None:
+        self._reopening, self._short = False, bool(self._probes)
+        seconds = _SHORT_WATCH_SECONDS if self._short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
+        self._asked_at = self._clock()
         watching = self._client.watch(
             resource,
             resource_version=self._version,
             metadata_only=self._metadata_only,
             field_selector=self._field_selector,
-            timeout_seconds=int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng()),
+            timeout_seconds=seconds,
+            silence=min(SILENCE_SECONDS, seconds + _GRACE_SECONDS),
+            opening=min(self._patience, REQUEST_SECONDS),
         )
         async with watching as lines:
-            self.state, self.cause = "watching", ""
+            self.state, self.cause, self._asked_at = "watching", "", inf
             try:
                 async with asyncio.timeout(None) as self._watching:
-                    await self._take_all(lines)
+                    self._opened.set()
+                    await self._take_all(lines, min(seconds, _STEADY_SECONDS))
             except TimeoutError:
-                self._version = ""
+                self._version = self._version if self._reopening else ""
             finally:
                 self._watching = None
+                self._opened.clear()
 
-    async def _take_all(self, lines: AsyncIterator[bytes]) -> None:
+    async def _take_all(self, lines: AsyncIterator[bytes], steady: float) -> None:
         opened = self._clock()
         try:
             async for line in lines:
                 self._take(line)
         finally:
             self.restarts += 1
-            if self._clock() - opened >= _STEADY_SECONDS:
+            if self._clock() - opened >= steady:
                 self._well()
 
     def _take(self, line: bytes) -> None:
@@ -372,6 +457,7 @@ class Reflector(Generic[T]):
     def _well(self) -> None:
         self._failures = 0
         self._told = False
+        self._patience = _PATIENCE
 
     def _become_synced(self) -> None:
         if not self.synced:
@@ -382,6 +468,7 @@ class Reflector(Generic[T]):
         """As good as an empty list: what was there went with its definition."""
         self._version = ""
         await self._delete(set(self._sink.keys()))
+        self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, self._asked_at)
         self._become_synced()
         return self._stay_away("not_served", error)
 
@@ -398,14 +485,16 @@ class Reflector(Generic[T]):
             self._told = True
             self._log.warning("watch interrupted", cause=str(error))
         self.state, self.cause = "retrying", str(error)
-        asked_for = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
-        return max(self._back_off(), min(asked_for, _LONGEST_RETRY_AFTER))
+        if isinstance(error, ApiSilent):
+            self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+        waited = max(0.0, self._clock() - self._asked_at)
+        return max(self._back_off() - waited, _asked_for(error), 0.0)
 
     def _stay_away(self, state: State, error: KubeError) -> float:
         if self.state != state:
             self._log.warning("kind cannot be watched", state=state, cause=str(error))
         self.state, self.cause = state, str(error)
-        return LOOK_AGAIN_SECONDS * self._jitter()
+        return min(LOOK_AGAIN_SECONDS, self.quiet) * self._jitter()
 
     def _back_off(self) -> float:
         wait = min(_FIRST_WAIT * 2.0**self._failures, _LONGEST_WAIT)
@@ -417,6 +506,11 @@ class Reflector(Generic[T]):
 
 
 Item = TypeVar("Item")
+
+
+def _asked_for(error: KubeError) -> float:
+    asked_for = error.retry_after if isinstance(error, ApiError) else None
+    return min(asked_for or 0.0, _LONGEST_RETRY_AFTER)
 
 
 def _page(raw: bytes) -> _Page:

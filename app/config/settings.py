@@ -83,7 +83,7 @@ class Settings(BaseSettings):
         default=180.0,
         ge=5.0,
         description="Nothing heard of a watch for this long: verbs fail rather than guess. "
-        "The API server's bookmarks come every minute, the first of a quiet kind after two.",
+        "A quiet kind is asked after four times within it, and every 30 s at the latest.",
     )
     repair_interval: Seconds = Field(
         default=60.0, ge=1.0, description="Time between two background repairs of half-done writes."

@@ -374,7 +374,7 @@ async def test_the_sink_comes_to_hold_what_the_cluster_holds(
             id="doubled up to 2 s",
         ),
         pytest.param([refused(429, "7"), listed(10)], [7.0], id="as long as the API server asks for"),
-        pytest.param([refused(429, "9999"), listed(10)], [60.0], id="within reason"),
+        pytest.param([refused(429, "9999"), listed(10)], [10.0], id="within reason"),
         pytest.param([GONE, listed(10), GONE, listed(10), GONE, listed(10)], [0.05, 0.1, 0.2], id="lists in vain"),
         pytest.param([listed(10), watched(), watched()], [0.05, 0.1], id="watches that end at once"),
         pytest.param(
