@@ -36,7 +36,6 @@ from msgspec import Raw, Struct
 from app.cluster.sinks import Sink
 from app.kube.client import (
     REQUEST_SECONDS,
-    SILENCE_SECONDS,
     ApiError,
     ApiSilent,
     ApiUnavailable,
@@ -79,7 +78,7 @@ _WATCH_SPREAD: Final = 40.0
 _SHORT_WATCH_SECONDS: Final = 3
 """The API server sends a bookmark two seconds before it ends a watch, so this one gets one within two."""
 
-_GRACE_SECONDS: Final = 2.0
+_GRACE_SECONDS: Final = 0.25
 """What a short watch may be late to end."""
 
 _PROBE_SECONDS: Final = 3.0
@@ -162,7 +161,8 @@ class Reflector(Generic[T]):
     """Fills ``sink`` with one kind. Run as a task of its own; the attributes are for others to read.
 
     ``synced``: a first list is fully applied, or the kind is not served, which is as good as an empty one.
-    ``last_contact``: when the API server was last heard of: an event, a bookmark, a list, a probe it came up to.
+    ``last_contact``: when the API server was last heard of: an event, a bookmark, a list, a probe it came up to. After
+    a gap the first events are no news but what was missed, and it waits for such a probe.
     ``fresh_as_of``: all that was written before then is in the picture. Both on ``clock``, ``-inf`` before the first.
     ``cause``: why ``state`` is what it is, for a person; empty while all is well.
     ``quiet``: seconds without a word after which ``keep_fresh`` asks.
@@ -215,9 +215,9 @@ class Reflector(Generic[T]):
         self._told = False
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
-        self._reopening = False
+        self._anew = self._reopening = False
         self._asked_at = inf
-        self._short = self._suspect = False
+        self._short = self._suspect = self._behind = False
         self._patience = _PATIENCE
         self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
         self._undecodable_keys: set[ObjectKey] = set()
@@ -288,6 +288,7 @@ class Reflector(Generic[T]):
         self._log.error("versions went back, listing anew")
         self._version = ""
         self._probes.clear()
+        self._anew = True
         self._end_watch()
 
     def _look_closer(self, found: _Probed) -> None:
@@ -310,6 +311,7 @@ class Reflector(Generic[T]):
         seen = _number(self._version)
         while self._probes and self._probes[0][0] <= seen:
             _, began = self._probes.popleft()
+            self._behind = self._behind and self._clock() - began > self.quiet + _SHORT_WATCH_SECONDS
             self.fresh_as_of = max(self.fresh_as_of, began)
             self.last_contact = max(self.last_contact, began)
 
@@ -332,6 +334,7 @@ class Reflector(Generic[T]):
             await self._in_slices(tuple(self._sink.keys()), unconfirmed.add)
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
+        self._behind = False
         self._reached(version)
         self.fresh_as_of = max(self.fresh_as_of, began)
         self._become_synced()
@@ -382,17 +385,19 @@ class Reflector(Generic[T]):
             metadata_only=self._metadata_only,
             field_selector=self._field_selector,
             timeout_seconds=seconds,
-            silence=min(SILENCE_SECONDS, seconds + _GRACE_SECONDS),
             opening=min(self._patience, REQUEST_SECONDS),
         )
         async with watching as lines:
             self.state, self.cause, self._asked_at = "watching", "", inf
+            # Without versions that compare nobody could tell when it has caught up.
+            self._behind = _number(self._version) >= 0 and self._clock() - self.last_contact > self.quiet
             try:
-                async with asyncio.timeout(None) as self._watching:
+                async with asyncio.timeout(seconds + _GRACE_SECONDS if self._short else None) as self._watching:
                     self._opened.set()
                     await self._take_all(lines, min(seconds, _STEADY_SECONDS))
             except TimeoutError:
-                self._version = self._version if self._reopening else ""
+                self._version = "" if self._anew else self._version
+                self._anew, self._reopening = False, True
             finally:
                 self._watching = None
                 self._opened.clear()
@@ -450,7 +455,8 @@ class Reflector(Generic[T]):
 
     def _reached(self, version: str) -> None:
         self._version = version
-        self.last_contact = self._clock()
+        if not self._behind:
+            self.last_contact = self._clock()
         if self._probes:
             self._settle_probes()
 

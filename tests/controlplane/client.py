@@ -112,6 +112,10 @@ class Client:
         """Give the connections back."""
         self._http.close()
 
+    def change_token(self, token: str) -> None:
+        """Be somebody else from now on, or the same one with a new token."""
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
     def request(
         self,
         method: str,

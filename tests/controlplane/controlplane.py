@@ -139,6 +139,14 @@ class ControlPlane:
         self.stop_apiserver()
         self.start_apiserver()
 
+    def change_token(self) -> None:
+        """Restart the API server with another token in the kubeconfig; whoever has the one of before is refused."""
+        self.stop_apiserver()
+        self.token = secrets.token_urlsafe(24)
+        self._write_kubeconfig()
+        self.client.change_token(self.token)
+        self.start_apiserver()
+
     def apiserver_log(self) -> str:
         """All the API server has written, over its restarts."""
         return self._apiserver.log()

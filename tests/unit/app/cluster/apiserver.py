@@ -30,7 +30,7 @@ class Wire:
 
 
 class ApiServer:
-    """Serves the kind Thing. ``asked`` is every request that arrived, with its time."""
+    """Serves the kind Thing. ``asked``: every request that arrived, with its time. ``pace``: seconds between events."""
 
     def __init__(self) -> None:
         self.version = 100
@@ -40,6 +40,7 @@ class ApiServer:
         self.asked: list[tuple[float, str]] = []
         self.network: Network = "up"
         self.refuse: httpx.Response | None = None
+        self.pace = 0.0
         self._wire = Wire()
         self._known = 0
         self._changed = asyncio.Event()
@@ -115,6 +116,7 @@ class ApiServer:
             for version, event in news:
                 seen, last = version, now()
                 yield _line(event)
+                await asyncio.sleep(self.pace)
             if wire.alive and now() >= bookmark:
                 bookmark, last = now() + 60, now()
                 if self._known > seen:

@@ -147,9 +147,31 @@ async def test_after_an_outage_it_is_soon_fresh(seconds: float, how: Network, of
         found.api.heal()
         found.api.write_another_kind()
 
-        assert await found.until_fresh(60) <= READY_AGAIN_SECONDS
+        await asyncio.sleep(READY_AGAIN_SECONDS)
+        assert found.age < SHORTEST_AGE
+        assert await oldest(found, 30, found.api.write_another_kind) < SHORTEST_AGE
         assert found.sink.told == ["+meanwhile"]
         assert found.api.requests("list") == 1
+
+
+@virtual_time
+async def test_after_an_outage_what_was_missed_is_no_news() -> None:
+    """A picture that catches up event by event is as old as the first that is missing."""
+    async with world(SHORTEST_AGE) as found:
+        began = now()
+        found.api.lose("silent")
+        for number in range(40):
+            found.api.write(f"t{number}")
+        found.api.pace = 0.1
+        await asyncio.sleep(20)
+        found.api.heal()
+        heard_at: list[int] = []
+        while found.reflector.last_contact <= began:
+            await asyncio.sleep(0.05)
+            heard_at.append(len(found.sink.told))
+
+    assert 0 < heard_at[len(heard_at) // 2] < 40
+    assert heard_at[-1] == 40
 
 
 @virtual_time
