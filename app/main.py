@@ -25,6 +25,7 @@ from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, resolve
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
+from app.server.admission import Admission
 from app.server.cycle import cycle_router
 from app.server.operator import FeedStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
@@ -34,6 +35,7 @@ from app.server.web import create_web, listen, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
 from app.verbs.bind import BindVerb
+from app.verbs.candidates import asked_hosts
 from app.verbs.cycle import CycleVerb
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
@@ -137,7 +139,16 @@ class Service:
 
     def web(self) -> FastAPI:
         """The HTTP application; its lifespan starts and stops the rest."""
-        verbs = verb_router(self._callers, self._metrics, max_body_bytes=self._settings.max_body_bytes)
+        verbs = verb_router(
+            self._callers,
+            self._metrics,
+            Admission(
+                self._settings.http_timeout - _MARGIN,
+                self._settings.max_in_flight,
+                lambda body: asked_hosts(body, self._cluster.nodes),
+            ),
+            max_body_bytes=self._settings.max_body_bytes,
+        )
         routers = (
             verbs,
             cycle_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),

@@ -69,6 +69,11 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         default=128 * 1024 * 1024, ge=1024, description="Larger request bodies are refused unread."
     )
+    max_in_flight: int = Field(
+        default=100,
+        ge=1,
+        description="Calls of filter, prioritize and preempt under way at once; what is beyond is turned away.",
+    )
     due_bind_wait: Seconds = Field(
         default=0.005,
         ge=0.0,

@@ -5,17 +5,29 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from time import monotonic
+from typing import Any, Final, cast
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.server.admission import ARRIVED
 from app.server.openapi import with_verbs
 
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
 _BACKLOG: Final = 2048
+
+
+class _Protocol(HttpToolsProtocol):
+    """Notes when a request's first byte was seen: its turn may come much later."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        cast("dict[str, object]", self.scope)[ARRIVED] = monotonic()
+
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -68,7 +80,7 @@ def server(web: FastAPI) -> uvicorn.Server:
     config = uvicorn.Config(
         web,
         loop="uvloop",
-        http="httptools",
+        http=_Protocol,
         lifespan="on",
         access_log=False,
         log_level="warning",

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Node, decode_node
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest
+from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
 
@@ -85,6 +85,17 @@ def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
 async def read_nodes(args: ExtenderArgs, nodes: Mapping[str, NodeInfo]) -> list[SentNode] | None:
     """The whole nodes of a request; ``None`` for one that names them. Raises ``MalformedRequest``."""
     return None if args.names is not None else await read_sent(args.nodes or (), nodes)
+
+
+async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
+    """The names that a request asks about; none where it cannot be read."""
+    try:
+        args = decode_args(body)
+        if args.names is not None:
+            return tuple(dict.fromkeys(args.names))
+        return tuple(node.name for node in await read_nodes(args, nodes) or ())
+    except MalformedRequest:
+        return ()
 
 
 def asked_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, nodes: Mapping[str, NodeInfo]) -> Asked:

@@ -20,6 +20,7 @@ Outcome = Literal[
     "fault",
     "not_ready",
     "out_of_time",
+    "overloaded",
     "bad_request",
     "bound",
     "already_bound",
@@ -29,7 +30,8 @@ Outcome = Literal[
 """``feasible``, ``no_fit``: filter · ``scored``: prioritize · ``candidates``: preempt, some nodes are left, else
 ``no_fit`` · ``nothing_to_do``: the pod is of no profile here, or nothing was asked · ``bound``, ``already_bound``,
 ``bind_conflict`` (a constraint would break, or the pod changed), ``bind_failed`` (the API server would not): bind ·
-``fault``: a plugin failed · ``not_ready``: the picture is incomplete or too old · ``out_of_time`` · ``bad_request``.
+``fault``: a plugin failed · ``not_ready``: the picture is incomplete or too old · ``out_of_time`` ·
+``overloaded``: turned away, too many calls are under way · ``bad_request``.
 """
 
 

@@ -62,6 +62,7 @@ class TestSources:
             "http_timeout": 5.0,
             "max_priority": 10,
             "max_body_bytes": 134217728,
+            "max_in_flight": 100,
             "due_bind_wait": 0.005,
             "max_feed_age": 180.0,
             "repair_interval": 60.0,

@@ -9,7 +9,15 @@ import pytest
 from app.server.errors import failure_answer
 from app.verbs.outcome import Outcome, Verb, VerbFailure
 
-FAILURES: tuple[Outcome, ...] = ("bad_request", "not_ready", "fault", "out_of_time", "bind_conflict", "bind_failed")
+FAILURES: tuple[Outcome, ...] = (
+    "bad_request",
+    "not_ready",
+    "fault",
+    "out_of_time",
+    "overloaded",
+    "bind_conflict",
+    "bind_failed",
+)
 
 
 @pytest.mark.parametrize("outcome", FAILURES)

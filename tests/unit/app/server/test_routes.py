@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.types import Message
 from structlog.testing import capture_logs
 
+from app.server.admission import Admission
 from app.server.routes import verb_router
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
@@ -17,9 +18,17 @@ async def _raises(body: bytes | memoryview) -> Answer:
     raise RuntimeError("a screw is loose")
 
 
+async def no_hosts(_body: bytes | memoryview) -> list[str]:
+    return []
+
+
+def admission() -> Admission:
+    return Admission(5.0, 10, no_hosts)
+
+
 def web(metrics: Metrics) -> Starlette:
     verbs: tuple[Verb, ...] = ("filter", "prioritize", "preempt", "bind")
-    router = verb_router({"": dict.fromkeys(verbs, _raises)}, metrics, max_body_bytes=10)
+    router = verb_router({"": dict.fromkeys(verbs, _raises)}, metrics, admission(), max_body_bytes=10)
     return Starlette(routes=list(router.routes))
 
 

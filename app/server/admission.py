@@ -1,0 +1,94 @@
+"""Who is let in, when it is its turn, and by when it must be answered.
+
+A scheduler gives up after its ``httpTimeout``, and what is answered later was decided for nobody. So each call has a
+deadline, counted from its first byte. Deciding calls beyond a limit are turned away at once: behind that many they
+would only be late. Binds are never turned away, kube-scheduler has hundreds under way.
+
+Calls that have been read take turns, one decision for each round of the event loop: otherwise a burst would be decided
+in a single round, and what arrives meanwhile would not even be seen.
+
+Not here: what is told to whom is turned away (``errors``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
+from time import monotonic
+from typing import Final
+
+from starlette.types import Scope
+
+from app.verbs.outcome import VerbFailure
+
+ARRIVED: Final = "homeport.arrived"
+"""Where the HTTP server leaves the time of a request's first byte in its scope, on ``time.monotonic``."""
+
+READ_WHEN_LATE: Final = 4 << 20
+"""Bytes of a body that are still worth reading for the names in it, where there is no time to decide."""
+
+OVERLOADED: Final = "homeport: too many calls are under way"
+OUT_OF_TIME: Final = "homeport: not decided within httpTimeout"
+
+HostsOf = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
+"""The names that a request asks about; none where it cannot be read."""
+
+
+class Lane:
+    """The calls of some verbs. ``most``: how many may be under way."""
+
+    def __init__(self, most: float = inf) -> None:
+        self._most = most
+        self._under_way = 0
+        self._passing = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def enter(self) -> None:
+        """Raises ``VerbFailure`` (``overloaded``). Who has entered leaves."""
+        if self._under_way >= self._most:
+            raise VerbFailure("overloaded", OVERLOADED)
+        self._under_way += 1
+
+    def leave(self) -> None:
+        self._under_way -= 1
+
+    async def turn(self) -> None:
+        """At once for the only one; else in the order of arrival, one in each round of the event loop."""
+        loop = asyncio.get_running_loop()
+        if not self._passing:
+            self._passing = True
+            loop.call_soon(self._next)
+            return
+        place = loop.create_future()
+        self._waiting.append(place)
+        await place
+
+    def _next(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                asyncio.get_running_loop().call_soon(self._next)
+                return
+        self._passing = False
+
+
+class Admission:
+    """``time_limit``: seconds from arrival to the answer. ``most``: deciding calls under way at once."""
+
+    def __init__(self, time_limit: float, most: int, hosts_of: HostsOf, clock: Callable[[], float] = monotonic) -> None:
+        self._time_limit = time_limit
+        self._clock = clock
+        self.hosts_of = hosts_of
+        self.deciding = Lane(most)
+        self.binding = Lane()
+
+    def deadline(self, scope: Scope) -> float:
+        """When the answer to this request must leave, on the clock."""
+        return float(scope.get(ARRIVED, self._clock())) + self._time_limit
+
+    def left(self, deadline: float) -> float:
+        """Seconds until then."""
+        return deadline - self._clock()

@@ -1,0 +1,58 @@
+"""A service whose callers are slow, or too many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.config.settings import Settings
+from app.verbs.outcome import Verb
+from tests.api.service import NODES, SAMPLE, example, serving
+
+
+@pytest.mark.parametrize(
+    ("verb", "status", "answer"),
+    [
+        pytest.param("filter", 200, "homeport: not decided within httpTimeout", id="filter"),
+        pytest.param("prioritize", 500, None, id="prioritize: the names have not come"),
+        pytest.param("preempt", 500, None, id="preempt"),
+        pytest.param("bind", 200, "homeport: not decided within httpTimeout", id="bind"),
+    ],
+)
+async def test_a_body_that_stops_coming_is_answered_all_the_same(verb: Verb, status: int, answer: str | None) -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"Pod":'
+        await asyncio.Event().wait()
+
+    async with serving(Settings(cluster=str(SAMPLE), http_timeout=0.5)) as api:
+        response = await api.http.post(f"/{verb}", content=slow())
+        counted = await api.outcomes(verb)
+
+    assert (status, {"out_of_time": 1}) == (response.status_code, counted)
+    assert answer == (response.json()["Error"] if response.content else None)
+
+
+async def test_calls_beyond_the_limit_are_turned_away_and_the_rest_decided() -> None:
+    """Prioritize scores every host even then: an error would pile all pods on one node."""
+    asked = example("prioritize-spread")
+    open_ = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        await open_.wait()
+        yield json.dumps(asked).encode()
+
+    async with serving(Settings(cluster=str(SAMPLE), max_in_flight=2)) as api:
+        held = [asyncio.create_task(api.http.post("/prioritize", content=body())) for _ in range(2)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        turned_away = await api.post("prioritize", asked)
+        open_.set()
+        decided = [(await it).json() for it in held]
+
+    assert (200, "overloaded") == (turned_away.status, turned_away.outcome)
+    assert [{"Host": name, "Score": 0} for name in asked["NodeNames"]] == turned_away.answer
+    assert set(NODES) >= {it["Host"] for it in turned_away.answer}
+    assert decided[0] == decided[1] != turned_away.answer
