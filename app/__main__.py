@@ -35,6 +35,7 @@ _FLAGS: Final = (
     "cluster",
     "host",
     "port",
+    "advertise_address",
     "http_timeout",
     "max_priority",
     "due_bind_wait",

@@ -53,10 +53,14 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
 class ApiBinder:
     """Binds through ``pods/binding``. Success is only ever said of a pod that was seen bound to that node."""
 
-    def __init__(self, client: KubeClient, gate: BindGate, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, client: KubeClient, gate: BindGate, sleep: Sleep = asyncio.sleep, *, post_seconds: float = REQUEST_SECONDS
+    ) -> None:
+        """``post_seconds``: without an answer for so long, the outcome of a Binding is unknown."""
         self._client = client
         self._gate = gate
         self._sleep = sleep
+        self._post_seconds = post_seconds
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error."""
@@ -78,7 +82,9 @@ class ApiBinder:
     async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> None:
         """Raises ``HeldBack`` where the gate does not let it out; it then never left."""
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
-        await self._gate.through(pod, node_name, lambda ask: self._client.post(path, body, before=ask))
+        await self._gate.through(
+            pod, node_name, lambda ask: self._client.post(path, body, before=ask, timeout=self._post_seconds)
+        )
 
     async def _after_conflict(
         self, pod: Pod, node_name: str, annotations: Mapping[str, str], refused: ApiError
@@ -180,9 +186,15 @@ def _decides_alike(found: Pod, pod: Pod) -> bool:
 
 
 class ApiWriter:
-    """Annotates objects under optimistic concurrency and keeps the picture up to what was written."""
+    """Annotates objects under optimistic concurrency and keeps the picture up to what was written.
 
-    def __init__(self, client: KubeClient, cluster: Cluster, resource_of: ResourceOf) -> None:
+    ``may_write`` says why this process may not write now; then nothing is sent, and the error is an ``OSError``.
+    """
+
+    def __init__(
+        self, client: KubeClient, cluster: Cluster, resource_of: ResourceOf, may_write: Callable[[], str] = str
+    ) -> None:
+        self.may_write = may_write
         self._client = client
         self._objects = cluster.others
         self._resource_of = resource_of
@@ -192,6 +204,9 @@ class ApiWriter:
     ) -> None:
         metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": dict(annotations)}
         resource = self._resource(kind)
+        problem = self.may_write()
+        if problem:
+            raise OSError(problem)
         try:
             written = await self._client.patch(resource, found.namespace, found.name, {"metadata": metadata})
         except ApiError as refused:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from app.framework.status import SUCCESS, Status
+from app.framework.status import SUCCESS, Status, error
 from app.kube.core_v1 import Pod
 
 Sent = TypeVar("Sent")
@@ -49,14 +49,24 @@ class _Open:
         return SUCCESS
 
 
+def _anybody(_namespace: str) -> str:
+    """Where there is only one process."""
+    return ""
+
+
 class BindGate:
     """One for all binders of a process. Open until somebody ``keep``s it."""
 
     def __init__(self) -> None:
         self._keeper: LastWord = _Open()
+        self._may_bind: Callable[[str], str] = _anybody
 
     def keep(self, keeper: LastWord) -> None:
         self._keeper = keeper
+
+    def fence(self, may_bind: Callable[[str], str]) -> None:
+        """``may_bind(namespace)`` says why this process may not bind there now; it is asked after the keeper."""
+        self._may_bind = may_bind
 
     async def through(self, pod: Pod, node_name: str, send: Callable[[Callable[[], None]], Awaitable[Sent]]) -> Sent:
         """``send`` asks what it is given immediately before it sends. Raises ``HeldBack`` and what ``send`` raises."""
@@ -67,6 +77,9 @@ class BindGate:
                 raise _NotCertain
             if not word.is_success:
                 raise HeldBack(word)
+            problem = self._may_bind(pod.namespace)
+            if problem:
+                raise HeldBack(error(problem))
 
         while True:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -13,13 +13,14 @@ import structlog
 from app.cluster.api_writes import PODS as PODS_RESOURCE
 from app.cluster.api_writes import ApiBinder, ApiWriter
 from app.cluster.feeds import FeedState
+from app.cluster.fences import Fences
 from app.cluster.gate import BindGate
 from app.cluster.nominator import ApiNominator, Nominator
 from app.cluster.reflector import QUIET_SECONDS, Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
 from app.framework.interface import Binder, Writer
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource
+from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
@@ -35,13 +36,28 @@ _MOST_MISSED: Final = 1024
 _ASKS_BEFORE_TOO_OLD: Final = 4
 """How often a quiet kind is asked after before it counts as too old."""
 
+_MANY: Final = 2000
+"""A kind with as many objects rarely keeps quiet for a second, and takes long to list."""
+_LOOK_SECONDS: Final = 0.01
+_PATIENCE_SECONDS: Final = 0.1
+_LONG_PATIENCE_SECONDS: Final = 1.0
+_LIST_PATIENCE_SECONDS: Final = 10.0
+
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class LiveFeed:
     """Implements ``feeds.Feed``. Raises ``CredentialsError`` when made. ``max_age`` is in seconds."""
 
-    def __init__(self, kubeconfig: str | None, cluster: Cluster, kinds: Iterable[Kind[Any]], *, max_age: float) -> None:
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        cluster: Cluster,
+        kinds: Iterable[Kind[Any]],
+        *,
+        max_age: float,
+        post_seconds: float = REQUEST_SECONDS,
+    ) -> None:
         self._cluster = cluster
         self._max_age = max_age
         self._client = KubeClient(load(kubeconfig))
@@ -52,9 +68,17 @@ class LiveFeed:
         self._missed: dict[tuple[Kind[Any], str, str], float] = {}
         self._broken = ""
         self.gate = BindGate()
-        self.binder: Binder = ApiBinder(self._client, self.gate)
-        self.writer: Writer = ApiWriter(self._client, cluster, self._resource)
-        self.nominator: Nominator = ApiNominator(self._client)
+        self.binder: Binder = ApiBinder(self._client, self.gate, post_seconds=post_seconds)
+        self._writer = ApiWriter(self._client, cluster, self._resource)
+        self.writer: Writer = self._writer
+        self._nominator = ApiNominator(self._client)
+        self.nominator: Nominator = self._nominator
+        self.fences = Fences(self._client, cluster)
+
+    def lead_by(self, may_bind: Callable[[str], str], may_write: Callable[[], str]) -> None:
+        """Ask before each write whether this process leads; ``may_bind`` is told the namespace of the pod."""
+        self.gate.fence(may_bind)
+        self._writer.may_write = self._nominator.may_write = may_write
 
     def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
         return Reflector(
@@ -99,6 +123,33 @@ class LiveFeed:
 
     async def complete(self) -> None:
         await self._complete.wait()
+
+    async def catch_up(self) -> None:
+        """Return once all that was written before this call is in the picture, of every kind there is.
+
+        A busy kind shows it by its next event. A quiet one is listed: its watch may say nothing for minutes.
+        """
+        since = monotonic()
+        while behind := self._behind(since):
+            await asyncio.gather(*(it.probe() for it in behind))
+            await self._until_fresh(since, _PATIENCE_SECONDS)
+            small = [it for kind, it in self._reflectors.items() if self._cluster.count_of(kind) < _MANY]
+            for reflector in set(self._behind(since)).intersection(small):
+                reflector.list_anew()
+            await self._until_fresh(since, _LONG_PATIENCE_SECONDS)
+            for reflector in set(self._behind(since)).difference(small):
+                reflector.list_anew()
+            await self._until_fresh(since, _LIST_PATIENCE_SECONDS)
+
+    def _behind(self, since: float) -> list[Reflector[Any]]:
+        """A kind that the API server does not serve, or does not show us, is not waited for."""
+        absent = ("not_served", "forbidden")
+        return [it for it in self._reflectors.values() if it.fresh_as_of < since and it.state not in absent]
+
+    async def _until_fresh(self, since: float, seconds: float) -> None:
+        until = monotonic() + seconds
+        while self._behind(since) and monotonic() < until:  # noqa: ASYNC110  # a reflector tells nobody how far it is
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         resource = self._resource(kind)

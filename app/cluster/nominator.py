@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol
 
 import structlog
@@ -37,12 +38,18 @@ def nomination(pod: Pod, node_name: str) -> dict[str, Any]:
 
 
 class ApiNominator:
-    """By a patch of ``pods/status``. What is lost is not repeated: the next refusal asks anew."""
+    """By a patch of ``pods/status``. What is lost is not repeated: the next refusal asks anew.
 
-    def __init__(self, client: KubeClient) -> None:
+    ``may_write`` says why this process may not write now; then nothing is sent.
+    """
+
+    def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
+        self.may_write = may_write
         self._client = client
 
     async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        if self.may_write():
+            return "failed"
         body = nomination(pod, node_name)
         try:
             await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status", timeout=_SECONDS)

@@ -286,8 +286,11 @@ class Reflector(Generic[T]):
     def _start_over(self) -> None:
         """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
         self._log.error("versions went back, listing anew")
-        self._version = ""
         self._probes.clear()
+        self.list_anew()
+
+    def list_anew(self) -> None:
+        """Do not wait for the watch to bring what is new: take a list now."""
         self._anew = True
         self._end_watch()
 
@@ -322,7 +325,8 @@ class Reflector(Generic[T]):
             self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
         if self.resource is None:
             raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
-        if not self._version:
+        while self._anew or not self._version:
+            self._anew = False
             await self._list(self.resource)
         await self._watch(self.resource)
 
@@ -394,6 +398,8 @@ class Reflector(Generic[T]):
             try:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS if self._short else None) as self._watching:
                     self._opened.set()
+                    if self._anew:  # asked for between the list and now
+                        self._end_watch()
                     await self._take_all(lines, min(seconds, _STEADY_SECONDS))
             except TimeoutError:
                 self._version = "" if self._anew else self._version

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableVariable
@@ -39,6 +40,28 @@ def parse_duration(value: Any) -> Any:
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
+
+
+class LeaderElection(BaseModel):
+    """KubeSchedulerConfiguration's ``leaderElection``. Durations are seconds once they are read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    leader_elect: bool = False
+    lease_duration: Seconds = Field(default=15.0, ge=1.0)
+    renew_deadline: Seconds = Field(default=10.0, gt=0.0)
+    retry_period: Seconds = Field(default=2.0, gt=0.0)
+    resource_lock: Literal["leases"] = "leases"
+    resource_namespace: str = Field(default="kube-system", min_length=1)
+    resource_name: str = Field(default="homeport", min_length=1)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.lease_duration > self.renew_deadline > self.retry_period:
+            raise ValueError("leaseDuration must be longer than renewDeadline, and that longer than retryPeriod")
+        if self.retry_period > self.lease_duration / 3:
+            raise ValueError("retryPeriod must be at most a third of leaseDuration")
+        return self
 
 
 class Settings(BaseSettings):
@@ -93,6 +116,15 @@ class Settings(BaseSettings):
     repair_interval: Seconds = Field(
         default=60.0, ge=1.0, description="Time between two background repairs of half-done writes."
     )
+    leader_election: LeaderElection = Field(
+        default=LeaderElection(),
+        description="Several replicas, one of which decides, in KubeSchedulerConfiguration's words.",
+    )
+    advertise_address: str | None = Field(
+        default=None,
+        description="host:port at which the other replicas reach this one. Default: host and port; $POD_IP and port "
+        "where it listens on all addresses.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged. Single requests are logged at debug."
     )
@@ -102,6 +134,28 @@ class Settings(BaseSettings):
         min_length=1,
         description="Profiles by schedulerName, in KubeSchedulerConfiguration's words.",
     )
+
+    @model_validator(mode="after")
+    def _can_be_led(self) -> Self:
+        if self.leader_election.leader_elect:
+            if self.cluster is not None:
+                raise ValueError("leaderElection: a saved cluster has no leases, several replicas need an API server")
+            if not self.advertised:
+                raise ValueError(
+                    "advertiseAddress: the other replicas cannot be told where this one is: it listens on all "
+                    "addresses and $POD_IP is not set, or on a port that is not known yet"
+                )
+        return self
+
+    @property
+    def advertised(self) -> str:
+        """Where the other replicas reach this one; empty if that is not known."""
+        if self.advertise_address is not None:
+            return self.advertise_address
+        host = os.environ.get("POD_IP", "") if self.host in ("", "0.0.0.0", "::") else self.host
+        if not host or not self.port:
+            return ""
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
@@ -143,5 +197,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _sentence(found: Any) -> str:
+    if not found["loc"]:
+        return str(found["msg"]).removeprefix("Value error, ")
     at = ".".join(to_camel(part) if isinstance(part, str) else str(part) for part in found["loc"])
     return f"{at}: unknown setting" if found["type"] == "extra_forbidden" else f"{at}: {found['msg']}"

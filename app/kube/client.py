@@ -152,7 +152,7 @@ class Resource:
 class Request:
     """One request, not yet sent."""
 
-    method: Literal["GET", "PATCH", "POST"]
+    method: Literal["GET", "PATCH", "POST", "PUT"]
     path: str
     query: tuple[tuple[str, str], ...] = ()
     accept: str = JSON
@@ -201,8 +201,12 @@ def watch_request(
     field_selector: str = "",
     timeout_seconds: int = 0,
     bookmarks: bool = True,
+    namespace: str = "",
 ) -> Request:
-    """Everything after ``resource_version``. ``timeout_seconds``: after which the API server ends it in good order."""
+    """Everything after ``resource_version``. ``timeout_seconds``: after which the API server ends it in good order.
+
+    Without ``namespace`` in all of them.
+    """
     query = {
         "watch": "true",
         "allowWatchBookmarks": "true" if bookmarks else "",
@@ -210,7 +214,7 @@ def watch_request(
         "fieldSelector": field_selector,
         "timeoutSeconds": str(timeout_seconds or ""),
     }
-    return Request("GET", resource.path(), _set(query), METADATA if metadata_only else JSON)
+    return Request("GET", resource.path(namespace), _set(query), METADATA if metadata_only else JSON)
 
 
 def get_request(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
@@ -228,6 +232,10 @@ def patch_request(
 ) -> Request:
     path = resource.path(namespace, name, subresource)
     return Request("PATCH", path, body=msgspec.json.encode(body), content_type=content_type)
+
+
+def put_request(path: str, body: Mapping[str, Any]) -> Request:
+    return Request("PUT", path, body=msgspec.json.encode(body), content_type=JSON)
 
 
 def post_request(path: str, body: Mapping[str, Any]) -> Request:
@@ -348,6 +356,16 @@ class KubeClient:
         request = patch_request(resource, namespace, name, body, content_type=content_type, subresource=subresource)
         return await self._write(request, timeout)
 
+    async def put(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+    ) -> bytes:
+        """Replace the object at a path; returns it as it then is. A ``resourceVersion`` in it is a precondition."""
+        return await self._write(put_request(path, body), timeout)
+
     async def post(
         self,
         path: str,
@@ -375,6 +393,7 @@ class KubeClient:
         bookmarks: bool = True,
         silence: float = SILENCE_SECONDS,
         opening: float = REQUEST_SECONDS,
+        namespace: str = "",
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The events after ``resource_version``, one JSON document each.
 
@@ -388,6 +407,7 @@ class KubeClient:
             field_selector=field_selector,
             timeout_seconds=timeout_seconds,
             bookmarks=bookmarks,
+            namespace=namespace,
         )
         response = await self._opened(request, silence, opening)
         lines = _lines(request, response)

@@ -135,7 +135,9 @@ class Connection(asyncio.Protocol):
 class Connections:
     """The open connections to one server. ``server`` is a URL, whose path is put before that of every request."""
 
-    def __init__(self, server: str, tls: ssl.SSLContext, tls_server_name: str = "", *, most: int = MOST_OPEN) -> None:
+    def __init__(
+        self, server: str, tls: ssl.SSLContext | None = None, tls_server_name: str = "", *, most: int = MOST_OPEN
+    ) -> None:
         parts = urlsplit(server)
         self._host = parts.hostname or ""
         self._port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)

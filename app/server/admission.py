@@ -85,9 +85,9 @@ class Admission:
         self.deciding = Lane(most)
         self.binding = Lane()
 
-    def deadline(self, scope: Scope) -> float:
-        """When the answer to this request must leave, on the clock."""
-        return float(scope.get(ARRIVED, self._clock())) + self._time_limit
+    def deadline(self, scope: Scope, seconds: float = inf) -> float:
+        """When the answer to this request must leave, on the clock; ``seconds``: if its caller waits no longer."""
+        return float(scope.get(ARRIVED, self._clock())) + min(self._time_limit, seconds)
 
     def left(self, deadline: float) -> float:
         """Seconds until then."""

@@ -24,12 +24,23 @@ class FeedStatus(BaseModel):
     age_seconds: float = Field(description="Time since the watch was last heard of.")
 
 
+class LeaderStatus(BaseModel):
+    """Who decides, where several replicas run."""
+
+    here: bool = Field(description="Whether it is this replica.")
+    identity: str = Field(description="Empty if nobody leads.")
+    address: str = Field(description="host:port at which the other replicas reach it.")
+    since: str = Field(description="When it took the lease, on its own clock.")
+    replica: str = Field(description="The identity of this replica.")
+
+
 class Status(BaseModel):
     """What is running here."""
 
     version: str
     problem: str = Field(description="Why no decision can be taken; empty if all is well.")
     feeds: dict[str, FeedStatus]
+    leader: LeaderStatus | None = Field(description="null where leaderElect is off.")
     assumed_pods: int
     counters: dict[str, dict[str, int]] = Field(description="Entries, hits and misses of each level of kept counts.")
     profiles: list[ProfileStatus]

@@ -11,18 +11,20 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from app.telemetry.metrics import Metrics
 
 
-def ops_router(problem: Callable[[], str], metrics: Metrics) -> APIRouter:
-    """``problem`` says in a sentence why decisions cannot be taken; empty if they can."""
+def ops_router(problem: Callable[[], str], metrics: Metrics, role: Callable[[], str] = str) -> APIRouter:
+    """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/livez", response_class=PlainTextResponse, summary="The process serves requests")
     async def livez() -> str:
         return "ok\n"
 
-    @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on")
+    @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on, and a leader")
     async def readyz() -> Response:
         found = problem()
-        return PlainTextResponse(f"{found}\n" if found else "ok\n", status_code=503 if found else 200)
+        if found:
+            return PlainTextResponse(f"{found}\n", status_code=503)
+        return PlainTextResponse(f"ok: {told}\n" if (told := role()) else "ok\n")
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:

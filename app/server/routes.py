@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from math import inf
 from time import perf_counter
 from typing import Final
 
@@ -18,10 +19,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.server.admission import OUT_OF_TIME, READ_WHEN_LATE, Admission
 from app.server.errors import OK, failure_answer
+from app.server.forward import MISDIRECTED, Forwarder, seconds_left
 from app.server.limits import read_body
 from app.telemetry.metrics import Metrics
-from app.verbs.outcome import Answer, Verb, VerbFailure
+from app.verbs.outcome import Answer, Outcome, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
+
+_Told = tuple[int, bytes | LongBody, Outcome]
+"""Status, body, outcome."""
 
 VerbCall = Callable[[bytes | memoryview], Awaitable[Answer]]
 Verbs = Mapping[Verb, VerbCall]
@@ -31,16 +36,29 @@ LEAN: Final = "/lean"
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
 _CONTENT_TYPE: Final = (b"content-type", _JSON.encode())
+_BEFORE_THE_FORWARDER: Final = 0.95
 
 
 def verb_router(
-    callers: Mapping[str, Verbs], metrics: Metrics, admission: Admission, *, max_body_bytes: int
+    callers: Mapping[str, Verbs],
+    metrics: Metrics,
+    admission: Admission,
+    *,
+    max_body_bytes: int,
+    forwarder: Forwarder | None = None,
 ) -> APIRouter:
-    """``POST <prefix>/<verb>`` for each of the verbs that ``callers`` holds by prefix."""
+    """``POST <prefix>/<verb>`` for each of the verbs that ``callers`` holds by prefix.
+
+    ``forwarder``: where several replicas run, sends on what is not decided here.
+    """
     router = APIRouter()
     for prefix, verbs in callers.items():
         for verb, call in verbs.items():
-            endpoint = _Endpoint(verb, call, metrics, admission, max_body_bytes)
+            endpoint = (
+                _Endpoint(verb, call, metrics, admission, max_body_bytes)
+                if forwarder is None
+                else _LedEndpoint(verb, call, metrics, admission, max_body_bytes, forwarder, prefix)
+            )
             router.routes.append(Route(f"{prefix}/{verb}", endpoint, methods=["POST"], name=f"{prefix}/{verb}"))
     return router
 
@@ -96,9 +114,16 @@ class _Endpoint:
             counter = self._outcomes[outcome] = self._requests.labels(self._verb, outcome)
         counter.inc()
 
-    async def _decided(self, request: Request) -> Answer:
+    def _deadline(self, request: Request) -> float:
+        return self._admission.deadline(request.scope)
+
+    async def _elsewhere(self, _request: Request, _body: bytes | memoryview, _deadline: float) -> _Told | None:
+        """The answer of another replica; ``None``: it is decided here. Raises ``VerbFailure``."""
+        return None
+
+    async def _decided(self, request: Request) -> _Told:
         """By the deadline. Raises ``VerbFailure``."""
-        deadline = self._admission.deadline(request.scope)
+        deadline = self._deadline(request)
         try:
             self._lane.enter()
         except VerbFailure as failure:
@@ -108,9 +133,13 @@ class _Endpoint:
         try:
             async with limit:
                 body = await read_body(request, self._max_body_bytes)
+                told = await self._elsewhere(request, body, deadline)
+                if told is not None:
+                    return told
                 await self._lane.turn()
                 if self._admission.left(deadline) > 0:
-                    return await self._call(body)
+                    answer = await self._call(body)
+                    return OK, answer.body, answer.outcome
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -134,9 +163,9 @@ class _Endpoint:
             return ()
         return await self._admission.hosts_of(body)
 
-    async def _answer(self, request: Request) -> tuple[int, bytes | LongBody, str]:
+    async def _answer(self, request: Request) -> _Told:
         try:
-            answer = await self._decided(request)
+            status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
             log = _LOG.debug if failure.outcome == "overloaded" else _LOG.info  # a flood is not logged line by line
             log("verb failed", verb=self._verb, outcome=failure.outcome, message=failure.message)
@@ -146,5 +175,37 @@ class _Endpoint:
         except Exception as fault:  # noqa: BLE001  # the last resort: see the class
             _LOG.error("internal error", verb=self._verb, traceback="".join(traceback.format_exception(fault)))
             return *failure_answer(self._verb, VerbFailure("fault", "homeport: internal error")), "fault"
-        _LOG.debug("answered", verb=self._verb, outcome=answer.outcome)
-        return OK, answer.body, answer.outcome
+        _LOG.debug("answered", verb=self._verb, outcome=outcome)
+        return status, body, outcome
+
+
+class _LedEndpoint(_Endpoint):
+    """A verb where one of several replicas decides."""
+
+    def __init__(
+        self,
+        verb: Verb,
+        call: VerbCall,
+        metrics: Metrics,
+        admission: Admission,
+        max_body_bytes: int,
+        forwarder: Forwarder,
+        prefix: str,
+    ) -> None:
+        super().__init__(verb, call, metrics, admission, max_body_bytes)
+        self._forwarder = forwarder
+        self._prefix = prefix
+
+    def _deadline(self, request: Request) -> float:
+        """What a replica sent here is answered before that one gives up."""
+        left = seconds_left(request.headers)
+        return self._admission.deadline(request.scope, inf if left is None else left * _BEFORE_THE_FORWARDER)
+
+    async def _elsewhere(self, request: Request, body: bytes | memoryview, deadline: float) -> _Told | None:
+        hopped = seconds_left(request.headers) is not None
+        seconds = self._admission.left(deadline)
+        sent = await self._forwarder(self._verb, body, seconds, hopped=hopped, prefix=self._prefix)
+        if sent is None:
+            return None
+        status, found = sent
+        return status, found, "no_leader" if status == MISDIRECTED else "forwarded"

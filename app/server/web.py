@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from time import monotonic
+from types import FrameType
 from typing import Any, Final, cast
 
 import uvicorn
@@ -70,12 +72,43 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
-def run(web: FastAPI, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are finished."""
-    server(web).run(sockets=[listening])
+class _Server(uvicorn.Server):
+    """On the first SIGINT or SIGTERM it serves on until ``leave`` has ended, and only then ends as uvicorn does."""
+
+    def __init__(self, config: uvicorn.Config, leave: Callable[[], Awaitable[None]] | None) -> None:
+        super().__init__(config)
+        self._leave = leave
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._told = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets=sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._leave is None or self._loop is None or self._told:
+            super().handle_exit(sig, frame)
+            return
+        self._told = True
+        self._loop.call_soon_threadsafe(self._begin_to_leave, self._leave, sig)
+
+    def _begin_to_leave(self, leave: Callable[[], Awaitable[None]], sig: int) -> None:
+        async def leave_and_end() -> None:
+            try:
+                await leave()
+            finally:
+                super(_Server, self).handle_exit(sig, None)
+
+        self._leaving = asyncio.get_running_loop().create_task(leave_and_end())
 
 
-def server(web: FastAPI) -> uvicorn.Server:
+def run(web: FastAPI, listening: socket.socket, leave: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are finished. ``leave`` runs first, while it still serves."""
+    server(web, leave).run(sockets=[listening])
+
+
+def server(web: FastAPI, leave: Callable[[], Awaitable[None]] | None = None) -> uvicorn.Server:
     """The HTTP server, not yet running."""
     config = uvicorn.Config(
         web,
@@ -89,4 +122,4 @@ def server(web: FastAPI) -> uvicorn.Server:
         server_header=False,
         date_header=False,
     )
-    return uvicorn.Server(config)
+    return _Server(config, leave)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.registry import Collector
 
 _VERB_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -58,6 +58,25 @@ class Metrics:
             "homeport_nominations",
             "Pods led to a node they were not shown, by what came of it.",
             ["result"],
+            registry=self.registry,
+        )
+        self.leader = Gauge(
+            "homeport_leader", "1 while this replica leads, or there is only one.", registry=self.registry
+        )
+        self.leader_transitions = Counter(
+            "homeport_leader_transitions", "New leaders seen by this replica.", registry=self.registry
+        )
+        self.forwarded = Counter(
+            "homeport_forwarded_requests",
+            "Requests sent on to the leader, by verb and outcome.",
+            ["verb", "outcome"],
+            registry=self.registry,
+        )
+        self.forward_duration = Histogram(
+            "homeport_forward_duration_seconds",
+            "Time from sending a request on to the leader's answer, by verb.",
+            ["verb"],
+            buckets=_VERB_BUCKETS,
             registry=self.registry,
         )
 

@@ -102,10 +102,11 @@ class BindVerb:
             raise VerbFailure("out_of_time", "homeport: the bind has not settled in time")
         return task.result()
 
-    async def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+    async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Wait for all transactions and what follows them, for an orderly end; then give them up.
 
-        What is given up is a bind of unknown outcome: whoever comes next reads what became of it.
+        What is given up (then this is ``False``) is a bind of unknown outcome: whoever comes next reads what became of
+        it.
         """
         until = self._clock() + seconds
         while (pending := [*(it.task for it in self._running.values()), *self._background]) and self._clock() < until:
@@ -113,6 +114,7 @@ class BindVerb:
         for (namespace, name), running in self._running.items():
             _LOG.warning("bind not settled at the end", pod=f"{namespace}/{name}", node=running.node)
             running.task.cancel()
+        return not pending
 
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
         """The running transaction for the same pod and node, or a new one once another node's has settled."""

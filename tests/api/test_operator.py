@@ -60,6 +60,7 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "version": VERSION,
         "problem": "",
         "feeds": {kind: {"state": "saved", "objects": count, "age_seconds": 0} for kind, count in OBJECTS.items()},
+        "leader": None,
         "assumed_pods": 0,
         "profiles": [{"scheduler_name": name, "points": PLUGINS} for name in ("default-scheduler", "homeport")],
     } == {key: value for key, value in status.items() if key != "counters"}

@@ -19,7 +19,7 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 import plugins
-from app.config.settings import Settings, load_settings, parse_duration
+from app.config.settings import LeaderElection, Settings, load_settings, parse_duration
 from app.framework.interface import PluginSpec
 from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS
@@ -72,12 +72,26 @@ class TestSettings:
 
     def test_the_defaults_are_right(self) -> None:
         shown = {ticked(name)[0]: ticked(default)[0] if ticked(default) else None for name, default, _ in self.ROWS}
-        del shown["profiles"]
+        del shown["profiles"], shown["leaderElection"]
 
         defaults = {
-            to_camel(name): field.default for name, field in Settings.model_fields.items() if name != "profiles"
+            to_camel(name): field.default
+            for name, field in Settings.model_fields.items()
+            if name not in ("profiles", "leader_election")
         }
         assert defaults == {name: _value(text, defaults[name]) for name, text in shown.items()}
+
+    def test_every_word_of_leader_election_is_there_with_its_default(self) -> None:
+        shown = {
+            ticked(name)[0]: ticked(default)[0]
+            for name, default, _ in table(page("configuration.md"), "leaderElection")
+        }
+        defaults = {to_camel(name): field.default for name, field in LeaderElection.model_fields.items()}
+
+        assert defaults == {
+            name: text == "true" if isinstance(defaults[name], bool) else _value(text, defaults[name])
+            for name, text in shown.items()
+        }
 
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
         (block,) = blocks(ROOT / "docs" / "configuration.md", "yaml")

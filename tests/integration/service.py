@@ -1,5 +1,6 @@
 """Homeport as a process of its own, and a stock kube-scheduler that asks it: what the stories are played with."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,16 @@ class Homeport:
 
     def start(self) -> None:
         """Start it and wait until its picture is complete."""
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
+        """Start it."""
         self._process = self._processes.start("homeport", [sys.executable, "-m", "homeport", "serve", *self._flags])
+
+    def wait_ready(self) -> None:
+        """Wait until its picture is complete."""
+        assert self._process is not None
         self._process.wait_ready(self._is_ready, START_SECONDS)
 
     @property
@@ -51,6 +61,16 @@ class Homeport:
         """End it as a crash would."""
         assert self._process is not None
         self._process.kill()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, as a kubelet or a debugger would."""
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process is not None and self._process.alive
 
     def log(self) -> str:
         """All it has written."""

@@ -21,7 +21,7 @@ ACCOUNT = "/api/v1/namespaces/default/serviceaccounts"
 
 def token_for_homeport(client: Client) -> str:
     """A token of a service account that is bound to the role of the example."""
-    role: dict[str, Any] = yaml.safe_load(ROLE.read_text())
+    role, leases = (dict[str, Any](it) for it in yaml.safe_load_all(ROLE.read_text()))
     name = role["metadata"]["name"]
     binding = {
         "apiVersion": f"{RBAC}/v1",
@@ -30,6 +30,10 @@ def token_for_homeport(client: Client) -> str:
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
     }
+    there = f"/apis/{RBAC}/v1/namespaces/{leases['metadata']['namespace']}"
+    in_namespace = {**binding, "kind": "RoleBinding", "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name}}
+    client.request("POST", f"{there}/roles", leases)
+    client.request("POST", f"{there}/rolebindings", in_namespace)
     client.request("POST", f"/apis/{RBAC}/v1/clusterroles", role)
     client.request("POST", f"/apis/{RBAC}/v1/clusterrolebindings", binding)
     client.request("POST", ACCOUNT, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
@@ -49,7 +53,7 @@ def nominated(client: Client, pod: str) -> str:
 
 
 def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None:
-    """Lists, watches, binds, writes the home of a machine, and leads a pod to a node that it was not shown."""
+    """Lists, watches, binds, writes the home of a machine, leads a pod to a node it was not shown, holds the Lease."""
     install_kubevirt(plane.client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     machine = plane.client.create(objects.virtual_machine("db01"))
@@ -58,7 +62,11 @@ def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
 
-    with Homeport(kubeconfig, tmp_path) as homeport, start_scheduler(plane, homeport):
+    settings = tmp_path / "homeport.yaml"
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    settings.write_text(yaml.safe_dump({**head, "leaderElection": {"leaderElect": True}}))
+
+    with Homeport(kubeconfig, tmp_path, [f"--config={settings}"]) as homeport, start_scheduler(plane, homeport):
         home = plane.client.wait_bound(boot(plane.client, machine, "first"))
         plane.client.wait_for(lambda: home_of(plane.client, "db01") == home, what="the home to be on the machine")
         plane.client.create(objects.pod("crowd", labels=WEB, node_name="zone-a-0"))
@@ -71,5 +79,8 @@ def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None
         )
         states = {it["state"] for it in homeport.get("/api/v1/status")["feeds"].values()}
 
+        here = homeport.get("/api/v1/status")["leader"]["here"]
+
     assert nominated(plane.client, "late") == "zone-b-0"
     assert states == {"watching"}
+    assert here

@@ -85,9 +85,11 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
         "cluster": "c",
         "host": "::1",
         "port": "1",
+        "advertise-address": "a:1",
         "http-timeout": "2s",
         "max-priority": "100",
         "due-bind-wait": "1ms",
+        "sampling-guard": "false",
         "log-level": "debug",
         "log-format": "console",
     }
@@ -96,7 +98,7 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
 
     (found,) = served
     assert {name.replace("-", "_") for name in values} == set(command_line._FLAGS)
-    assert ("k", "c", "::1", 1, 2.0, 100, 0.001, "debug", "console") == tuple(
+    assert ("k", "c", "::1", 1, "a:1", 2.0, 100, 0.001, False, "debug", "console") == tuple(
         getattr(found, name.replace("-", "_")) for name in values
     )
 

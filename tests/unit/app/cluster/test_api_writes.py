@@ -390,6 +390,14 @@ class TestWriter:
         with pytest.raises(OSError):  # noqa: PT011
             await write.annotate(home="n1")
 
+    async def test_who_may_not_write_sends_nothing(self, write: Write) -> None:
+        write.writer.may_write = lambda: "somebody else leads"
+
+        with pytest.raises(OSError, match=r"^somebody else leads$"):
+            await write.annotate(home="n1")
+
+        assert [] == write.server.log
+
     async def test_a_kind_that_is_not_served(self, write: Write) -> None:
         with pytest.raises(OSError, match=r"^example\.com/v1 Database is not served by the API server$"):
             await write.writer.annotate(UNSERVED, write.known, {"homeport.dev/home": "n1"})
@@ -426,6 +434,13 @@ class TestGate:
 
         assert await bind.to() == SUCCESS
         assert (2, "n1", [POST]) == (keeper.waits, bind.bound_to, bind.server.log)
+
+    async def test_who_may_not_bind_there_is_held_back(self, bind: Bind) -> None:
+        """Whatever the keeper says: somebody else may lead by now."""
+        bind.gate.fence(lambda namespace: f"not in {namespace}")
+
+        assert await bind.to() == error("not in default")
+        assert bind.server.log == []
 
     async def test_what_cannot_become_certain_is_held_back(self, bind: Bind) -> None:
         bind.gate.keep(Keeper(None, settled=self.REFUSED))

@@ -15,6 +15,7 @@ from app.cluster import live
 from app.cluster.feeds import FeedState
 from app.cluster.live import LiveFeed
 from app.cluster.store import Cluster
+from app.framework.status import error
 from app.kube.client import KubeClient
 from app.kube.credentials import CredentialsError
 from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
@@ -38,6 +39,7 @@ class Plane:
         self.objects: dict[str, JsonObject] = {}
         self.moods: dict[str, int] = {}
         self.asked: list[httpx.Request] = []
+        self.version = "7"
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
@@ -49,7 +51,7 @@ class Plane:
         if request.url.params.get("watch"):
             return httpx.Response(200, content=_silence())
         if path in self.lists:
-            body = {"metadata": {"resourceVersion": "7"}, "items": self.lists[path]}
+            body = {"metadata": {"resourceVersion": self.version}, "items": self.lists[path]}
             return httpx.Response(200, json=body)
         if path in self.objects:
             return httpx.Response(200, json=self.objects[path])
@@ -219,6 +221,30 @@ class TestFetch:
         await complete.feed.fetch(owner_kind("example.com/v1", "Unknown"), "default", "young")
 
         assert asked == len(complete.plane.asked)
+
+
+async def test_a_kind_whose_watch_is_quiet_is_listed_to_catch_up(complete: World) -> None:
+    """The version of the cluster has moved on, and nobody says whether by an object of this kind."""
+    complete.plane.version = "9"
+    complete.plane.lists["/api/v1/pods"].append(pod_object("web-2", node="n1"))
+    await asyncio.wait_for(complete.feed.catch_up(), 20)
+
+    assert [make_pod(name, node="n1") for name in ("web-1", "web-2")] == list(complete.cluster.pods())
+
+
+async def test_what_is_up_to_date_is_not_listed_again(complete: World) -> None:
+    lists = [it for it in complete.plane.asked if it.url.params.get("limit") not in (None, "1")]
+    await asyncio.wait_for(complete.feed.catch_up(), 20)
+
+    assert lists == [it for it in complete.plane.asked if it.url.params.get("limit") not in (None, "1")]
+
+
+async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> None:
+    complete.feed.lead_by(lambda _: "no", lambda: "not leading")
+
+    assert "failed" == await complete.feed.nominator.nominate(make_pod("web-1"), "n1")
+    assert error("no") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
+    assert [] == [it for it in complete.plane.asked if it.method != "GET"]
 
 
 async def test_it_stops_whatever_it_waits_for(complete: World) -> None:

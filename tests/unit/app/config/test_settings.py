@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.config.profile import DEFAULT_PROFILES
-from app.config.settings import Settings, SettingsError, load_settings, parse_duration, read_config
+from app.config.settings import LeaderElection, Settings, SettingsError, load_settings, parse_duration, read_config
 
 HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 
@@ -64,8 +64,11 @@ class TestSources:
             "max_body_bytes": 134217728,
             "max_in_flight": 100,
             "due_bind_wait": 0.005,
+            "sampling_guard": True,
             "max_feed_age": 180.0,
             "repair_interval": 60.0,
+            "leader_election": LeaderElection(),
+            "advertise_address": None,
             "log_level": "info",
             "log_format": "json",
             "profiles": DEFAULT_PROFILES,
@@ -235,3 +238,81 @@ class TestMistakes:
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1  # type: ignore[misc]
+
+
+class TestLeaderElection:
+    """Several replicas: their words are KubeSchedulerConfiguration's, and each must say where it is reached."""
+
+    @pytest.fixture(autouse=True)
+    def _no_pod(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("POD_IP", raising=False)
+
+    def test_as_kube_scheduler_writes_it(self, tmp_path: Path) -> None:
+        asked = {"leaderElect": True, "leaseDuration": "30s", "renewDeadline": "20s", "resourceNamespace": "here"}
+
+        found = load_settings({}, config=config(tmp_path, leaderElection=asked)).leader_election
+
+        assert (
+            LeaderElection(lease_duration=30.0, renew_deadline=20.0, leader_elect=True, resource_namespace="here")
+            == found
+        )
+
+    @pytest.mark.parametrize(
+        ("given", "environ", "address"),
+        [
+            pytest.param({}, {}, "127.0.0.1:8888", id="where it listens"),
+            pytest.param({"host": "::1"}, {}, "[::1]:8888", id="with brackets around an address of version 6"),
+            pytest.param({"host": "0.0.0.0"}, {"POD_IP": "10.1.2.3"}, "10.1.2.3:8888", id="the pod's, on all of them"),
+            pytest.param({"host": "::"}, {"POD_IP": "fd00::3"}, "[fd00::3]:8888", id="of version 6 too"),
+            pytest.param({"advertise_address": "a:1", "port": "0"}, {"POD_IP": "b"}, "a:1", id="what is said"),
+        ],
+    )
+    def test_where_it_is_reached(
+        self, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], environ: dict[str, str], address: str
+    ) -> None:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+
+        assert address == load_settings({"leader_election": {"leaderElect": True}, **given}).advertised
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            pytest.param(
+                {"cluster": "c"},
+                "leaderElection: a saved cluster has no leases, several replicas need an API server",
+                id="a saved cluster",
+            ),
+            pytest.param(
+                {"host": "0.0.0.0"},
+                "advertiseAddress: the other replicas cannot be told where this one is: it listens on all addresses "
+                "and $POD_IP is not set, or on a port that is not known yet",
+                id="on all addresses",
+            ),
+            pytest.param(
+                {"port": "0"},
+                "advertiseAddress: the other replicas cannot be told where this one is: it listens on all addresses "
+                "and $POD_IP is not set, or on a port that is not known yet",
+                id="on any port",
+            ),
+            pytest.param(
+                {"leader_election": {"leaderElect": True, "leaseDuration": "10s"}},
+                "leaderElection: Value error, leaseDuration must be longer than renewDeadline, and that longer than "
+                "retryPeriod",
+                id="a lease no longer than its deadline",
+            ),
+            pytest.param(
+                {"leader_election": {"leaderElect": True, "retryPeriod": "6s"}},
+                "leaderElection: Value error, retryPeriod must be at most a third of leaseDuration",
+                id="renewals too rare",
+            ),
+        ],
+    )
+    def test_what_cannot_be(self, given: dict[str, Any], said: str) -> None:
+        with pytest.raises(SettingsError) as refused:
+            load_settings({"leader_election": {"leaderElect": True}, **given})
+
+        assert said == str(refused.value)
+
+    def test_without_it_nothing_of_that_matters(self) -> None:
+        assert not load_settings({"cluster": "c", "port": "0"}).leader_election.leader_elect

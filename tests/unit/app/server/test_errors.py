@@ -17,6 +17,7 @@ FAILURES: tuple[Outcome, ...] = (
     "overloaded",
     "bind_conflict",
     "bind_failed",
+    "no_leader",
 )
 
 
@@ -50,6 +51,6 @@ def test_a_failure(verb: Verb, hosts: tuple[str, ...], expected: tuple[int, byte
 
 
 def test_there_is_no_other_failure() -> None:
-    answers = {"feasible", "no_fit", "scored", "nothing_to_do", "candidates", "bound", "already_bound"}
+    answers = {"feasible", "no_fit", "scored", "nothing_to_do", "candidates", "bound", "already_bound", "forwarded"}
 
     assert set(get_args(Outcome)) == answers | set(FAILURES)

@@ -1,0 +1,143 @@
+"""Fences off what a former leader may still have on the way: every pod that waits gets a new version.
+
+A Binding carries the version of the pod that it was decided on. One that was held up somewhere, beyond every deadline,
+arrives at a pod that has moved on, and meets a conflict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+import structlog
+
+from app.cluster.api_writes import FENCE, PODS
+from app.cluster.store import Cluster
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.core_v1 import Pod, decode_pod
+
+_LOG: Final = structlog.get_logger(__name__)
+
+AT_ONCE: Final = 8
+PAUSE_SECONDS: Final = 0.02
+"""After each write: at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
+
+_RETRY_SECONDS: Final = 0.5
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_UNPROCESSABLE: Final = 422
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Fences:
+    """The pods that still have to be fenced off. Namespaces that a bind asks for come first."""
+
+    def __init__(self, client: KubeClient, cluster: Cluster, sleep: Sleep = asyncio.sleep) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._sleep = sleep
+        self._waiting: dict[str, list[Pod]] = {}
+        self._left: dict[str, int] = {}
+        self._asked: dict[str, None] = {}
+        self._moved = asyncio.Event()
+
+    @property
+    def pending(self) -> int:
+        """How many pods are left."""
+        return sum(self._left.values())
+
+    def pending_in(self, namespace: str) -> bool:
+        """Whether a pod of that namespace is left: then none there may be bound."""
+        return namespace in self._left
+
+    async def cleared(self, namespace: str) -> None:
+        """Wait until no pod of that namespace is left."""
+        while namespace in self._left:
+            self._asked[namespace] = None
+            await self._moved.wait()
+
+    def note(self, scheduler_names: Collection[str]) -> int:
+        """Every pod that waits for one of these schedulers now has to be fenced off; returns how many these are."""
+        self._waiting.clear()
+        for pod in self._cluster.pods():
+            if _may_be_bound(pod) and pod.spec.scheduler_name in scheduler_names:
+                self._waiting.setdefault(pod.namespace, []).append(pod)
+        self._left = {namespace: len(pods) for namespace, pods in self._waiting.items()}
+        return self.pending
+
+    async def raise_all(self) -> None:
+        """Fence off what was noted. Cancelled, it leaves none pending."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(AT_ONCE, self.pending)):
+                    group.create_task(self._work())
+        finally:
+            self._waiting.clear()
+            self._left.clear()
+            self._asked.clear()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def _work(self) -> None:
+        while (pod := self._next()) is not None:
+            await self._until_fenced(pod)
+            self._left[pod.namespace] -= 1
+            if not self._left[pod.namespace]:
+                del self._left[pod.namespace]
+                self._asked.pop(pod.namespace, None)
+                self._tell()
+            await self._sleep(PAUSE_SECONDS)
+
+    def _next(self) -> Pod | None:
+        namespace = next((it for it in self._asked if it in self._waiting), next(iter(self._waiting), None))
+        if namespace is None:
+            return None
+        pods = self._waiting[namespace]
+        pod = pods.pop()
+        if not pods:
+            del self._waiting[namespace]
+        return pod
+
+    async def _until_fenced(self, pod: Pod) -> None:
+        told = False
+        while True:
+            try:
+                await self._fence(pod)
+            except (ApiError, ApiUnavailable, UnknownOutcome) as error:
+                if isinstance(error, ApiError) and error.status in (_FORBIDDEN, _UNPROCESSABLE):
+                    _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
+                    return
+                if not told:
+                    told = True
+                    _LOG.warning("pod not fenced off yet", pod=str(pod), cause=str(error))
+            else:
+                return
+            await self._sleep(_RETRY_SECONDS)
+
+    async def _fence(self, pod: Pod) -> None:
+        """What comes back is in the picture when this returns: a pod that was bound meanwhile counts."""
+        annotations = {FENCE: pod.resource_version}
+        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
+        try:
+            try:
+                raw = await self._client.patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
+            except ApiError as refused:
+                if refused.status != _CONFLICT:
+                    raise
+                raw = await self._client.get(PODS, pod.namespace, pod.name)  # it moved by itself
+        except ApiError as refused:
+            if refused.status != _NOT_FOUND:
+                raise
+            return
+        self._cluster.upsert_read_pod(decode_pod(raw))
+
+
+def _may_be_bound(pod: Pod) -> bool:
+    """The API server binds no pod that is gated or being deleted; letting go of a gate moves the version."""
+    return not (pod.node_name or pod.spec.gated or pod.terminating or pod.finished)

@@ -1,0 +1,143 @@
+"""Sends a verb on to the replica that leads: the body as it came, one hop, over connections that stay open.
+
+    no connection could be had     nothing was done: no_leader
+    421                            it does not lead (any more), nothing was done: look again who does
+    no answer, or half of one      not known what was done: no_leader, and bind never says success
+    anything else                  passed on
+
+Nothing is sent twice to the same leader: the scheduler asks again, and a bind that goes on there is joined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Final, Protocol
+
+import structlog
+
+from app.cluster.replica import NO_LEADER, Route
+from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.telemetry.metrics import Metrics
+from app.verbs.outcome import Verb, VerbFailure
+
+_LOG: Final = structlog.get_logger(__name__)
+
+FORWARDED: Final = "homeport-forwarded"
+"""Header of a forwarded request: the seconds its caller still waits. A request that has it is not sent on again."""
+
+MISDIRECTED: Final = 421
+"""What a replica answers to a forwarded request while it does not lead. No caller but a replica ever sees it."""
+
+SOON_SECONDS: Final = 1.5
+"""How long a request is kept waiting while one leader has gone and the next one has not come."""
+
+_CONNECT_SECONDS: Final = 1.0
+_MOST_OPEN: Final = 1024
+_KEPT: Final = 3
+"""Leaders whose connections are kept: the one there is, and those whose requests may still be under way."""
+
+Hosts = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
+
+
+class Leadership(Protocol):
+    """Who decides."""
+
+    def route(self, *, binds: bool) -> Route: ...
+
+    async def changed(self, seconds: float) -> bool:
+        """Wait until who leads may have changed; ``False``: not in so many seconds."""
+        ...
+
+
+class Forwarder:
+    """``hosts`` reads the names that a prioritize request asks about: without a leader all get the same score."""
+
+    def __init__(self, leadership: Leadership, metrics: Metrics, hosts: Hosts, *, clock: Callable[[], float]) -> None:
+        self._leadership = leadership
+        self._metrics = metrics
+        self._hosts = hosts
+        self._clock = clock
+        self._peers: dict[str, Connections] = {}
+
+    async def __call__(
+        self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
+    ) -> tuple[int, bytes] | None:
+        """The leader's status and body, or ``None``: decide here. ``seconds`` are left to the caller.
+
+        ``hopped``: a replica sent it here. ``prefix``: what precedes the verb in its path. Raises ``VerbFailure``
+        (``no_leader``).
+        """
+        until = self._clock() + seconds
+        patient_until = min(until, self._clock() + SOON_SECONDS)
+        while (route := self._leadership.route(binds=verb == "bind")).where != "here":
+            if hopped:
+                return MISDIRECTED, b""
+            if route.where == "there":
+                answered = await self._send(verb, prefix, body, route, until)
+                if answered is not None:
+                    return answered.status, answered.body
+            if route.where == "nowhere" or not await self._leadership.changed(patient_until - self._clock()):
+                raise await self._failure(verb, body, NO_LEADER)
+        return None
+
+    async def _send(
+        self, verb: Verb, prefix: str, body: bytes | memoryview, route: Route, until: float
+    ) -> Answered | None:
+        """``None``: it does not lead. Raises ``VerbFailure``."""
+        started = perf_counter()
+        try:
+            answered = await self._answer(f"{prefix}/{verb}", body, route.address, until - self._clock())
+        except NotConnected as error:
+            self._note(verb, "unreachable")
+            raise await self._failure(verb, body, f"the leader cannot be reached: {error}", route) from error
+        except (BrokenConnection, TimeoutError) as error:
+            self._note(verb, "unanswered")
+            raise await self._failure(verb, body, "the leader did not answer", route) from error
+        if answered.status == MISDIRECTED:
+            self._note(verb, "misdirected")
+            return None
+        self._note(verb, "answered")
+        self._metrics.forward_duration.labels(verb).observe(perf_counter() - started)
+        return answered
+
+    async def _answer(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> Answered:
+        peer = self._peer(address)
+        async with asyncio.timeout(seconds), peer.taken(min(seconds, _CONNECT_SECONDS)) as connection:
+            headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}"}
+            return await connection.send(peer.request("POST", path, headers, bytes(body)))
+
+    def _peer(self, address: str) -> Connections:
+        peer = self._peers.pop(address, None) or Connections(f"http://{address}", most=_MOST_OPEN)
+        self._peers[address] = peer
+        while len(self._peers) > _KEPT:
+            self._peers.pop(next(iter(self._peers))).close()
+        return peer
+
+    def close(self) -> None:
+        """Close every connection."""
+        for peer in self._peers.values():
+            peer.close()
+
+    def _note(self, verb: Verb, outcome: str) -> None:
+        self._metrics.forwarded.labels(verb, outcome).inc()
+
+    async def _failure(
+        self, verb: Verb, body: bytes | memoryview, message: str, route: Route | None = None
+    ) -> VerbFailure:
+        if route is not None:
+            _LOG.warning("not forwarded", verb=verb, leader=route.leader, address=route.address, cause=message)
+        hosts = await self._hosts(body) if verb == "prioritize" else ()
+        return VerbFailure("no_leader", f"homeport: {message}", hosts)
+
+
+def seconds_left(headers: Mapping[str, str]) -> float | None:
+    """How long the caller of a forwarded request still waits; ``None``: it came from the scheduler itself."""
+    told = headers.get(FORWARDED)
+    if told is None:
+        return None
+    try:
+        return max(0.0, min(float(told), 3600.0))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,140 @@
+"""Never may two replicas bind at once, whatever is delayed, lost, repeated or stopped on the way."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.cluster.lease import Election, LeaseRecord, post_seconds
+from tests.fakes import ManualClock
+
+LEASE = 15.0
+POST = post_seconds(LEASE)
+END = 240.0
+
+
+class Sim:
+    """Participants that act when they are awake, and a Lease that what they send reaches late, or never."""
+
+    def __init__(self, choose: Callable[[Sequence[Any]], Any], participants: int) -> None:
+        self.choose = choose
+        self.clock = ManualClock()
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.to_come: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = count()
+        self.posts: list[tuple[str, float]] = []
+        self.elections = {
+            name: Election(
+                name, f"{name}:1", lease_duration=LEASE, renew_deadline=10.0, retry_period=2.0, clock=self.clock
+            )
+            for name in "abc"[:participants]
+        }
+        for name in self.elections:
+            self.after(0.0, partial(self.act, name))
+
+    def after(self, seconds: float, do: Callable[[], None]) -> None:
+        heapq.heappush(self.to_come, (self.clock.now + seconds, next(self.order), do))
+
+    def delay(self) -> float:
+        """Mostly short; sometimes as long as everything else here."""
+        return float(self.choose([0.01, 0.01, 0.3, 2.0, 6.0, 11.0, 16.0, 40.0]))
+
+    def run(self) -> None:
+        while self.to_come and self.clock.now < END:
+            self.clock.now, _, do = heapq.heappop(self.to_come)
+            do()
+            self.check()
+
+    def act(self, name: str) -> None:
+        """One round of a participant; the next one comes when it is due, or after a pause."""
+        election = self.elections[name]
+        step = election.next_step()
+        if step.do == "read":
+            self.read(name)
+        elif step.do == "write":
+            self.write(name, election.writing(), election)
+        else:
+            self.after(min(step.seconds, self.pause()), lambda: self.act(name))
+
+    def pause(self) -> float:
+        return float(self.choose([2.0, 0.5, 9.0, 30.0]))
+
+    def read(self, name: str) -> None:
+        def answer() -> None:
+            found = self.seen()
+            self.after(self.delay(), lambda: self.go_on(name, lambda: self.elections[name].observe(found)))
+
+        self.after(self.delay(), answer)
+
+    def go_on(self, name: str, tell: Callable[[], None]) -> None:
+        tell()
+        self.act(name)
+
+    def seen(self) -> LeaseRecord | None:
+        return None if self.lease is None else LeaseRecord.of(msgspec.json.encode(self.lease))
+
+    def write(self, name: str, body: dict[str, Any], election: Election) -> None:
+        """It arrives after a while; its sender may have given it up by then, or never hear of it."""
+        heard = self.choose([True, False])
+        given_up = [False]
+
+        def arrive() -> None:
+            known = None if self.lease is None else self.lease["metadata"]["resourceVersion"]
+            if body["metadata"].get("resourceVersion") != known:
+                if heard and not given_up[0]:
+                    self.go_on(name, election.conflicted)
+                return
+            self.version += 1
+            self.lease = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+            written = self.seen()
+            assert written is not None
+            for other in self.elections:
+                self.after(self.delay(), partial(self.elections[other].observe, written))
+            if heard:
+                self.after(self.delay(), lambda: None if given_up[0] else finish(lambda: election.written(written)))
+
+        def finish(tell: Callable[[], None]) -> None:
+            given_up[0] = True
+            self.go_on(name, tell)
+
+        def give_up() -> None:
+            if not given_up[0]:
+                finish(election.failed)
+
+        self.after(self.delay(), arrive)
+        self.after(self.choose([5.0, 20.0]), give_up)
+
+    def check(self) -> None:
+        able = [name for name, election in self.elections.items() if not election.may_post(POST)]
+        assert len(able) <= 1, (self.clock.now, able)
+        for name in able:
+            self.posts.append((name, self.clock.now))
+            term = self.elections[name].term
+            assert term is not None
+            if self.clock.now >= term.safe_at:
+                late = [it for it in self.posts if it[0] != name and it[1] + POST > self.clock.now]
+                assert [] == late, "a binding of the former leader may still be under way"
+
+
+@settings(max_examples=400)
+@given(st.integers(0, 2**32), st.integers(2, 3))
+def test_two_replicas_never_may_bind_at_once(seed: int, participants: int) -> None:
+    Sim(Random(seed).choice, participants).run()
+
+
+def test_somebody_leads_when_all_is_well() -> None:
+    """The simulation is one in which leaders can be had: with short delays there is nearly always one."""
+    sim = Sim(lambda choices: choices[0], 3)
+    sim.run()
+
+    assert len({int(at) for _, at in sim.posts}) > END / 4
+    assert 1 == len({name for name, _ in sim.posts})

@@ -1,0 +1,154 @@
+"""After a take-over every pod that waits gets a new version, so that what a former leader sent meets a conflict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.cluster.api_writes import FENCE, binding
+from app.cluster.fences import Fences
+from app.cluster.store import Cluster
+from app.kube.client import ApiError, KubeClient
+from app.kube.core_v1 import decode_pod
+from tests.api.apiserver import ApiServer, Fault, client_of
+from tests.builders import JsonObject, encoded, make_pod, pod_object
+
+NAMES = ("default-scheduler",)
+
+
+class World:
+    """What the API server has, what the picture has of it, and what fences it off."""
+
+    def __init__(self, client: KubeClient, server: ApiServer) -> None:
+        self.client, self.server = client, server
+        self.cluster = Cluster()
+        self.fences = Fences(client, self.cluster, self._sleep)
+        self.slept: list[float] = []
+        for found in server.objects.values():
+            self.cluster.upsert_pod(decode_pod(encoded(found)))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+    def fenced(self) -> list[str]:
+        return sorted(
+            it["metadata"]["name"]
+            for it in self.server.objects.values()
+            if FENCE in (it["metadata"].get("annotations") or {})
+        )
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    server = ApiServer(
+        pod_object("waits"),
+        pod_object("bound", node="n1"),
+        pod_object("gated", gated=True),
+        pod_object("going", terminating=True),
+        pod_object("foreign", scheduler="volcano"),
+        pod_object("apart", namespace="other"),
+    )
+    async with client_of(tmp_path, server) as client:
+        yield World(client, server)
+
+
+async def test_all_that_may_be_bound_are_fenced_off(world: World) -> None:
+    assert 2 == world.fences.note(NAMES)
+    assert (2, True, True, False) == (
+        world.fences.pending,
+        world.fences.pending_in("default"),
+        world.fences.pending_in("other"),
+        world.fences.pending_in("third"),
+    )
+
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], 0) == (world.fenced(), world.fences.pending)
+
+
+async def test_a_late_binding_of_before_meets_a_conflict_and_the_next_one_does_not(world: World) -> None:
+    late = world.cluster.pod("default", "waits")
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+    now = world.cluster.pod("default", "waits")
+    assert late is not None
+    assert now is not None
+
+    path = "/api/v1/namespaces/default/pods/waits/binding"
+    with pytest.raises(ApiError) as refused:
+        await world.client.post(path, binding(late, "n1", {}))
+    await world.client.post(path, binding(now, "n2", {}))
+
+    assert 409 == refused.value.status
+    found = world.server.get("Pod", "waits")
+    assert found is not None
+    assert "n2" == found["spec"]["nodeName"]
+
+
+def bound(found: JsonObject) -> JsonObject:
+    return {**found, "spec": {**found["spec"], "nodeName": "n3"}}
+
+
+async def test_one_that_a_late_binding_reached_first_counts_where_it_is(world: World) -> None:
+    world.fences.note(NAMES)
+    world.server.put(bound(pod_object("waits")))
+    await world.fences.raise_all()
+
+    pod = world.cluster.pod("default", "waits")
+    assert pod is not None
+    assert ("n3", ["apart"]) == (pod.node_name, world.fenced())
+
+
+async def test_one_that_is_gone_is_done_with(world: World) -> None:
+    world.fences.note(NAMES)
+    world.server.objects.clear()
+    await world.fences.raise_all()
+
+    assert 0 == world.fences.pending
+
+
+@pytest.mark.parametrize("fault", ["lost", "unanswered", "unreachable", 500, 429])
+async def test_it_is_tried_until_it_is_done(world: World, fault: Fault) -> None:
+    world.server.fail("PATCH", fault, fault, fault)
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert ["apart", "waits"] == world.fenced()
+
+
+async def test_where_it_is_forbidden_it_is_given_up(world: World) -> None:
+    world.server.fail("PATCH", 403, 403)
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert ([], 0) == (world.fenced(), world.fences.pending)
+
+
+async def test_a_namespace_that_a_bind_asks_for_comes_first(world: World) -> None:
+    for number in range(40):
+        world.server.put(pod_object(f"web-{number}"))
+        world.cluster.upsert_pod(make_pod(f"web-{number}", resource_version=str(world.server.version)))
+    world.fences.note(NAMES)
+    working = asyncio.create_task(world.fences.raise_all())
+    await world.fences.cleared("other")
+    left = world.fences.pending
+    await world.fences.cleared("default")
+    await working
+
+    assert left > 20
+    assert 42 == len(world.fenced())
+
+
+async def test_a_term_that_ends_leaves_nothing_pending(world: World) -> None:
+    world.fences.note(NAMES)
+    working = asyncio.create_task(world.fences.raise_all())
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+    assert 0 == world.fences.pending
+    await world.fences.cleared("default")

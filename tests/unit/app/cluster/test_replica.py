@@ -1,0 +1,261 @@
+"""Taking over and handing over, in virtual time: what may be bound when, and where a verb goes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from app.cluster.fences import Fences
+from app.cluster.leader import Elector
+from app.cluster.replica import Replica, Route
+from app.cluster.store import Cluster
+from app.kube.core_v1 import decode_pod
+from tests.api.apiserver import ApiServer
+from tests.api.virtual import now, settle, virtual_time
+from tests.builders import encoded, pod_object
+from tests.unit.app.cluster.lease_server import LeaseServer, client_of
+from tests.unit.app.cluster.test_leader import DEADLINE, LEASE, POST, RETRY, election
+
+HERE = Route("here")
+
+
+class Picture:
+    """A feed that is current when the test says so."""
+
+    def __init__(self) -> None:
+        self.current = asyncio.Event()
+        self.current.set()
+        self.asked: list[float] = []
+
+    async def complete(self) -> None:
+        return
+
+    async def catch_up(self) -> None:
+        self.asked.append(now())
+        await self.current.wait()
+
+    def problem(self) -> str:
+        return ""
+
+
+class One:
+    """A replica, and what it does its work on."""
+
+    def __init__(self, name: str, leases: LeaseServer, pods: ApiServer) -> None:
+        def server(request: httpx.Request) -> httpx.Response:
+            return leases(request) if "leases" in request.url.path else pods(request)
+
+        self.picture = Picture()
+        self.cluster = Cluster()
+        for found in pods.objects.values():
+            self.cluster.upsert_pod(decode_pod(encoded(found)))
+        self.client = client_of(server)
+        elector = Elector(
+            self.client,
+            election(name),
+            namespace="here",
+            name="homeport",
+            retry_period=RETRY,
+            attempt_seconds=DEADLINE / 2,
+            rng=lambda: 1.0,
+        )
+        self.led: list[bool] = []
+        self.seen = 0
+        self.replica = Replica(
+            elector,
+            self.picture,
+            Fences(self.client, self.cluster),
+            ["default-scheduler"],
+            post_seconds=POST,
+            clock=now,
+            on_change=self.led.append,
+            on_leader=self._see,
+        )
+
+    def _see(self) -> None:
+        self.seen += 1
+
+
+@asynccontextmanager
+async def running(name: str, leases: LeaseServer, pods: ApiServer | None = None) -> AsyncIterator[One]:
+    one = One(name, leases, pods or ApiServer())
+    await one.replica.start()
+    try:
+        yield one
+    finally:
+        await one.replica.stop()
+        await one.client.aclose()
+
+
+async def until_it_may(one: One, namespace: str = "default", seconds: float = 100.0) -> float:
+    started = now()
+    while one.replica.may_bind(namespace):
+        await asyncio.sleep(0.05)
+        assert now() - started < seconds, one.replica.may_bind(namespace)
+    return now() - started
+
+
+@virtual_time
+async def test_the_first_replica_leads_and_decides() -> None:
+    async with running("a", LeaseServer()) as a:
+        assert (Route("nowhere"), "no replica leads") == (a.replica.route(binds=True), a.replica.problem())
+        await until_it_may(a)
+        await settle()
+
+        assert (HERE, HERE, "", "leader") == (
+            a.replica.route(binds=True),
+            a.replica.route(binds=False),
+            a.replica.problem(),
+            a.replica.role(),
+        )
+        assert ([True], 1) == (a.led, a.seen)
+
+
+@virtual_time
+async def test_a_follower_says_where_the_leader_is() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        await asyncio.sleep(5)
+
+        assert Route("there", "a:8888", "a") == b.replica.route(binds=True)
+        assert ("", "follower of a at a:8888") == (b.replica.problem(), b.replica.role())
+        assert "this replica does not lead" == b.replica.may_post(0.0) == b.replica.may_write()
+
+
+@virtual_time
+async def test_nothing_is_bound_before_the_former_leader_s_last_binding_had_its_time() -> None:
+    leases = LeaseServer()
+    async with running("b", leases) as b:
+        async with running("a", leases) as a:
+            leases.put({"metadata": {}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}})
+            assert not a.led
+        await asyncio.sleep(1)
+        await until_it_may(b)
+
+        assert LEASE + POST - 1 <= now() - 1000.0 - 1 <= LEASE + POST + 2 * RETRY
+        assert b.picture.asked[0] >= 1000.0 + LEASE + POST - 1
+        assert b.led == [True]
+
+
+@virtual_time
+async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
+    async with running("a", LeaseServer()) as a:
+        a.picture.current.clear()
+        await asyncio.sleep(5)
+        said = "taking over: the picture of the cluster is not known to be current"
+        assert (said, said, HERE) == (
+            a.replica.may_bind("default"),
+            a.replica.problem(),
+            a.replica.route(binds=True),
+        )
+        assert said == await a.replica.admitted("default", 1.0)
+
+        waiting = asyncio.create_task(a.replica.admitted("default", 60.0))
+        await asyncio.sleep(1)
+        a.picture.current.set()
+        assert "" == await waiting
+
+
+@virtual_time
+async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_fenced_off() -> None:
+    pods = ApiServer(pod_object("waits"))
+    pods.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
+    async with running("a", LeaseServer(), pods) as a:
+        await until_it_may(a, "elsewhere")
+        assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("default")
+        assert "" == a.replica.may_write()
+        assert "" == await a.replica.admitted("default", 60.0)
+        assert "" == a.replica.may_bind("default")
+
+
+@virtual_time
+async def test_a_hand_over_settles_then_releases_and_is_taken_up_at_once() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        await asyncio.sleep(5)
+        ended = asyncio.Event()
+        routes = []
+
+        async def settling() -> bool:
+            routes.append((a.replica.route(binds=True).where, a.replica.route(binds=False).where))
+            assert "" == a.replica.may_bind("default")
+            await ended.wait()
+            return True
+
+        leaving = asyncio.create_task(a.replica.hand_over(settling))
+        await asyncio.sleep(20)  # longer than the lease: it is renewed meanwhile
+        assert (False, "a") == (b.replica.leads, leases.holder)
+        ended.set()
+        began = now()
+        await leaving
+        await until_it_may(b)
+
+        assert now() - began < 0.5
+        assert [("soon", "here")] == routes
+        assert "this replica has handed over" == a.replica.may_post(0.0)
+        assert Route("there", "b:8888", "b") == a.replica.route(binds=True)
+        assert not b.replica.may_bind("default")
+
+
+@virtual_time
+async def test_binds_that_do_not_settle_leave_the_lease_to_expire() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+
+        async def unsettled() -> bool:
+            return False
+
+        await a.replica.hand_over(unsettled)
+
+    assert "a" == leases.holder
+
+
+@virtual_time
+async def test_so_does_a_take_over_that_is_not_complete() -> None:
+    leases, pods = LeaseServer(), ApiServer(pod_object("waits"))
+    pods.fail("PATCH", *((500,) * 1000))
+    async with running("a", leases, pods) as a:
+        await until_it_may(a, "elsewhere")
+
+        async def settled() -> bool:
+            return True
+
+        await a.replica.hand_over(settled)
+
+    assert "a" == leases.holder
+
+
+@virtual_time
+async def test_renewals_that_stay_away_end_it_all_and_it_is_told() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+        leases.down = "lost"
+        await asyncio.sleep(DEADLINE + 1)
+
+        assert ("this replica does not lead", "no replica leads") == (a.replica.may_post(0.0), a.replica.problem())
+        assert [True, False] == a.led
+        leases.down = None
+        await until_it_may(a)
+        await asyncio.sleep(1)
+        assert [True, False, True] == a.led
+
+
+@virtual_time
+async def test_other_work_of_a_leader_waits_for_it_and_ends_with_it() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await a.replica.leading()
+        began = now()
+        await a.replica.led_for(60.0)
+        assert 60.0 <= now() - began <= 61.0
+        leases.down = "lost"
+        await a.replica.led_for(60.0)
+
+        assert now() - began < 60.0 + LEASE + 1
