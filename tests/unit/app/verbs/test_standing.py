@@ -148,6 +148,32 @@ def test_a_name_may_be_empty() -> None:
         assert {"": UNKNOWN} == asking.refused(waiting(), [""])
 
 
+def test_a_home_that_is_not_known_yet_is_open_once_it_comes() -> None:
+    world = crowded()
+    asking, pod = Filter(world), owned("db", "c1", world)
+    for _ in range(2):
+        assert {"a1": AWAY, "c1": UNKNOWN} == asking.refused(pod, ["a1", "c1"])
+    assert 1 == asking.remembered.count
+
+    world.add(make_node("c1", zone="c"))
+
+    assert ["c1"] == asking.answer(pod, ["a1", "c1"])["NodeNames"]
+
+
+def test_an_empty_node_that_moves_to_an_open_zone_is_open() -> None:
+    """No count changes, and no domain comes to be above the limit."""
+    world = crowded()
+    world.add(make_node("c1", zone="c"), make_node("a3", zone="a"))
+    asking = Filter(world)
+    for _ in range(2):
+        assert dict.fromkeys(["a1", "a3"], FULL) == asking.refused(waiting(), ["a1", "a3"])
+    assert 1 == asking.remembered.count
+
+    world.add(make_node("a3", zone="c", resource_version="2"))
+
+    assert ["a3"] == asking.answer(waiting(), ["a1", "a3"])["NodeNames"]
+
+
 def test_replicas_share_a_verdict() -> None:
     world = crowded()
     asking = Filter(world)
