@@ -208,10 +208,12 @@ class Framework:
             if stamp is None:
                 return None
             found.append(stamp)
-        nominated = self._nominations.nominated_nodes
-        if nominated and any(self._nominated_to(name, pod) for name in nominated):
+        nominated = [
+            (name, other.uid) for name in self._nominations.nominated_nodes for other in self._nominated_to(name, pod)
+        ]
+        if nominated:
             # Judged by the counts themselves, not by what is above a limit: holds until anything changes.
-            found += (pod.uid, pod.spec.priority, self._nominations.generation)
+            found += (*nominated, self._nominations.generation)
         return tuple(found)
 
     def depends(self, pod: Pod, other: Pod) -> bool:
