@@ -77,9 +77,15 @@ class Scheduler:
 class ControlPlane:
     """etcd and kube-apiserver in a folder of their own, gone with it after the `with` block or this process."""
 
-    def __init__(self, kubernetes: str = DEFAULT_KUBERNETES, apiserver_flags: Sequence[str] = ()) -> None:
-        """Nothing starts yet. `apiserver_flags` come last, so that they override the ones given here."""
+    def __init__(
+        self, kubernetes: str = DEFAULT_KUBERNETES, apiserver_flags: Sequence[str] = (), users: Sequence[str] = ()
+    ) -> None:
+        """Nothing starts yet. `apiserver_flags` come last, so that they override the ones given here.
+
+        `users` are further ones who may do everything, for tests that ask who did what; see `kubeconfig_of`.
+        """
         self.kubernetes = kubernetes
+        self._tokens = {user: secrets.token_urlsafe(24) for user in users}
         self.token = secrets.token_urlsafe(24)
         self.folder = Path(tempfile.mkdtemp(prefix="homeport-control-plane-"))
         self.ca_file = self.folder / "certificates" / "apiserver.crt"
@@ -106,7 +112,7 @@ class ControlPlane:
         try:
             self._etcd_url = _on_free_ports(self._start_etcd)
             self._port = _on_free_ports(self._start_apiserver_on)
-            self._write_kubeconfig()
+            self._write_kubeconfig(self.kubeconfig, USER, self.token)
             self.client = Client(self.server, self.token, self.ca_file)
             self._cleanup.callback(self.client.close)
             self.client.wait_for(lambda: self.client.find("Namespace", "default"), what="namespace default")
@@ -143,7 +149,7 @@ class ControlPlane:
         """Restart the API server with another token in the kubeconfig; whoever has the one of before is refused."""
         self.stop_apiserver()
         self.token = secrets.token_urlsafe(24)
-        self._write_kubeconfig()
+        self._write_kubeconfig(self.kubeconfig, USER, self.token)
         self.client.change_token(self.token)
         self.start_apiserver()
 
@@ -212,7 +218,8 @@ class ControlPlane:
         return url
 
     def _start_apiserver_on(self, port: int) -> int:
-        self._token_file.write_text(f'{self.token},{USER},{USER},"system:masters"\n')
+        tokens = {USER: self.token, **self._tokens}
+        self._token_file.write_text("".join(f'{it},{user},{user},"system:masters"\n' for user, it in tokens.items()))
         command = [str(binary("kube-apiserver", self.kubernetes)), *self._apiserver_flags(port), *self._flags]
         self._apiserver = self._processes.start("kube-apiserver", command)
         self._apiserver.wait_ready(lambda: _answers(f"https://{LOOPBACK}:{port}/readyz", self.token), START_SECONDS)
@@ -237,17 +244,23 @@ class ControlPlane:
             "--enable-priority-and-fairness=false",
         ]
 
-    def _write_kubeconfig(self) -> None:
+    def kubeconfig_of(self, user: str) -> Path:
+        """A kubeconfig for one of the further users."""
+        path = self.folder / f"kubeconfig-{user}"
+        self._write_kubeconfig(path, user, self._tokens[user])
+        return path
+
+    def _write_kubeconfig(self, path: Path, user: str, token: str) -> None:
         cluster = {"server": self.server, "certificate-authority": str(self.ca_file)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": USER, "user": {"token": self.token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": USER}}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
             "current-context": "test",
         }
-        self.kubeconfig.write_text(json.dumps(config, indent=2))
+        path.write_text(json.dumps(config, indent=2))
 
 
 def _on_free_ports(start: Callable[[int], Started]) -> Started:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -85,8 +85,11 @@ class ProcessGroup:
         self._watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
         self._members: list[subprocess.Popen[bytes]] = []
 
-    def start(self, name: str, command: Sequence[str]) -> Process:
-        """Start a component; what it writes goes to `<name>.log`, after what its predecessor of that name wrote."""
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
+        """Start a component; what it writes goes to `<name>.log`, after what its predecessor of that name wrote.
+
+        `environment` is added to that of the tests.
+        """
         log_file = self._folder / f"{name}.log"
         with log_file.open("ab") as log:
             running = subprocess.Popen(
@@ -95,6 +98,7 @@ class ProcessGroup:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
+                env={**os.environ, **(environment or {})},
                 process_group=self._watchdog.pid,
             )
         self._members.append(running)

@@ -21,10 +21,20 @@ START_SECONDS: Final = 30
 class Homeport:
     """A running Homeport on a fixed port, which a test may kill and start again."""
 
-    def __init__(self, kubeconfig: Path, folder: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        flags: Sequence[str] = (),
+        module: str = "homeport",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`module` is what Python runs, with `serve` and the flags; `environment` is added to that of the tests."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._flags = [f"--kubeconfig={kubeconfig}", f"--port={self.port}", *flags]
+        self._module = module
+        self._environment = environment
         self._processes = ProcessGroup(folder)
         self._process: Process | None = None
 
@@ -44,7 +54,8 @@ class Homeport:
 
     def begin(self) -> None:
         """Start it."""
-        self._process = self._processes.start("homeport", [sys.executable, "-m", "homeport", "serve", *self._flags])
+        command = [sys.executable, "-m", self._module, "serve", *self._flags]
+        self._process = self._processes.start("homeport", command, self._environment)
 
     def wait_ready(self) -> None:
         """Wait until its picture is complete."""
@@ -53,7 +64,7 @@ class Homeport:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """The process id of the one that runs now."""
         assert self._process is not None
         return self._process.pid
 

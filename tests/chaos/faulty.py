@@ -1,0 +1,108 @@
+"""Homeport with failpoints: ``python -m tests.chaos.faulty serve …`` takes the flags that ``homeport serve`` takes.
+
+What happens at the points is in the environment, see ``FAULTS``. Homeport runs in a child, made by ``fork`` from a
+process that has imported everything: one that is killed is back as soon as it has read the cluster, as if a kubelet
+had restarted it. One that stops itself is continued after a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.failpoints import CONTROL, READS, KillPlan, Rule, install, noted
+
+FAULTS: Final = "HOMEPORT_CHAOS"
+"""JSON: ``rules`` (fields of ``Rule``), ``seed``, ``log`` (a path), ``kills`` (in all), ``pause`` (seconds stopped)."""
+
+_LONGEST_QUIET: Final = 400
+"""A bind passes some 30 points."""
+
+
+def environment(
+    rules: Sequence[Rule] = (), *, seed: int, log: Path, kills: int = 0, pause: float = 0.0
+) -> Mapping[str, str]:
+    """The variable for these faults."""
+    found = {"rules": [asdict(it) for it in rules], "seed": seed, "log": str(log), "kills": kills, "pause": pause}
+    return {FAULTS: json.dumps(found)}
+
+
+def over_file(log: Path) -> Path:
+    """Whoever makes this file ends the killing."""
+    return log.with_suffix(".over")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Keep Homeport running until told to end; the exit code of one that ends by itself."""
+    faults = json.loads(os.environ.pop(FAULTS, "{}"))
+    install()
+    from homeport import main as homeport  # only now are its modules rewritten
+
+    _import_everything()
+    generation = 0
+    while True:
+        generation += 1
+        child = os.fork()
+        if child == 0:
+            _set(faults, generation)
+            os._exit(_run(homeport, argv))
+        code = _attend(child, float(faults.get("pause", 0.0)))
+        if code >= 0:
+            return code
+
+
+def _run(homeport: Any, argv: Sequence[str]) -> int:
+    try:
+        return int(homeport(list(argv)))
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def _import_everything() -> None:
+    import app.__main__
+    import app.main  # noqa: F401
+
+
+def _set(faults: Mapping[str, Any], generation: int) -> None:
+    log = Path(faults["log"]) if "log" in faults else None
+    kills = int(faults.get("kills", 0))
+    made = Counter() if log is None else noted(log).get("kill", Counter())
+    seed = int(faults.get("seed", 0)) * 1_000_003 + generation
+    quiet, over = random.Random(seed).randrange(_LONGEST_QUIET), None if log is None else over_file(log)
+    plan = KillPlan(kills, quiet, made, READS, over) if kills else None
+    CONTROL.set([Rule(**it) for it in faults.get("rules", ())], plan=plan, seed=seed, log=log)
+
+
+def _attend(child: int, pause: float) -> int:
+    """Wait for its end, continuing it when it stops, and ending it when this process is asked to end.
+
+    Negative: the signal that ended it.
+    """
+
+    def end(_signal: int, _frame: object) -> None:
+        os.kill(child, signal.SIGKILL)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    while True:
+        _, status = os.waitpid(child, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(pause)
+        os.kill(child, signal.SIGCONT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,222 @@
+"""Two replicas of which one leads; the leader is killed, or stopped for a while and continued, again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from tests.chaos import checker, waves
+from tests.chaos.arena import Arena
+from tests.chaos.binder import PlainBinder
+from tests.chaos.checker import ADDRESS, Json
+from tests.chaos.report import Report, percentiles, progress
+from tests.chaos.waves import EVIDENCE, PLAIN, STOCK, Wave, Waves, pod_of
+from tests.controlplane import objects
+from tests.controlplane.controlplane import ControlPlane
+from tests.integration.service import Homeport
+
+NODES: Final = 12
+PER_APP: Final = 12
+REPLICAS: Final = ("homeport-one", "homeport-two")
+LEASE: Final = {
+    "leaderElect": True,
+    "leaseDuration": "2s",
+    "renewDeadline": "1.3s",
+    "retryPeriod": "0.4s",
+    "resourceNamespace": "default",
+    "resourceName": "homeport",
+}
+STOPPED_SECONDS: Final = 4.0
+"""Twice the lease: who is continued then has long been succeeded."""
+
+LOAD_SECONDS: Final = 1.0
+"""How long there is peace between two failures."""
+
+AUDIT_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]},
+        {"level": "None"},
+    ],
+}
+_CREATED: Final = 201
+_CALL_SECONDS: Final = 2.0
+_PROBE_PAUSE: Final = 0.02
+_PATIENCE: Final = 60.0
+
+
+def leaders(count: int, seed: int) -> Report:
+    """``count`` failures of the leader under load, every other one a stop instead of a kill."""
+    report = Report(f"leader killed or stopped, lease {LEASE['leaseDuration']}")
+    with tempfile.TemporaryDirectory(prefix="homeport-chaos-") as folder:
+        plane, audit_log = _audited(Path(folder))
+        with Arena(NODES, ("Node", "Pod", "Lease"), plane) as arena:
+            replicas = {name: _replica(arena, name) for name in REPLICAS}
+            arena.scheduler(STOCK[0], replicas[REPLICAS[0]], **waves.QUICK_RETRIES)
+            urls = [it.url for it in replicas.values()]
+            with PlainBinder(arena.observer, PLAIN, urls, arena.nodes, seed):
+                tally = _fail(arena, replicas, count, seed, report)
+            _judge(report, arena, replicas, tally, audit_log)
+    return report
+
+
+def _audited(folder: Path) -> tuple[ControlPlane, Path]:
+    """A control plane that writes down who binds; each replica is a user of its own."""
+    policy, log = folder / "audit-policy.json", folder / "audit.log"
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
+    return ControlPlane(apiserver_flags=flags, users=REPLICAS), log
+
+
+def _replica(arena: Arena, name: str) -> Homeport:
+    settings = {"leaderElection": LEASE}
+    return arena.homeport((STOCK[0], PLAIN), settings, kubeconfig=arena.plane.kubeconfig_of(name))
+
+
+def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int, report: Report) -> Waves:
+    gaps: dict[str, list[float]] = {"killed": [], "stopped": []}
+    chance = random.Random(seed)
+    with _load(arena, seed) as tally, _probing(arena, replicas) as decided:
+        _wait_for_verdict(decided, time.monotonic())
+        for number in range(count):
+            time.sleep(LOAD_SECONDS * chance.random())
+            leader = _leader(arena, replicas)
+            how = "stopped" if number % 2 else "killed"
+            failed = time.monotonic()
+            if how == "killed":
+                leader.kill()
+            else:
+                os.kill(leader.pid, signal.SIGSTOP)
+            gaps[how].append(_wait_for_verdict(decided, failed) - failed)
+            if how == "killed":
+                leader.start()
+            else:
+                time.sleep(max(0.0, failed + STOPPED_SECONDS - time.monotonic()))
+                os.kill(leader.pid, signal.SIGCONT)
+            _wait_for_verdict(decided, time.monotonic())
+            progress(f"{number + 1} failures")
+    for how, found in gaps.items():
+        told = percentiles(found)
+        report.add(f"leader {how}", len(found))
+        report.add(f"leader {how}: median of the time until the next verdict", round(told["p50"], 2), unit=" s")
+        report.add(f"leader {how}: longest of it", round(told["max"], 2), unit=" s")
+        report.details[f"seconds until the next verdict, leader {how}"] = {
+            **told,
+            "all": [round(it, 3) for it in found],
+        }
+    return tally
+
+
+@contextmanager
+def _load(arena: Arena, seed: int) -> Iterator[Waves]:
+    """Wave after wave until the block ends; the last one comes to rest."""
+    tally = Waves(arena, (STOCK[0], PLAIN), seed)
+    over = threading.Event()
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            while not over.is_set():
+                tally.run(Wave(PER_APP), waves.both)
+        except BaseException as failure:  # noqa: BLE001  # raised again below, in the thread that waits
+            failures.append(failure)
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        yield tally
+    finally:
+        over.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@contextmanager
+def _probing(arena: Arena, replicas: Mapping[str, Homeport]) -> Iterator[list[float]]:
+    """Somebody asks each replica for verdicts; yields when those that were given had been asked for."""
+    over = threading.Event()
+    decided: list[float] = []
+    pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))
+    pod["metadata"] |= {"namespace": "default", "uid": "probe"}
+    body = {"Pod": pod, "NodeNames": arena.nodes}
+    threads = [
+        threading.Thread(target=_probe, args=(it.url, body, decided, over), daemon=True) for it in replicas.values()
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield decided
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _probe(url: str, body: Json, decided: list[float], over: threading.Event) -> None:
+    with httpx.Client(base_url=url, timeout=_CALL_SECONDS, trust_env=False) as http:
+        while not over.wait(_PROBE_PAUSE):
+            sent = time.monotonic()
+            with suppress(httpx.HTTPError, ValueError):
+                answer: Any = http.post("/filter", json=body)
+                if answer.is_success and not answer.json().get("Error"):
+                    decided.append(sent)
+
+
+def _wait_for_verdict(decided: Sequence[float], since: float) -> float:
+    """When the first verdict was asked for that was given and asked for after ``since``."""
+    deadline = time.monotonic() + _PATIENCE
+    while not decided or decided[-1] <= since:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no verdict within {_PATIENCE:g} s")
+        time.sleep(_PROBE_PAUSE)
+    return min(it for it in decided if it > since)
+
+
+def _leader(arena: Arena, replicas: Mapping[str, Homeport]) -> Homeport:
+    """Who holds the Lease."""
+    by_address = {_address(it): it for it in replicas.values()}
+
+    def found() -> Homeport | None:
+        lease = arena.plane.client.get("Lease", str(LEASE["resourceName"]), str(LEASE["resourceNamespace"]))
+        return by_address.get(lease["metadata"].get("annotations", {}).get(ADDRESS, ""))
+
+    return arena.plane.client.wait_for(found, what="a leader")
+
+
+def _address(homeport: Homeport) -> str:
+    return f"127.0.0.1:{homeport.port}"
+
+
+def _judge(report: Report, arena: Arena, replicas: Mapping[str, Homeport], tally: Waves, audit_log: Path) -> None:
+    waves.judge(report, tally)
+    holders = {_address(it): name for name, it in replicas.items()}
+    lease = f"{LEASE['resourceNamespace']}/{LEASE['resourceName']}"
+    late = checker.late_bindings(arena.observer.history(), lease, _bound_by(audit_log), holders)
+    report.add("bindings of one who no longer led that landed", len(late), 0)
+    report.details["late"] = late[:EVIDENCE]
+    for homeport in replicas.values():
+        waves.consistency(report, homeport)
+
+
+def _bound_by(audit_log: Path) -> dict[str, str]:
+    """Who bound a pod, for every binding that was accepted."""
+    told = (json.loads(line) for line in audit_log.read_text().splitlines())
+    return {
+        f"{it['objectRef']['namespace']}/{it['objectRef']['name']}": it["user"]["username"]
+        for it in told
+        if it.get("responseStatus", {}).get("code") == _CREATED
+    }

@@ -1,0 +1,194 @@
+"""The API server is out of Homeport's reach for a while, once refusing and once silent, under a steady load.
+
+What is wanted: nothing is decided on a picture older than the limit (``maxFeedAge``), and Homeport is ready again soon.
+Schedulers and observer reach the API server all the while. So do others, who place pods of one app meanwhile: until the
+watch shows those, Homeport may decide without them, as the in-tree plugin may; how often it did is told apart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+
+from tests.chaos import checker, waves
+from tests.chaos.arena import Arena, all_bound
+from tests.chaos.binder import PlainBinder
+from tests.chaos.checker import Json
+from tests.chaos.proxy import REFUSED, SILENT, FaultProxy, Rule, kubeconfig_through
+from tests.chaos.report import Report, percentiles
+from tests.chaos.waves import EVIDENCE, PLAIN, STOCK, pod_of
+from tests.controlplane import objects
+from tests.integration.service import Homeport
+
+NODES: Final = 12
+SHARED: Final = "shared"
+"""The app whose pods others place as well."""
+
+READY_SECONDS: Final = 5.0
+PATIENCE: Final = 60.0
+_PROBE_PAUSE: Final = 0.1
+_LOAD_PAUSE: Final = 0.2
+_CALL_SECONDS: Final = 6.0
+
+
+KINDS: Final[dict[str, Rule]] = {"refused": REFUSED, "silent": SILENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One filter call: when it was sent, and whether it was decided."""
+
+    sent: float
+    decided: bool
+
+
+@dataclass(slots=True)
+class Outage:
+    """What was seen of one. Times are monotonic seconds."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    ready: float = 0.0
+    probes: list[Probe] = field(default_factory=list)
+
+    def wrong(self, limit: float) -> int:
+        """Verdicts on a picture that was older than the limit already when they were asked for."""
+        return sum(it.decided and self.began + limit < it.sent < self.ended for it in self.probes)
+
+    def asked_beyond(self, limit: float) -> int:
+        return sum(self.began + limit < it.sent < self.ended for it in self.probes)
+
+
+def outages(seconds: float, limit: float, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Report:
+    """An outage of each of these kinds, each of ``seconds``. ``limit`` is Homeport's ``maxFeedAge``."""
+    report = Report(f"API server out of reach for {seconds:g} s: {', then '.join(kinds)}")
+    with Arena(NODES) as arena, FaultProxy(arena.plane.server) as proxy:
+        through = kubeconfig_through(proxy, arena.plane.kubeconfig, arena.folder / "through-proxy")
+        homeport = arena.homeport((STOCK[0], PLAIN), {"maxFeedAge": f"{limit:g}s"}, kubeconfig=through)
+        arena.scheduler(STOCK[0], homeport)
+        with PlainBinder(arena.observer, PLAIN, [homeport.url], arena.nodes, seed):
+            with _steady_load(arena):
+                arena.observer.settle(lambda pods: sum(map(_has_node, pods)) > NODES, PATIENCE)
+                seen = {name: _outage(arena, homeport, proxy, KINDS[name], seconds) for name in kinds}
+            settled = arena.observer.settle(all_bound, PATIENCE)
+        stuck = [] if settled else checker.waiting_pods(arena.observer.present())
+        for name, outage in seen.items():
+            _add(report, name, outage, limit)
+            again = [it - outage.ended for it in waves.bound_at(arena.observer.history()) if it > outage.ended]
+            report.add(f"{name}: first pod bound after its end", round(min(again, default=PATIENCE), 2), unit=" s")
+        _judge(report, arena, stuck)
+        waves.consistency(report, homeport)
+    return report
+
+
+def _has_node(pod: Json) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+def _outage(arena: Arena, homeport: Homeport, proxy: FaultProxy, rule: Rule, seconds: float) -> Outage:
+    outage = Outage()
+    with _probing(homeport, arena.nodes, outage):
+        proxy.set(rule)
+        outage.began = time.monotonic()
+        _place_by_others(arena, f"{SHARED}-{int(outage.began * 1000)}")
+        time.sleep(max(0.0, outage.began + seconds - time.monotonic()))
+        outage.ended = time.monotonic()
+        proxy.set(Rule())
+        while not _is_ready(homeport) and time.monotonic() < outage.ended + PATIENCE:
+            time.sleep(0.02)
+        outage.ready = time.monotonic()
+    return outage
+
+
+def _place_by_others(arena: Arena, name: str) -> None:
+    """Two pods to each node of one zone: whoever does not see them puts a third one there."""
+    for number, node in enumerate(it for it in arena.nodes if it.startswith("zone-a")):
+        for twice in range(2):
+            pod = objects.pod(f"{name}-{number}-{twice}", labels={"app": SHARED}, node_name=node)
+            arena.plane.client.create(pod)
+
+
+def _is_ready(homeport: Homeport) -> bool:
+    try:
+        return httpx.get(f"{homeport.url}/readyz", trust_env=False, timeout=_CALL_SECONDS).is_success
+    except httpx.HTTPError:
+        return False
+
+
+@contextmanager
+def _probing(homeport: Homeport, nodes: Sequence[str], outage: Outage) -> Iterator[None]:
+    """Somebody asks for verdicts all the while."""
+    over = threading.Event()
+    pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))
+    pod["metadata"] |= {"namespace": "default", "uid": "probe"}
+    body = {"Pod": pod, "NodeNames": list(nodes)}
+
+    def probe() -> None:
+        with httpx.Client(base_url=homeport.url, timeout=_CALL_SECONDS, trust_env=False) as http:
+            while not over.wait(_PROBE_PAUSE):
+                sent = time.monotonic()
+                outage.probes.append(Probe(sent, _decides(http, body)))
+
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _decides(http: httpx.Client, body: Json) -> bool:
+    with suppress(httpx.HTTPError, ValueError):
+        answer: Any = http.post("/filter", json=body)
+        return bool(answer.is_success and not answer.json().get("Error"))
+    return False
+
+
+@contextmanager
+def _steady_load(arena: Arena) -> Iterator[None]:
+    """A pod of each app, the shared one among them, several times a second."""
+    over = threading.Event()
+
+    def load() -> None:
+        number = 0
+        while not over.wait(_LOAD_PAUSE):
+            for app in ("app-0", "app-1", SHARED):
+                pod = pod_of(app, number, (STOCK[0], PLAIN)[number % 2], (objects.ZONE_LABEL,))
+                arena.plane.client.create(pod)
+            number += 1
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _add(report: Report, name: str, outage: Outage, limit: float) -> None:
+    report.add(f"{name}: verdicts asked for on a picture beyond the limit", outage.asked_beyond(limit))
+    report.add(f"{name}: of these decided", outage.wrong(limit), 0)
+    report.add(f"{name}: ready after its end", round(outage.ready - outage.ended, 2), READY_SECONDS, unit=" s")
+    decided = [round(it.sent - outage.began, 2) for it in outage.probes if it.decided and it.sent < outage.ended]
+    report.details[f"{name}: seconds into the outage at which was decided"] = percentiles(decided)
+
+
+def _judge(report: Report, arena: Arena, stuck: Sequence[str]) -> None:
+    history = arena.observer.history()
+    order = checker.judge_order(history)
+    mine = [it for it in order.violations if f"/{SHARED}-" not in it.pod]
+    report.add("pods bound", order.binds)
+    report.add("violations in the order of acceptance", len(mine), 0)
+    report.add("of the app that others place too, before the watch showed it", len(order.violations) - len(mine))
+    report.add("pods bound twice", len(checker.bound_twice(history)), 0)
+    report.add("pods stuck", len(stuck), 0)
+    report.details["violations"] = [waves.evidence(it) for it in order.violations[:EVIDENCE]]
+    report.details["stuck"] = list(stuck[:EVIDENCE])

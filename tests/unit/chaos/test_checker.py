@@ -1,0 +1,352 @@
+"""The checker is fed violations, and histories that look like some and are none."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.chaos import checker
+from tests.chaos.checker import Change, Event, Json, Kind
+from tests.controlplane import objects
+
+WEB = {"app": "web"}
+ZONES = ("a", "b", "c")
+
+
+class Story:
+    """Writes a history, a revision a line."""
+
+    def __init__(self, nodes: dict[str, str] | None = None) -> None:
+        self.events: list[Event] = []
+        self._revisions: Iterator[int] = count(1)
+        self._pods: dict[str, Json] = {}
+        for name, zone in (nodes or {f"node-{zone}": zone for zone in ZONES}).items():
+            self.tell("Node", "ADDED", objects.node(name, zone=zone))
+
+    def tell(self, kind: Kind, change: Change, found: Json, **metadata: Any) -> Json:
+        named = {"namespace": "default", "uid": f"uid-{found['metadata']['name']}", **found["metadata"], **metadata}
+        made = {**found, "metadata": {**named, "resourceVersion": str(next(self._revisions))}}
+        self.events.append(Event(kind, change, made))
+        return made
+
+    def waits(self, name: str, *constraints: Json, **fields: Any) -> None:
+        spread = constraints or (objects.spread(WEB),)
+        pod = objects.pod(name, labels=WEB, spread_constraints=spread, **fields)
+        self._pods[name] = self.tell("Pod", "ADDED", pod)
+
+    def binds(self, name: str, node: str) -> None:
+        pod = self._pods[name]
+        self._pods[name] = self.tell("Pod", "MODIFIED", {**pod, "spec": {**pod["spec"], "nodeName": node}})
+
+    def runs(self, name: str, node: str, *constraints: Json, **fields: Any) -> None:
+        self.waits(name, *constraints, **fields)
+        self.binds(name, node)
+
+    def goes(self, name: str) -> None:
+        self.tell("Pod", "DELETED", self._pods.pop(name))
+
+    def changes(self, name: str, metadata: Json | None = None, phase: str = "Running") -> None:
+        pod = {**self._pods[name], "status": {"phase": phase}}
+        self._pods[name] = self.tell("Pod", "MODIFIED", pod, **(metadata or {}))
+
+    def violators(self) -> list[str]:
+        return [it.pod for it in checker.judge_order(self.events).violations]
+
+    def excused(self) -> list[str]:
+        return [it.pod for it in checker.judge_order(self.events).excused]
+
+
+def test_pods_that_take_turns_are_in_order() -> None:
+    story = Story()
+    for number in range(6):
+        story.runs(f"web-{number}", f"node-{ZONES[number % 3]}")
+
+    assert checker.judge_order(story.events) == checker.OrderJudgement(binds=6)
+    assert checker.judge_rest(story.events) == []
+
+
+def test_two_binders_that_do_not_see_each_other_are_found() -> None:
+    """The second of two bindings to one zone is the violation, also when the third zone evens it out later."""
+    story = Story()
+    for name in ("one", "two", "three"):
+        story.waits(name)
+    story.binds("one", "node-a")
+    story.binds("two", "node-a")
+    story.binds("three", "node-b")
+    story.runs("four", "node-c")
+
+    (found,) = checker.judge_order(story.events).violations
+    assert (found.pod, found.node, found.counts) == ("default/two", "node-a", {"a": 1, "b": 0, "c": 0})
+    assert checker.judge_rest(story.events) == []
+
+
+def test_excess_that_stays_is_found_at_rest() -> None:
+    story = Story()
+    story.runs("one", "node-a")
+    story.runs("two", "node-a")
+
+    (found,) = checker.judge_rest(story.events)
+    assert found.counts == {"a": 2, "b": 0, "c": 0}
+
+
+def test_a_deletion_after_the_pod_was_created_excuses() -> None:
+    """When it was decided the minimum may have been 1 still."""
+    story = Story()
+    for zone in ZONES:
+        story.runs(f"web-{zone}", f"node-{zone}")
+    story.waits("late")
+    story.goes("web-c")
+    story.binds("late", "node-a")
+
+    assert story.violators() == []
+    assert story.excused() == ["default/late"]
+
+
+def test_a_deletion_before_the_pod_was_created_does_not_excuse() -> None:
+    story = Story()
+    for zone in ZONES:
+        story.runs(f"web-{zone}", f"node-{zone}")
+    story.goes("web-c")
+    story.runs("late", "node-a")
+
+    assert story.violators() == ["default/late"]
+
+
+def test_a_deletion_elsewhere_does_not_excuse() -> None:
+    """Put back where it was, the pod that went away makes it no better."""
+    story = Story()
+    for zone in ("a", "b"):
+        story.runs(f"web-{zone}", f"node-{zone}")
+    story.waits("late")
+    story.goes("web-b")
+    story.binds("late", "node-a")
+
+    assert story.violators() == ["default/late"]
+
+
+def test_a_deletion_that_undoes_a_binding_of_the_same_moment_excuses() -> None:
+    """The pod in zone c was bound and deleted while the other one waited: a decision in between was right."""
+    story = Story()
+    story.runs("web-a", "node-a")
+    story.runs("web-b", "node-b")
+    story.waits("late")
+    story.runs("short", "node-c")
+    story.goes("short")
+    story.binds("late", "node-a")
+
+    assert story.excused() == ["default/late"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "phase"),
+    [
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "Running", id="terminating"),
+        pytest.param({}, "Succeeded", id="succeeded"),
+        pytest.param({}, "Failed", id="failed"),
+    ],
+)
+def test_pods_on_their_way_out_do_not_count(metadata: Json, phase: str) -> None:
+    story = Story()
+    story.runs("old", "node-a")
+    story.changes("old", metadata, phase)
+    story.runs("new", "node-a")
+
+    assert (story.violators(), checker.judge_rest(story.events)) == ([], [])
+
+
+def test_terminating_afterwards_excuses_as_a_deletion_does() -> None:
+    story = Story()
+    for zone in ZONES:
+        story.runs(f"web-{zone}", f"node-{zone}")
+    story.waits("late")
+    story.changes("web-c", {"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    story.binds("late", "node-a")
+
+    assert story.excused() == ["default/late"]
+
+
+def test_other_apps_and_namespaces_do_not_count() -> None:
+    story = Story()
+    story.runs("other", "node-a", namespace="elsewhere")
+    story.tell("Pod", "ADDED", objects.pod("db", labels={"app": "db"}, node_name="node-a"))
+    story.runs("web", "node-a")
+
+    assert story.violators() == []
+
+
+@pytest.mark.parametrize(
+    ("constraint", "fields", "violators"),
+    [
+        pytest.param(objects.spread(WEB, max_skew=2), {}, [], id="maxSkew 2"),
+        pytest.param(objects.spread(WEB, when="ScheduleAnyway"), {}, [], id="soft constraints are nobody's business"),
+        pytest.param(
+            objects.spread(WEB), {"node_selector": {objects.ZONE_LABEL: "a"}}, [], id="only eligible nodes have domains"
+        ),
+        pytest.param(
+            objects.spread(WEB, nodeAffinityPolicy="Ignore"),
+            {"node_selector": {objects.ZONE_LABEL: "a"}},
+            ["default/two"],
+            id="nodeAffinityPolicy Ignore",
+        ),
+        pytest.param(
+            objects.spread(WEB, minDomains=2),
+            {"node_selector": {objects.ZONE_LABEL: "a"}},
+            ["default/two"],
+            id="too few domains make the minimum 0",
+        ),
+        pytest.param(objects.spread({"app": "db"}), {}, [], id="a pod that its own selector does not match"),
+        pytest.param(objects.spread(WEB, topology_key="rack"), {}, ["default/one", "default/two"], id="no such domain"),
+    ],
+)
+def test_the_rule_is_kube_schedulers(constraint: Json, fields: Json, violators: list[str]) -> None:
+    story = Story()
+    story.runs("one", "node-a", constraint, **fields)
+    story.runs("two", "node-a", constraint, **fields)
+
+    assert story.violators() == violators
+
+
+def test_revisions_are_counted_apart_with_match_label_keys() -> None:
+    story = Story()
+    constraint = objects.spread(WEB, matchLabelKeys=["revision"])
+    for name, revision in (("old", "1"), ("new", "2")):
+        pod = objects.pod(name, labels={**WEB, "revision": revision}, spread_constraints=[constraint])
+        waiting = story.tell("Pod", "ADDED", pod)
+        story.tell("Pod", "MODIFIED", {**waiting, "spec": {**waiting["spec"], "nodeName": "node-a"}})
+
+    assert story.violators() == []
+
+
+def test_tainted_nodes_are_no_domains_where_taints_are_honored() -> None:
+    story = Story({"node-a": "a"})
+    story.tell("Node", "ADDED", objects.node("node-b", zone="b", taints=[objects.taint("spot")]))
+    constraint = objects.spread(WEB, nodeTaintsPolicy="Honor")
+    story.runs("one", "node-a", constraint)
+    story.runs("two", "node-a", constraint)
+    story.runs("tolerant", "node-a", constraint, tolerations=[objects.toleration("spot")])
+
+    assert story.violators() == ["default/tolerant"]
+
+
+def test_both_constraints_of_a_pod_are_judged() -> None:
+    """Evenly over zones, twice on one host."""
+    story = Story({"node-1": "a", "node-2": "a"})
+    both = (objects.spread(WEB), objects.spread(WEB, topology_key=objects.HOSTNAME_LABEL))
+    story.runs("one", "node-1", *both)
+    story.runs("two", "node-1", *both)
+
+    (found,) = checker.judge_order(story.events).violations
+    assert found.constraint.startswith(objects.HOSTNAME_LABEL)
+    assert [it.counts for it in checker.judge_rest(story.events)] == [{"node-1": 2, "node-2": 0}]
+
+
+def test_what_is_not_judged_is_refused() -> None:
+    story = Story()
+    story.runs("one", "node-a")
+    story.tell("Node", "MODIFIED", objects.node("node-a", zone="b"))
+
+    with pytest.raises(checker.UnsupportedHistory, match="node node-a changed while pods were bound"):
+        checker.judge_order(story.events)
+
+
+def test_labels_that_come_with_a_binding_are_taken_and_later_ones_refused() -> None:
+    """The API server copies the topology of the node onto the pod."""
+    story = Story()
+    story.waits("one")
+    story.changes("one", {"labels": {**WEB, objects.ZONE_LABEL: "a"}}, phase="Pending")
+    story.binds("one", "node-a")
+    assert story.violators() == []
+    story.changes("one", {"labels": {}})
+
+    with pytest.raises(checker.UnsupportedHistory, match="default/one was relabelled"):
+        checker.judge_order(story.events)
+
+
+def test_a_pod_that_moves_is_found() -> None:
+    story = Story()
+    story.runs("one", "node-a")
+    story.binds("one", "node-b")
+    story.runs("two", "node-c")
+
+    assert checker.bound_twice(story.events) == ["default/one on node-a, node-b"]
+
+
+def machine(story: Story, name: str, home: str = "") -> None:
+    found = objects.virtual_machine(name)
+    annotations = {"annotations": {checker.HOME: home}} if home else {}
+    story.tell("VirtualMachine", "MODIFIED" if home else "ADDED", found, **annotations)
+
+
+def boots(story: Story, name: str, node: str, suffix: str = "first") -> None:
+    pod = objects.pod(f"{name}-{suffix}", labels={"vm.kubevirt.io/name": name})
+    waiting = story.tell("Pod", "ADDED", pod)
+    story.tell("Pod", "MODIFIED", {**waiting, "spec": {**waiting["spec"], "nodeName": node}})
+
+
+def test_homes_are_where_machines_ran_first() -> None:
+    """`fine` came home, `lost` has none, `invented` has one elsewhere, `strayed` ran elsewhere the second time."""
+    story = Story()
+    for name, node, home in (
+        ("fine", "node-a", "node-a"),
+        ("lost", "node-a", ""),
+        ("invented", "node-a", "node-b"),
+        ("strayed", "node-a", "node-a"),
+        ("off", "", ""),
+    ):
+        machine(story, name)
+        if node:
+            boots(story, name, node)
+        if home:
+            machine(story, name, home)
+    boots(story, "fine", "node-a", "second")
+    boots(story, "strayed", "node-b", "second")
+
+    assert checker.judge_homes(story.events) == checker.HomeJudgement(
+        homes=3,
+        lost=["default/lost"],
+        invented=["default/invented at node-b, ran on node-a"],
+        strayed=["default/strayed-second on node-b, not node-a"],
+    )
+
+
+def test_a_home_without_a_boot_is_invented() -> None:
+    story = Story()
+    machine(story, "off", "node-a")
+
+    assert checker.judge_homes(story.events).invented == ["default/off at node-a, ran on None"]
+
+
+def test_a_binding_of_who_no_longer_leads_is_late() -> None:
+    """Who holds the Lease is told by its address; a released one is held by nobody."""
+    story = Story()
+
+    def held(identity: str, address: str) -> None:
+        lease = {"metadata": {"name": "homeport"}, "spec": {"holderIdentity": identity}}
+        story.tell("Lease", "MODIFIED", lease, annotations={checker.ADDRESS: address})
+
+    held("one_1", "host:1")
+    story.runs("early", "node-a")
+    story.waits("late")
+    held("two_1", "host:2")
+    story.tell("Lease", "MODIFIED", {"metadata": {"name": "apiserver"}, "spec": {"holderIdentity": "apiserver"}})
+    story.binds("late", "node-b")
+    story.runs("right", "node-c")
+    held("", "host:2")
+    story.runs("unfounded", "node-a")
+
+    bound_by = {"default/early": "one", "default/late": "one", "default/right": "two", "default/unfounded": "two"}
+    assert checker.late_bindings(story.events, "default/homeport", bound_by, {"host:1": "one", "host:2": "two"}) == [
+        "default/late bound by one while two held the lease",
+        "default/unfounded bound by two while nobody held the lease",
+    ]
+
+
+def test_pods_without_a_node_are_waiting() -> None:
+    story = Story()
+    story.waits("stuck")
+    story.waits("gone")
+    story.goes("gone")
+    story.runs("bound", "node-a")
+
+    assert checker.waiting_pods(story.events) == ["default/stuck"]
