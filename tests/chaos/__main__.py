@@ -70,7 +70,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }
-IN_SHORT: Final = ("race", "kills", "outage")
+IN_SHORT: Final = ("race", "kills", "leaders", "outage")
 
 
 def memory(events: int, seed: int) -> Report:
