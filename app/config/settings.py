@@ -98,9 +98,9 @@ class Settings(BaseSettings):
         description="Calls of filter, prioritize and preempt under way at once; what is beyond is turned away.",
     )
     due_bind_wait: Seconds = Field(
-        default=0.005,
+        default=0.05,
         ge=0.0,
-        le=0.1,
+        le=1.0,
         description="The longest a call waits for a bind that is on its way and matters to it; 0s: never.",
     )
     sampling_guard: bool = Field(

@@ -78,13 +78,37 @@ async def test_it_goes_on_while_another_bind_is_due() -> None:
 
 
 @virtual_time
-async def test_a_bind_is_due_for_twice_the_longest_wait() -> None:
+async def test_a_bind_is_due_for_a_second() -> None:
     waiter = Waiter()
     waiter.due.expect(web("a"))
 
-    await asyncio.sleep(0.008)
-    assert pytest.approx(0.002) == await waiter.waited(web("b"))
+    await asyncio.sleep(0.999)
+    assert waiter.due.expects(waiter.framework.depends, web("b"))
+    await asyncio.sleep(0.002)
+    assert not waiter.due.expects(waiter.framework.depends, web("b"))
+
+
+@virtual_time
+async def test_one_that_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    waiter = Waiter()
+    waiter.due.expect(web("a"))
+
+    assert pytest.approx(WAIT) == await waiter.waited(web("b"))
     assert NO_TIME == await waiter.waited(web("b"))
+
+
+@virtual_time
+async def test_waits_in_vain_become_shorter_and_others_longer_again() -> None:
+    waiter = Waiter()
+    waits = []
+    for in_vain in (True, True, True, True, True, True, False, False, True):
+        waiter.due.expect(web("a"))
+        if not in_vain:
+            asyncio.get_running_loop().call_later(0.0001, waiter.due.arrived, "uid-default-a")
+        waited = await waiter.waited(web("b"))
+        waits += [round(waited / WAIT, 4)] if in_vain else []
+
+    assert [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16, 1 / 4] == waits
 
 
 @virtual_time
