@@ -68,6 +68,7 @@ class LiveFeed:
         self._missed: dict[tuple[Kind[Any], str, str], float] = {}
         self._broken = ""
         self.gate = BindGate()
+        self.gate.while_following(self._follows)
         self.binder: Binder = ApiBinder(self._client, self.gate, post_seconds=post_seconds)
         self._writer = ApiWriter(self._client, cluster, self._resource)
         self.writer: Writer = self._writer
@@ -180,6 +181,9 @@ class LiveFeed:
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
         self._cluster.upsert_read_pod(decode_pod(raw))
+
+    def _follows(self) -> bool:
+        return all(self._reflectors[kind].follows for kind in (NODES, PODS))
 
     def problem(self) -> str:
         if self._broken:

@@ -223,6 +223,11 @@ class Reflector(Generic[T]):
         self._undecodable_keys: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
 
+    @property
+    def follows(self) -> bool:
+        """Whether a watch is open that has, after a gap, caught up."""
+        return self._watching is not None and not self._behind
+
     async def run(self) -> NoReturn:
         """List and watch until cancelled, whatever the API server does."""
         while True:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.cluster import gate
 from app.cluster.api_writes import FENCE, ApiBinder, ApiWriter, binding
 from app.cluster.gate import BindGate
 from app.cluster.store import Cluster
@@ -455,3 +456,17 @@ class TestGate:
 
         assert await bind.to() == self.REFUSED
         assert [POST, GET] == bind.server.log
+
+    async def test_nothing_leaves_while_pods_are_not_watched(self, bind: Bind) -> None:
+        looks = iter([False, False, True, True])
+        bind.gate.while_following(lambda: next(looks))
+
+        assert await bind.to() == SUCCESS
+        assert [POST] == bind.server.log
+
+    async def test_a_watch_that_stays_away_holds_it_back(self, bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gate, "BLIND_SECONDS", 0.05)
+        bind.gate.while_following(lambda: False)
+
+        assert await bind.to() == error("pods or nodes are not being watched at the moment")
+        assert [] == bind.server.log
