@@ -38,6 +38,9 @@ _MOST_OPEN: Final = 1024
 _KEPT: Final = 3
 """Leaders whose connections are kept: the one there is, and those whose requests may still be under way."""
 
+_BEFORE_THE_CALLER: Final = 0.98
+"""Part of the time that is left after which an answer that has not come is told, and counted, to be missing."""
+
 Hosts = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 
 
@@ -69,7 +72,7 @@ class Forwarder:
         ``hopped``: a replica sent it here. ``prefix``: what precedes the verb in its path. Raises ``VerbFailure``
         (``no_leader``).
         """
-        until = self._clock() + seconds
+        until = self._clock() + seconds * _BEFORE_THE_CALLER
         patient_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:

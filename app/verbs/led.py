@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from app.verbs.outcome import Answer, VerbFailure
 from app.wire.extender_v1 import MalformedRequest, decode_binding
+
+_WAIT: Final = 0.9
+"""Part of its time that a bind waits, so that it can say in time what for."""
 
 
 class Admission(Protocol):
@@ -46,7 +49,7 @@ class LedBind:
         except MalformedRequest:
             return await self._bind(body)  # which says what is wrong with it
         if self._admission.may_bind(namespace):
-            problem = await self._admission.admitted(namespace, self._time_limit)
+            problem = await self._admission.admitted(namespace, self._time_limit * _WAIT)
             if problem:
                 raise VerbFailure("no_leader", f"homeport: {problem}")
         limit = asyncio.timeout(until - self._clock())
