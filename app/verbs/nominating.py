@@ -139,7 +139,7 @@ class _Case:
         self.shown = shown
         self.seen = False
         self.refused_at = now
-        self.asked = True
+        self.asked = asyncio.Event()
         self.looks = 0
         self.counted = False
         self.lost = 0
@@ -161,10 +161,16 @@ class _Case:
         if passed:
             self._settle("overtaken")
             self.over.set()
+            self.asked.set()
         else:
-            self.asked = True
+            self.asked.set()
             self.refused_at = now
             self._miss(pod, now)
+
+    def next_look(self) -> float:
+        """Seconds to the next look after one more that found no node to lead to: ever more."""
+        self.looks += 1
+        return min(_FIRST_LOOK_SECONDS * 2.0 ** (self.looks - 1), _LONGEST_LOOK_SECONDS)
 
     def lead(self, node: str) -> asyncio.Future[Effect]:
         """A nomination is on its way; returns what will tell its effect."""
@@ -198,14 +204,15 @@ class _Turn:
 
 
 class _Plan(Struct, frozen=True):
-    """What to do next about a pod: lead it to ``node``, or look again after ``wait`` seconds, or (neither) leave it.
+    """What to do next about a pod: lead it to ``node``, or look again, or (neither) leave it.
 
-    ``if_asked``: the second look is worth it only if the pod is asked about, and refused, once more.
+    ``wait``: seconds after which to look again. ``asked_wait``: seconds after which to do so if the pod is asked about,
+    and refused, once more: something may have changed. 0 stands for never.
     """
 
     node: str = ""
     wait: float = 0.0
-    if_asked: bool = False
+    asked_wait: float = 0.0
 
 
 _LEAVE: Final = _Plan()
@@ -263,12 +270,7 @@ class SamplingGuard:
                 plan = self._plan(case)
                 if plan.node:
                     await self._lead(case, plan.node)
-                elif plan.wait:
-                    case.asked = False
-                    await self._pause(case, plan.wait)
-                    if plan.if_asked and not case.asked:
-                        return
-                else:
+                elif not await self._rest(case, plan):
                     return
         finally:
             del self._cases[case.pod.uid]
@@ -277,6 +279,20 @@ class SamplingGuard:
         """Ends early when the pod needs no guard any more."""
         with suppress(TimeoutError):
             await asyncio.wait_for(case.over.wait(), max(seconds, _SHORTEST_SECONDS))
+
+    async def _rest(self, case: _Case, plan: _Plan) -> bool:
+        """Until it is time to look again; ``False`` if it is not worth it."""
+        until = self._clock() + plan.wait
+        case.asked.clear()
+        if plan.asked_wait:
+            await self._pause(case, plan.asked_wait)
+            if not plan.wait:
+                return case.asked.is_set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(case.asked.wait(), max(until - self._clock(), 0.0))
+        elif plan.wait:
+            await self._pause(case, plan.wait)
+        return plan.wait > 0.0
 
     async def _quiet(self, case: _Case) -> None:
         latest = self._clock() + LONGEST_QUIET_SECONDS
@@ -307,24 +323,25 @@ class SamplingGuard:
                     return self._nowhere(case)
                 self._count(case, pod, len(nodes))
                 held = self._held(self._attempts(pod))
-                return _Plan(wait=held) if held > 0.0 else self._choice(framework, pod, nodes, turn)
+                return _Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
         except PluginError:
             return _LEAVE  # logged by the plugins' guard; filter says so to the pod
 
     def _nowhere(self, case: _Case) -> _Plan:
-        case.looks += 1
-        wait = min(_FIRST_LOOK_SECONDS * 2 ** (case.looks - 1), _LONGEST_LOOK_SECONDS)
-        return _Plan(wait=wait, if_asked=True)
+        return _Plan(asked_wait=case.next_look())
 
-    def _choice(self, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> _Plan:
-        """Any of the best nodes that were not refused lately, and rather one that nobody else is led to."""
+    def _choice(self, case: _Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> _Plan:
+        """Any of the best nodes that were not refused lately; rather one never refused, that nobody else is led to."""
         now = self._clock()
-        refused = self._attempts(pod).refused_at(now)
-        untried = nodes.without(refused)
-        if not len(untried):
-            return _Plan(wait=min(refused[name] for name in nodes.names) - now)
-        free = untried.without(self._turns.keys() - {turn})
-        return _Plan(random.choice(best(framework, pod, free if len(free) else untried)))  # noqa: S311  # no secret
+        attempts = self._attempts(pod)
+        refused = attempts.refused_at(now)
+        possible = nodes.without(refused)
+        if not len(possible):
+            return _Plan(wait=min(refused[name] for name in nodes.names) - now, asked_wait=case.next_look())
+        case.looks = 0
+        for others in (self._turns.keys() - {turn}, attempts.refused):
+            possible = rest if len(rest := possible.without(others)) else possible
+        return _Plan(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
 
     def _waiting(self, case: _Case) -> Pod | None:
         """The newest form of the pod, if it waits for a node and nobody else has nominated it."""
@@ -347,6 +364,7 @@ class SamplingGuard:
     def _attempts(self, pod: Pod) -> Attempts:
         key = workload_of(pod)
         found = self._workloads.setdefault(key, Attempts())
+        found.forget(self._clock())
         self._workloads.move_to_end(key)
         if len(self._workloads) > _MOST_WORKLOADS:
             self._workloads.popitem(last=False)
@@ -358,7 +376,6 @@ class SamplingGuard:
         return max(attempts.not_before, repeat) - self._clock()
 
     def _count(self, case: _Case, pod: Pod, nodes: int) -> None:
-        case.looks = 0
         if not case.counted:
             case.counted = True
             self._metrics.sampled_out.inc()

@@ -62,6 +62,11 @@ class Attempts(Struct):
             self.refused.pop(next(iter(self.refused)))
         self.refused[node] = _Refusal(now + min(_NODE_SECONDS * 2 ** (times - 1), _MOST_SECONDS), times)
 
+    def forget(self, now: float) -> None:
+        """What was refused long ago says nothing any more."""
+        for name in [name for name, it in self.refused.items() if it.until + _MOST_SECONDS <= now]:
+            del self.refused[name]
+
     def hit(self, node: str) -> None:
         """The scheduler took the node."""
         self.misses = 0

@@ -1,5 +1,6 @@
 """kube-scheduler shows a sample of the nodes: a pod that few nodes are open to is led to one that it was not shown."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ StartHomeport = Callable[..., Homeport]
 CROWD = 400
 SHARE = 10
 """Percent of the nodes that are shown: kube-scheduler's own choice for 5,000 nodes. At least 100 nodes are."""
+
+OUT_SECONDS = 10
+"""For so long a node that in-tree filters refused is not tried again."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,10 @@ def wake(client: Client, homeport: Homeport, pod: str) -> None:
     client.wait_for(lambda: refusals(homeport) > before, what="the scheduler to try again")
 
 
+def pods_known(homeport: Homeport) -> int:
+    return int(homeport.get("/api/v1/status")["feeds"]["v1 Pod"]["objects"])
+
+
 def results(homeport: Homeport) -> dict[str, int]:
     """What became of nominations."""
     text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
@@ -103,7 +111,7 @@ def test_pods_are_led_to_nodes_that_they_were_not_shown(plane: ControlPlane, sta
 
 
 def test_without_the_guard_a_pod_waits_though_there_is_room(plane: ControlPlane, start_homeport: StartHomeport) -> None:
-    """Refused on the nodes of three windows, and nothing leads it to the one node that would do."""
+    """Refused on the nodes of two windows, and nothing leads it to the one node that would do."""
     client = plane.client
     make_left(client, "left-0")
     crowd_has(client, 1)
@@ -111,8 +119,10 @@ def test_without_the_guard_a_pod_waits_though_there_is_room(plane: ControlPlane,
 
     with start_sampling(plane, homeport):
         client.create(web("late"))
-        client.wait_for(lambda: refusals(homeport) == 2, what="the pod and its retry to be refused")
-        wake(client, homeport, "late")
+        client.wait_for(lambda: refusals(homeport) >= 2, what="the pod and its retry to be refused")
+        known = pods_known(homeport)
+        client.create(objects.pod("bystander", scheduler_name="nobody"))
+        client.wait_for(lambda: pods_known(homeport) > known, what="Homeport to hear of the world going on")
         waiting = client.get("Pod", "late")
 
     assert ("", "") == (waiting["spec"].get("nodeName", ""), waiting["status"].get("nominatedNodeName", ""))
@@ -128,15 +138,14 @@ def test_a_node_without_room_is_not_tried_again_at_once(plane: ControlPlane, sta
     homeport = start_homeport()
 
     with start_sampling(plane, homeport):
+        started = time.monotonic()
         client.create(web("late", requests={"cpu": "1"}))
         client.wait_for(lambda: results(homeport).keys() - {"lost"}, what="a nomination to come to something")
-        for _ in range(4):
+        for _ in range(8):
             wake(client, homeport, "late")
-        tried = results(homeport)
         make_left(client, "left-1")
         bound = client.wait_bound("late")
+        seconds = time.monotonic() - started
 
-    tried.pop("lost", None)  # cleared unseen, by a scheduler that was just dealing with an earlier answer
-    assert {"refused": 1} == tried
     assert "left-1" == bound
-    assert 1 == results(homeport)["refused"]
+    assert 1 <= results(homeport)["refused"] <= 1 + seconds // OUT_SECONDS

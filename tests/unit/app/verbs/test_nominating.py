@@ -204,6 +204,38 @@ async def test_a_node_that_in_tree_filters_refused_is_not_tried_again_at_once() 
 
 
 @virtual_time
+async def test_a_node_that_comes_is_tried_before_one_that_was_refused_may_be() -> None:
+    """Its arrival wakes the pod, which is not shown it."""
+    world = World("b1", pods=[late()])
+    world.asked("late")
+    await elapse(QUIET)
+    await world.refuse_in_tree("late", "b1")
+    await elapse(2)
+    world.cluster.upsert_node(make_node("b2", zone="b"))
+    world.asked("late")
+    await elapse(1)
+
+    assert [("late", "b1"), ("late", "b2")] == world.led
+    await world.guard.stop()
+
+
+@virtual_time
+async def test_a_node_that_was_never_refused_comes_first() -> None:
+    """Chance decides among the others: once more for each time that it may have been right."""
+    for _ in range(8):
+        world = World("b1", pods=[late()])
+        world.asked("late")
+        await elapse(QUIET)
+        await world.refuse_in_tree("late", "b1")
+        await elapse(9)
+        world.cluster.upsert_node(make_node("b2", zone="b"))
+        await elapse(2)
+
+        assert [("late", "b1"), ("late", "b2")] == world.led
+        await world.guard.stop()
+
+
+@virtual_time
 async def test_attempts_end_in_a_rest() -> None:
     """Twelve nodes without room: six attempts, with pauses that double, and no more for five minutes."""
     world = World(*(f"b{number}" for number in range(12)), pods=[late()])

@@ -100,6 +100,16 @@ class TestAttempts:
 
         assert (0, 0.0, {"n2": 1011.0}) == (attempts.misses, attempts.not_before, attempts.refused_at(1001.0))
 
+    def test_what_was_refused_long_ago_is_forgotten(self) -> None:
+        attempts = Attempts()
+        attempts.missed("n1", 1000.0, in_tree=True)
+        attempts.hit("n2")
+        attempts.forget(1309.0)
+        before = attempts.repeats
+        attempts.forget(1310.0)
+
+        assert (True, False) == (before, attempts.repeats)
+
     def test_a_miss_that_is_no_fault_of_the_node_leaves_it_open(self) -> None:
         attempts = Attempts()
         attempts.missed("n1", 1000.0, in_tree=False)
