@@ -15,6 +15,7 @@ from uuid import uuid4
 import structlog
 from fastapi import FastAPI
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.cluster.feeds import Feed, SavedFeed
 from app.cluster.leader import Elector
@@ -112,7 +113,8 @@ class Service:
             monotonic,
             time_limit=settings.http_timeout - _MARGIN,
         )
-        self._sampling = SamplingGuard(deciding, self._feed.nominator, self._leads, monotonic, self._metrics)
+        guarding = replace(deciding, problem=self._problem_here)
+        self._sampling = SamplingGuard(guarding, self._feed.nominator, self._leads, monotonic, self._metrics)
         self._cycle = CycleVerb(deciding)
         self._standing = StandingRefusals(
             self._cluster,
@@ -128,6 +130,12 @@ class Service:
         for profile in resolved:
             for notice in profile.notices:
                 _LOG.warning(notice)
+
+    def _problem_here(self) -> str:
+        """Why this replica must not act on pods by itself; empty if it may."""
+        if self._replicated is not None and not self._replicated.replica.leads:
+            return "another replica decides"
+        return self._feed.problem()
 
     def _verbs(self, deciding: Deciding, *, lean: bool = False) -> Verbs:
         answered = self._sampling.answered if self._settings.sampling_guard else _nobody_listens
