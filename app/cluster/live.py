@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ _LOOK_SECONDS: Final = 0.01
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
+_AFTER_FAULT_SECONDS: Final = 2.0
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -64,9 +65,10 @@ class LiveFeed:
         every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._missed: dict[tuple[Kind[Any], str, str], float] = {}
-        self._broken = ""
+        self._faults: dict[Kind[Any], tuple[str, float]] = {}
+        self._stopped = False
         self.gate = BindGate()
         self.gate.while_following(self._follows)
         self.binder: Binder = ApiBinder(self._client, self.gate, post_seconds=post_seconds)
@@ -104,22 +106,32 @@ class LiveFeed:
 
     async def start(self) -> None:
         for kind, reflector in self._reflectors.items():
-            for work in (reflector.run(), reflector.keep_fresh()):
-                task = asyncio.create_task(work, name=repr(kind))
-                task.add_done_callback(self._ended)
-                self._tasks.append(task)
+            self._begin(kind, reflector.run)
+            self._begin(kind, reflector.keep_fresh)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        """A reflector runs for ever: one that ended leaves a kind that nobody watches."""
+    def _begin(self, kind: Kind[Any], work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        if self._stopped:
+            return
+        task = asyncio.create_task(work(), name=repr(kind))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(kind, work, done))
+
+    def _ended(self, kind: Kind[Any], work: Callable[[], Coroutine[Any, Any, Any]], task: asyncio.Task[Any]) -> None:
+        """It was to run for ever. It begins again where it was; until it is heard of, there is a fault to be told."""
+        self._tasks.discard(task)
         fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            self._broken = f"the watch of {task.get_name()} ended with {type(fault).__name__}: {fault}"
-            _LOG.error("reflector ended", kind=task.get_name(), traceback="".join(traceback.format_exception(fault)))
+        if fault is None:
+            return
+        self._faults[kind] = (f"the watch of {kind!r} failed with {type(fault).__name__}: {fault}", monotonic())
+        _LOG.error("reflector failed", kind=repr(kind), traceback="".join(traceback.format_exception(fault)))
+        asyncio.get_running_loop().call_later(_AFTER_FAULT_SECONDS, self._begin, kind, work)
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        self._stopped = True
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._client.aclose()
 
     async def complete(self) -> None:
@@ -186,8 +198,9 @@ class LiveFeed:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))
 
     def problem(self) -> str:
-        if self._broken:
-            return self._broken
+        for kind, (fault, since) in self._faults.items():
+            if self._reflectors[kind].last_contact <= since:
+                return fault
         if not self._complete.is_set():
             return f"the picture of the cluster is not complete: waiting for {self._waiting_for()}"
         oldest = monotonic() - self._max_age

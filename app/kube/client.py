@@ -535,7 +535,11 @@ class KubeClient:
             timeout=httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS),
             extensions={"sni_hostname": access.tls_server_name} if access.tls_server_name else None,
         )
-        return await http.send(built, stream=True)
+        try:
+            return await http.send(built, stream=True)
+        except AttributeError as error:
+            # httpcore sets options on the socket of a connection whose peer has closed it by then, and there is none.
+            raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
         """The connections made with these certificates; those of earlier ones are left to what still runs over them."""

@@ -38,12 +38,15 @@ class Plane:
         }
         self.objects: dict[str, JsonObject] = {}
         self.moods: dict[str, int] = {}
+        self.faults: dict[str, Exception] = {}
         self.asked: list[httpx.Request] = []
         self.version = "7"
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
         path = request.url.path
+        if path in self.faults:
+            raise self.faults[path]
         if self.moods.get(path) == UNREACHABLE:
             raise httpx.ConnectError("no route")
         if path in self.moods:
@@ -174,6 +177,20 @@ async def test_a_kind_that_is_not_served_is_as_old_as_the_last_look_for_it(compl
     assert complete.feed.problem().startswith("nothing heard of kubevirt.io/v1 VirtualMachine (not_served: ")
 
 
+async def test_a_watch_that_fails_by_a_fault_of_ours_begins_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is heard of again nothing is decided, and a restart is not needed."""
+    monkeypatch.setattr(live, "_AFTER_FAULT_SECONDS", 0.01)
+    world.plane.faults["/api/v1/pods"] = RuntimeError("a screw is loose")
+    await world.feed.start()
+
+    await until(lambda: "the watch of v1 Pod failed with RuntimeError: a screw is loose" == world.feed.problem())
+    del world.plane.faults["/api/v1/pods"]
+    await asyncio.wait_for(world.feed.complete(), 5)
+    await until(lambda: "" == world.feed.problem())
+
+
 class TestFetch:
     PATH = "/api/v1/namespaces/default/pods/young"
     SET = "/apis/apps/v1/namespaces/default/replicasets/young"
@@ -248,9 +265,10 @@ async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> N
 
 
 async def test_it_stops_whatever_it_waits_for(complete: World) -> None:
+    tasks = set(complete.feed._tasks)
     await complete.feed.stop()
 
-    assert all(task.done() for task in complete.feed._tasks)
+    assert (8, True) == (len(tasks), all(task.done() for task in tasks))
 
 
 def test_bad_credentials_are_said_when_it_is_made(tmp_path: Path) -> None:

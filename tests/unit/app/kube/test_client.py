@@ -243,6 +243,7 @@ async def test_refusals(answer: httpx.Response, expected: tuple[int, str, str, f
 
 FAILURES = [
     pytest.param(httpx.ConnectError("refused"), ApiUnavailable, ApiUnavailable, id="refused: never sent"),
+    pytest.param(AttributeError("setsockopt"), ApiUnavailable, ApiUnavailable, id="closed when connected: never sent"),
     pytest.param(httpx.ConnectTimeout(""), ApiUnavailable, ApiUnavailable, id="not connected in time: never sent"),
     pytest.param(httpx.PoolTimeout(""), ApiUnavailable, ApiUnavailable, id="no connection free: never sent"),
     pytest.param(httpx.ReadTimeout(""), ApiSilent, UnknownOutcome, id="no answer in time"),
