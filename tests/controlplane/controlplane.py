@@ -129,6 +129,11 @@ class ControlPlane:
         """The URL of the API server, the same one after a restart."""
         return f"https://{LOOPBACK}:{self._port}"
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ids of etcd and of the API server that runs now."""
+        return {"etcd": self._etcd.pid, "kube-apiserver": self._apiserver.pid}
+
     def stop_apiserver(self) -> None:
         """Take the API server down as a crash would; etcd and the schedulers go on.
 
@@ -213,8 +218,8 @@ class ControlPlane:
             "--unsafe-no-fsync",
             "--log-level=warn",
         ]
-        process = self._processes.start("etcd", command)
-        process.wait_ready(lambda: _answers(f"{url}/health"), START_SECONDS)
+        self._etcd = self._processes.start("etcd", command)
+        self._etcd.wait_ready(lambda: _answers(f"{url}/health"), START_SECONDS)
         return url
 
     def _start_apiserver_on(self, port: int) -> int:

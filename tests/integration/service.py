@@ -28,6 +28,7 @@ class Homeport:
         flags: Sequence[str] = (),
         module: str = "homeport",
         environment: Mapping[str, str] | None = None,
+        start_seconds: float = START_SECONDS,
     ) -> None:
         """`module` is what Python runs, with `serve` and the flags; `environment` is added to that of the tests."""
         self.port = free_port()
@@ -35,6 +36,7 @@ class Homeport:
         self._flags = [f"--kubeconfig={kubeconfig}", f"--port={self.port}", *flags]
         self._module = module
         self._environment = environment
+        self._start_seconds = start_seconds
         self._processes = ProcessGroup(folder)
         self._process: Process | None = None
 
@@ -60,7 +62,7 @@ class Homeport:
     def wait_ready(self) -> None:
         """Wait until its picture is complete."""
         assert self._process is not None
-        self._process.wait_ready(self._is_ready, START_SECONDS)
+        self._process.wait_ready(self._is_ready, self._start_seconds)
 
     @property
     def pid(self) -> int:

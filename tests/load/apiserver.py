@@ -1,7 +1,8 @@
-"""A stand-in for kube-apiserver that only lists and watches: enough to fill a picture with 150,000 pods.
+"""A stand-in for kube-apiserver that lists, watches and binds: enough to fill a picture with 150,000 pods.
 
-Run as ``python -m tests.load.apiserver PORT NODES PODS [EVENTS_PER_SECOND]``. Pages are made beforehand, so that
-serving them costs little.
+Run as ``python -m tests.load.apiserver PORT NODES PODS [PENDING]``. Pages are made beforehand, so that serving them
+costs little. ``POST /bench/rate/<events per second>`` makes pods come and go, ``POST /bench/gone`` ends the watch of
+pods as an API server does that has forgotten their versions: they are listed anew.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator
-from itertools import count
-from typing import Final
+from itertools import count, cycle
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from tests.load import cluster
@@ -27,17 +29,34 @@ _RESOURCES: Final = {
     "/apis/apps/v1": [("replicasets", "ReplicaSet", True), ("statefulsets", "StatefulSet", True)],
 }
 _VERSION: Final = 1_000_000
+_VERSION_MARK: Final = b"@version@"
+_TICK: Final = 0.005
+_BOOKMARK_SECONDS: Final = 5.0
+_CHURNED: Final = 1000
+"""Pods that come and go; each is deleted and created again in turn, so that the cluster stays as large as it is."""
+
+_GONE: Final = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired"}
 
 
 class Server:
     """Lists pods and nodes from prepared pages; every other resource is empty."""
 
-    def __init__(self, nodes: int, pods: int, rate: float) -> None:
-        self._nodes, self._pods, self._rate = nodes, pods, rate
+    def __init__(self, nodes: int, pods: int, pending: int) -> None:
+        waiting = [cluster.waiting_pod(number) for number in range(pending)]
+        self._pending = {(it["metadata"]["namespace"], it["metadata"]["name"]): it for it in waiting}
+        self._versions = count(_VERSION + 1)
+        self._rate = 0.0
+        self._watching: list[asyncio.Queue[bytes]] = []
         self._pages = {
             "nodes": [self._page(cluster.node(i) for i in part) for part in _parts(nodes)],
-            "pods": [self._page(cluster.pod(i, nodes) for i in part) for part in _parts(pods)],
+            "pods": [self._page(cluster.pod(i, nodes) for i in part) for part in _parts(pods)]
+            + [self._page(iter(waiting[part.start : part.stop])) for part in _parts(pending)],
         }
+        self._churn = [
+            _event(kind, cluster.versioned(cluster.pod(number, nodes), _VERSION_MARK.decode()))
+            for number in range(min(pods, _CHURNED))
+            for kind in ("DELETED", "ADDED")
+        ]
 
     @staticmethod
     def _page(items: object) -> bytes:
@@ -45,16 +64,41 @@ class Server:
 
     async def serve(self, port: int) -> None:
         server = await asyncio.start_server(self._connection, "127.0.0.1", port, limit=1 << 20)
+        churning = asyncio.create_task(self._churn_forever())
         print("listening", flush=True)
-        await server.serve_forever()
+        try:
+            await server.serve_forever()
+        finally:
+            churning.cancel()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                await self._answer(head.split(b" ", 2)[1].decode(), writer)
+                length = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
+                body = await reader.readexactly(int(length or 0))
+                method, target, _ = head.decode().split(" ", 2)
+                if method == "POST":
+                    await self._posted(target, body, writer)
+                else:
+                    await self._answer(target, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
+
+    async def _posted(self, target: str, body: bytes, writer: asyncio.StreamWriter) -> None:
+        parts = target.strip("/").split("/")
+        if parts[:2] == ["bench", "rate"]:
+            self._rate = float(parts[2])
+        elif parts == ["bench", "gone"]:
+            self._tell(_event("ERROR", _GONE))
+        elif parts[-1] == "binding":
+            self._bind((parts[3], parts[5]), json.loads(body)["target"]["name"])
+        await _send(writer, b'{"kind":"Status","apiVersion":"v1","status":"Success"}', "201 Created")
+
+    def _bind(self, key: tuple[str, str], node: str) -> None:
+        pod = self._pending.pop(key)
+        pod["spec"]["nodeName"] = node
+        self._tell(_event("MODIFIED", cluster.versioned(pod, str(next(self._versions)))))
 
     async def _answer(self, target: str, writer: asyncio.StreamWriter) -> None:
         url = urlsplit(target)
@@ -75,31 +119,52 @@ class Server:
         return json.dumps({"kind": "APIResourceList", "groupVersion": path, "resources": found}).encode()
 
     def _list(self, name: str, page: int) -> bytes:
-        pages = self._pages.get(name, [b""])
+        pages = self._pages.get(name) or [b""]
         more = str(page + 1) if page + 1 < len(pages) else ""
         metadata = json.dumps({"resourceVersion": str(_VERSION), "continue": more}).encode()
         return b'{"kind":"List","metadata":' + metadata + b',"items":[' + pages[page] + b"]}"
 
     async def _watch(self, name: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-        async for line in self._events(name):
-            writer.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+        async for lines in self._events(name):
+            writer.write(f"{len(lines):x}\r\n".encode() + lines + b"\r\n")
             await writer.drain()
+            if lines.startswith(b'{"type": "ERROR"'):
+                writer.write(b"0\r\n\r\n")
+                return
 
     async def _events(self, name: str) -> AsyncIterator[bytes]:
-        """Pods come and go at the rate asked for; other kinds are quiet but for bookmarks."""
-        if name != "pods" or not self._rate:
+        """What happens to pods; other kinds are quiet but for bookmarks."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        if name == "pods":
+            self._watching.append(queue)
+        try:
             while True:
-                await asyncio.sleep(5)
-                yield _event("BOOKMARK", {"metadata": {"resourceVersion": str(_VERSION)}})
-        for number in count():
-            await asyncio.sleep(1 / self._rate)
-            made = cluster.pod(number % self._pods, self._nodes)
-            made["metadata"]["resourceVersion"] = str(_VERSION + number)
-            yield _event("DELETED" if number // self._pods % 2 == 0 else "ADDED", made)
+                try:
+                    yield await asyncio.wait_for(queue.get(), _BOOKMARK_SECONDS)
+                except TimeoutError:
+                    yield _event("BOOKMARK", {"metadata": {"resourceVersion": str(_VERSION)}})
+        finally:
+            if name == "pods":
+                self._watching.remove(queue)
+
+    def _tell(self, lines: bytes) -> None:
+        for queue in self._watching:
+            queue.put_nowait(lines)
+
+    async def _churn_forever(self) -> None:
+        """As many events as are due by now, a few milliseconds' worth at once."""
+        events, due, last = cycle(self._churn or [b""]), 0.0, time.monotonic()
+        while True:
+            await asyncio.sleep(_TICK)
+            now = time.monotonic()
+            due, last = due + self._rate * (now - last), now
+            for _ in range(int(due)):
+                self._tell(next(events).replace(_VERSION_MARK, str(next(self._versions)).encode()))
+            due %= 1
 
 
-def _event(kind: str, obj: object) -> bytes:
+def _event(kind: str, obj: Any) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
@@ -114,5 +179,5 @@ async def _send(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK
 
 
 if __name__ == "__main__":
-    port, nodes, pods = (int(it) for it in sys.argv[1:4])
-    asyncio.run(Server(nodes, pods, float(sys.argv[4]) if len(sys.argv) > 4 else 0.0).serve(port))
+    port, nodes, pods, *pending = (int(it) for it in sys.argv[1:])
+    asyncio.run(Server(nodes, pods, pending[0] if pending else 0).serve(port))

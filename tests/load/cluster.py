@@ -106,6 +106,19 @@ def pending_pod(workload: int, name: str = "") -> dict[str, Any]:
     }
 
 
+def waiting_pod(number: int) -> dict[str, Any]:
+    """One of many waiting pods, that of a workload of its own turn."""
+    made = pending_pod(number % WORKLOADS, name=f"waiting-{number}")
+    made["metadata"]["uid"] = f"waiting-uid-{number}"
+    return versioned(made, str(900_000 + number))
+
+
+def versioned(made: dict[str, Any], version: str) -> dict[str, Any]:
+    """The same object in this version."""
+    made["metadata"]["resourceVersion"] = version
+    return made
+
+
 def encoded(items: Iterator[dict[str, Any]]) -> bytes:
     """The items of a list, comma-separated."""
     return b",".join(json.dumps(it, separators=(",", ":")).encode() for it in items)

@@ -1,0 +1,87 @@
+"""A proxy that counts what goes over the wire: names asked, passed and scored, and bytes. Never used while timing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+_MOST: Final = 256 << 20
+
+
+class _Names(Struct, rename="pascal"):
+    node_names: list[Raw] | None = None
+
+
+_NAMES: Final = msgspec.json.Decoder(_Names)
+_LIST: Final = msgspec.json.Decoder(list[Raw])
+
+
+class CountingProxy:
+    """As a context manager it runs in a thread; ``url`` is what to call instead of Homeport."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._counts: Counter[str] = Counter()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.url = ""
+
+    def __enter__(self) -> CountingProxy:
+        self._thread.start()
+        starting = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._connection, "127.0.0.1", 0, limit=_MOST), self._loop
+        )
+        self._server = starting.result()
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._server.close()
+
+    def per_call(self) -> dict[str, dict[str, float]]:
+        """By verb: how many calls, and the mean of everything else."""
+        found: dict[str, dict[str, float]] = {}
+        for key, total in self._counts.items():
+            verb, _, what = key.partition(" ")
+            calls = self._counts[f"{verb} calls"]
+            found.setdefault(verb, {})[what] = total if what == "calls" else round(total / calls, 1)
+        return found
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST)
+        try:
+            while True:
+                head, asked = await _message(reader)
+                upstream_writer.write(head + asked)
+                answer_head, answered = await _message(upstream_reader)
+                writer.write(answer_head + answered)
+                self._count(head.split(b" ", 2)[1].decode().strip("/"), asked, answered)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            upstream_writer.close()
+
+    def _count(self, verb: str, asked: bytes, answered: bytes) -> None:
+        found: dict[str, int] = {"calls": 1, "bytes asked": len(asked), "bytes answered": len(answered)}
+        if verb == "filter":
+            found["names asked"] = len(_NAMES.decode(asked).node_names or ())
+            found["names passed"] = len(_NAMES.decode(answered).node_names or ())
+        elif verb == "prioritize":
+            found["names asked"] = len(_NAMES.decode(asked).node_names or ())
+            found["names scored"] = len(_LIST.decode(answered))
+        self._counts.update({f"{verb} {what}": amount for what, amount in found.items()})
+
+
+async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Head and body of a message that says its length, as both sides of the extender protocol do."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
+    return head, await reader.readexactly(int(length))
