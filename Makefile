@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) conformance live soak bench refusals lock format clean wheel
+.PHONY: help setup run test $(STAGES) conformance live soak bench loadtest refusals lock format clean wheel
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -71,8 +71,11 @@ live: $(READY) control-plane ## compare with real kube-schedulers on a real API 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak
 
-bench: $(READY) ## measure speed under load
-	@$(BIN)/python -m tests.load.bench
+bench: $(READY) control-plane ## measure speed, side by side with kube-scheduler's own plugin (SHORT=1, ONLY=scheduling,…, OUTPUT=)
+	@$(BIN)/python -m tests.load $(if $(SHORT),--short) --only '$(ONLY)' --output '$(OUTPUT)'
+
+loadtest: $(READY) ## load the sample cluster's service with hey, verb by verb (SECONDS_EACH=, AT_ONCE=)
+	@SECONDS_EACH='$(SECONDS_EACH)' AT_ONCE='$(AT_ONCE)' $(BIN)/python -m tests.load.loadtest
 
 refusals: $(READY) control-plane ## what 1,000 refused pods cost while others arrive, on a real kube-scheduler
 	@$(BIN)/python -m tests.load.standing_refusals

@@ -1,14 +1,16 @@
 """How fast are filter and prioritize, beside a bare echo of the same bytes on the same stack in the same run?
 
-Run by ``make bench``; prints one JSON object. Calls to Homeport and to the echo alternate on two kept connections, so
-that a noisy machine is noisy for both. Figures are microseconds at the client, ratios of the medians are what counts.
+    python -m tests.load.bench --nodes 200 --pods 2000 --calls 200    # to try the harness
+
+Prints one JSON object, and a table on standard error. Calls to Homeport and to the echo alternate on two kept
+connections, so that a noisy machine is noisy for both. Figures are microseconds at the client, ratios of the medians are
+what counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import socket
 import subprocess
@@ -18,11 +20,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import quantiles
 from typing import Any, Final
 
 from tests.controlplane.processes import free_port
-from tests.load import cluster
+from tests.load import cluster, report
+from tests.load.usage import resident_megabytes
 
 _WARM_UP: Final = 200
 _ORDERS: Final = 40
@@ -36,6 +38,11 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def get(self, path: str) -> bytes:
+        """The same for a page."""
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        return self._receive()
+
     def post(self, path: str, body: bytes) -> bytes:
         """The body of the answer. Raises ``RuntimeError`` unless it is a 200."""
         head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -47,7 +54,7 @@ class Connection:
         while b"\r\n\r\n" not in received:
             received += self._socket.recv(1 << 20)
         head, _, body = received.partition(b"\r\n\r\n")
-        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+        if not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 201 ")):
             raise RuntimeError(head.decode())
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
         while len(body) < length:
@@ -100,11 +107,6 @@ def write_kubeconfig(folder: Path, port: int) -> Path:
     return path
 
 
-def resident_megabytes(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
 def requests(pod: dict[str, Any], names: int, orders: int) -> list[bytes]:
     """What kube-scheduler sends in names form: the same names, in one order after the other."""
     asked = [cluster.node_name(number) for number in range(names)]
@@ -143,13 +145,8 @@ def measure(
             connection.post(path, body)
             if number >= _WARM_UP:
                 times.append((time.perf_counter() - started) * 1e6)
-    found = {"homeport": percentiles(ours), "echo": percentiles(floor)}
+    found = {"homeport": report.percentiles(ours), "echo": report.percentiles(floor)}
     return {**found, "ratio_p50": round(found["homeport"]["p50"] / found["echo"]["p50"], 2)}
-
-
-def percentiles(times: Sequence[float]) -> dict[str, float]:
-    cuts = quantiles(times, n=100)
-    return {"p50": round(cuts[49], 1), "p99": round(cuts[98], 1)}
 
 
 def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
@@ -173,7 +170,7 @@ def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
         }
         memory = resident_megabytes(process.pid)
     return {
-        "machine": {"python": platform.python_version(), "processor": platform.machine()},
+        "machine": report.machine(),
         "nodes": nodes,
         "pods": pods,
         "calls": calls,
@@ -188,8 +185,17 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--calls", type=int, default=2_000)
+    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
-    print(json.dumps(bench(arguments.nodes, arguments.pods, arguments.calls), indent=2))
+    found = bench(arguments.nodes, arguments.pods, arguments.calls)
+    report.table(
+        ("call, µs", "p50", "p99", "echo p50", "ratio"),
+        [
+            (name, it["homeport"]["p50"], it["homeport"]["p99"], it["echo"]["p50"], it["ratio_p50"])
+            for name, it in found["microseconds"].items()
+        ],
+    )
+    report.publish(found, arguments.output)
 
 
 if __name__ == "__main__":

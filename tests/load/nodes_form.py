@@ -1,11 +1,12 @@
 """Whole nodes (``nodeCacheCapable: false``): how long does a filter of 5,000 nodes of 12 KB take, and who waits for it?
 
-Run as ``python -m tests.load.nodes_form``; prints one JSON object. The service runs in this process behind its real
+Run as ``python -m tests.load.nodes_form [--nodes 50]``; prints one JSON object. The service runs in this process behind its real
 server; ``longest_pause_ms`` is the longest time in which the event loop did nothing else.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import tempfile
@@ -73,9 +74,9 @@ async def calls(port: int, body: Path) -> list[float]:
     return times
 
 
-async def measure() -> dict[str, Any]:
+async def measure(count: int) -> dict[str, Any]:
     service = Service(Settings(cluster="examples/sample-cluster.yaml"), IN_TREE, DEFAULT_WEIGHTS, version="bench")
-    nodes = [big_node(number) for number in range(NODES)]
+    nodes = [big_node(number) for number in range(count)]
     for node in nodes:
         service.picture.upsert_node(decode_node(msgspec.json.encode(node)))
     asked = {"Pod": cluster.pending_pod(7), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None}
@@ -100,5 +101,7 @@ async def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=NODES)
     uvloop.install()
-    print(json.dumps(asyncio.run(measure()), indent=2))
+    print(json.dumps(asyncio.run(measure(parser.parse_args().nodes)), indent=2))

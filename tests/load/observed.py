@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from app.config.settings import Settings
 from app.main import Service
 from app.server.web import listen, run
+from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
 _TICK = 0.0005
@@ -65,6 +66,7 @@ class Pauses:
 
 
 def main(port: int, kubeconfig: str) -> None:
+    configure("error", "json")
     service = Service(Settings(kubeconfig=kubeconfig), IN_TREE, DEFAULT_WEIGHTS, version="bench")
     web = service.web()
     web.add_route("/bench/pauses", Pauses().tell, methods=["GET"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,10 @@ from msgspec.structs import replace
 FOLDER: Final = Path(__file__).parent / "workloads"
 SELECTED: Final = {"color": "blue"}
 """The labels every constraint selects, as scheduler_perf has them."""
+
+
+_EVEN: Final = 20
+"""Nodes by the score, and existing pods by the node: every zone and every host starts with as many."""
 
 
 class Constraint(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -42,11 +46,9 @@ class Size(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         """A smaller one of the same shape, to try the harness; its target says nothing any more."""
         if by == 1:
             return self
-        nodes, measured, existing = (max(least, round(it * by)) for it, least in self._amounts())
-        return replace(self, nodes=nodes, measured=measured, existing=existing, target=None)
-
-    def _amounts(self) -> Iterator[tuple[int, int]]:
-        yield from ((self.nodes, 3), (self.measured, 10), (self.existing, 0))
+        nodes = max(1, round(self.nodes * by / _EVEN)) * _EVEN
+        existing = round(self.existing * by / nodes) * nodes
+        return replace(self, nodes=nodes, measured=max(10, round(self.measured * by)), existing=existing, target=None)
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,82 @@
+"""Every benchmark, one after the other, in processes of their own; what they found is printed as one JSON object.
+
+python -m tests.load                   # everything: some hours
+python -m tests.load --short           # the short set
+python -m tests.load --only picture,calls
+python -m tests.load --try             # all of it, so small that only the harness is tried
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tests.load import report
+
+
+class Part(Struct, frozen=True):
+    """A module, and its arguments for the full set, the short set, and to try the harness."""
+
+    module: str
+    full: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+
+PARTS: Final[Mapping[str, Part]] = {
+    "calls": Part("bench", tried=("--nodes=100", "--pods=1000", "--calls=100")),
+    "picture": Part("picture", tried=("--nodes=100", "--pods=1000", "--constraints=30")),
+    "service": Part(
+        "service",
+        short=("--seconds=5",),
+        tried=(
+            "--nodes=100",
+            "--many-nodes=500",
+            "--pods=1000",
+            "--calls=100",
+            "--seconds=0.5",
+            "--binds=50",
+        ),
+    ),
+    "nodes_form": Part("nodes_form", tried=("--nodes=50",)),
+    "scheduling": Part(
+        "scheduling",
+        full=("--rounds=5",),
+        short=("--rounds=3", "--label=short"),
+        tried=("--rounds=1", "--matching=zone-hard/1000-nodes", "--scale=0.02"),
+    ),
+}
+
+
+def run(part: Part, arguments: Sequence[str]) -> Any:
+    """What a part prints. Raises ``CalledProcessError``."""
+    command = [sys.executable, "-m", f"tests.load.{part.module}", *arguments]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m tests.load", description=__doc__)
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--short", dest="set", action="store_const", const="short", default="full")
+    chosen.add_argument("--try", dest="set", action="store_const", const="tried")
+    parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--output", default="", help="also write the JSON to this file")
+    given = parser.parse_args()
+    found: dict[str, Any] = {"machine": report.machine(), "set": given.set}
+    for name in given.only.split(",") if given.only else PARTS:
+        part, began = PARTS[name], time.monotonic()
+        report.say(f"\n==> {name}")
+        found[name] = run(part, getattr(part, given.set))
+        report.say(f"==> {name}: {time.monotonic() - began:.0f} s")
+    report.publish(found, given.output)
+
+
+if __name__ == "__main__":
+    main()
