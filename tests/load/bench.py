@@ -3,8 +3,8 @@
     python -m tests.load.bench --nodes 200 --pods 2000 --calls 200    # to try the harness
 
 Prints one JSON object, and a table on standard error. Calls to Homeport and to the echo alternate on two kept
-connections, so that a noisy machine is noisy for both. Figures are microseconds at the client, ratios of the medians are
-what counts.
+connections, so that a noisy machine is noisy for both. Figures are microseconds at the client, ratios of the medians
+are what counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whole nodes (``nodeCacheCapable: false``): how long does a filter of 5,000 nodes of 12 KB take, and who waits for it?
 
-Run as ``python -m tests.load.nodes_form [--nodes 50]``; prints one JSON object. The service runs in this process behind its real
-server; ``longest_pause_ms`` is the longest time in which the event loop did nothing else.
+Run as ``python -m tests.load.nodes_form [--nodes 50]``; prints one JSON object. The service runs in this process behind
+its real server; ``longest_pause_ms`` is the longest time in which the event loop did nothing else.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from app.config.settings import Settings
 from app.kube.core_v1 import decode_node
 from app.main import Service
 from app.server.web import listen, server
+from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.controlplane.processes import free_port
 from tests.load import cluster
@@ -75,6 +76,7 @@ async def calls(port: int, body: Path) -> list[float]:
 
 
 async def measure(count: int) -> dict[str, Any]:
+    configure("error", "json")
     service = Service(Settings(cluster="examples/sample-cluster.yaml"), IN_TREE, DEFAULT_WEIGHTS, version="bench")
     nodes = [big_node(number) for number in range(count)]
     for node in nodes:

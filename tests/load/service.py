@@ -138,7 +138,9 @@ def _segment(served: Served, body: bytes, seconds: float, beside: AbstractContex
 
 def _large_body() -> bytes:
     """A filter of whole nodes, nearly as large as is taken."""
-    made, items, size = {"Pod": cluster.pending_pod(7), "NodeNames": None}, [], 0
+    made = {"Pod": cluster.pending_pod(7), "NodeNames": None}
+    items: list[dict[str, Any]] = []
+    size = 0
     while size < _BODY_BYTES - 4 * NODE_BYTES:
         items.append(big_node(len(items)))
         size += NODE_BYTES + 32
