@@ -132,6 +132,17 @@ def program(sources: Path, name: str, kubernetes: str = DEFAULT_KUBERNETES) -> P
     return target
 
 
+def tool(package: str, version: str) -> Path:
+    """A Go program as others publish it, built from the module proxy unless it is there."""
+    target = cache_dir() / "tools" / f"{package.rpartition('/')[2]}-{version}" / package.rpartition("/")[2]
+    if not target.is_file():
+        with _locked(), _stage(f"install {package} {version}"):
+            go = _toolchain(release_of(DEFAULT_KUBERNETES))
+            environment = {**go.environment(), "GOBIN": str(target.parent)}
+            _run([str(go.executable), "install", f"{package}@{version}"], cache_dir(), environment)
+    return target
+
+
 def _build_program(sources: Path, target: Path, release: Release) -> None:
     module, go = _kubernetes_module(release), _toolchain(release)
     package = module / sources.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -29,21 +30,29 @@ class CountingProxy:
         self._counts: Counter[str] = Counter()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._serving: set[asyncio.Task[None]] = set()
         self.url = ""
 
     def __enter__(self) -> CountingProxy:
         self._thread.start()
         starting = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._connection, "127.0.0.1", 0, limit=_MOST), self._loop
+            asyncio.start_server(self._connected, "127.0.0.1", 0, limit=_MOST), self._loop
         )
         self._server = starting.result()
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
         self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     def per_call(self) -> dict[str, dict[str, float]]:
         """By verb: how many calls, and the mean of everything else."""
@@ -54,6 +63,11 @@ class CountingProxy:
             found.setdefault(verb, {})[what] = total if what == "calls" else round(total / calls, 1)
         return found
 
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.ensure_future(self._connection(reader, writer))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST)
         try:
@@ -61,13 +75,15 @@ class CountingProxy:
                 head, asked = await _message(reader)
                 upstream_writer.write(head + asked)
                 answer_head, answered = await _message(upstream_reader)
-                writer.write(answer_head + answered)
                 self._count(head.split(b" ", 2)[1].decode().strip("/"), asked, answered)
+                writer.write(answer_head + answered)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
-            writer.close()
-            upstream_writer.close()
+            for end in (writer, upstream_writer):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
 
     def _count(self, verb: str, asked: bytes, answered: bytes) -> None:
         found: dict[str, int] = {"calls": 1, "bytes asked": len(asked), "bytes answered": len(answered)}
