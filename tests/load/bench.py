@@ -134,13 +134,15 @@ def workloads() -> Iterator[tuple[str, str, dict[str, Any], int, int]]:
         yield f"filter_{size}_refused_again", "filter", refused, size, _ORDERS
         yield f"filter_{size}_refused_again_in_one_order", "filter", refused, size, 1
         yield f"prioritize_{size}", "prioritize", cluster.pending_pod(7), size, _ORDERS
+        for verb in ("filter", "prioritize"):
+            yield f"lean_{verb}_{size}", f"lean/{verb}", cluster.pending_pod(7), size, _ORDERS
 
 
 def measure(
     homeport: Connection, echo: Connection, verb: str, bodies: Sequence[bytes], folder: Path, calls: int
 ) -> dict[str, Any]:
     """Alternate between the two and compare."""
-    name = f"{verb}-{len(bodies[0])}"
+    name = f"{verb.replace('/', '-')}-{len(bodies[0])}"
     (folder / name).write_bytes(homeport.post(f"/{verb}", bodies[0]))
     ours: list[float] = []
     floor: list[float] = []

@@ -75,7 +75,7 @@ class CountingProxy:
                 head, asked = await _message(reader)
                 upstream_writer.write(head + asked)
                 answer_head, answered = await _message(upstream_reader)
-                self._count(head.split(b" ", 2)[1].decode().strip("/"), asked, answered)
+                self._count(head.split(b" ", 2)[1].decode().rpartition("/")[2], asked, answered)
                 writer.write(answer_head + answered)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

@@ -166,7 +166,7 @@ class Bench:
                 CountingProxy(extender.port) as proxy,
             ):
                 sampling = size.percentage_of_nodes_to_score
-                with with_homeport(self._plane, extender, sampling, urlPrefix=proxy.url):
+                with with_homeport(self._plane, extender, sampling, at=proxy.url):
                     watch.wait(count)
                 return proxy.per_call()
         finally:

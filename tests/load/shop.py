@@ -13,6 +13,7 @@ from app.framework.node_info import Candidates
 from app.kube.core_v1 import Node, Pod, decode_node, decode_pod
 from app.main import Service
 from app.runtime.framework import Framework
+from app.server.routes import LEAN
 from app.telemetry.logging import configure
 from app.verbs.outcome import Answer, Verb
 from plugins import DEFAULT_WEIGHTS, IN_TREE
@@ -47,8 +48,11 @@ class Shop:
         return self._service._frameworks["default-scheduler"]
 
     def call(self, verb: Verb, body: bytes) -> Answer:
-        """A whole call but for HTTP. Driven by hand: with nothing to wait for, no event loop is needed."""
-        calling = self._service._verbs[verb](body).__await__()
+        """A whole call but for HTTP, in the form that examples/kube-scheduler asks for.
+
+        Driven by hand: with nothing to wait for, no event loop is needed.
+        """
+        calling = self._service._callers[LEAN][verb](body).__await__()
         try:
             next(calling)
         except StopIteration as answered:

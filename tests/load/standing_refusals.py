@@ -26,7 +26,7 @@ from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration.service import Homeport, scheduler_config
-from tests.load.bench import percentiles
+from tests.load.report import percentiles
 
 _ZONES: Final = ("zone-a", "zone-b", "zone-c")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")

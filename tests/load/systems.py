@@ -72,11 +72,13 @@ def homeport(plane: ControlPlane, folder: Path, percentage: int | None) -> Itera
 
 
 def with_homeport(
-    plane: ControlPlane, extender: Homeport, percentage: int | None, **entry: object
+    plane: ControlPlane, extender: Homeport, percentage: int | None, at: str = ""
 ) -> AbstractContextManager[Scheduler]:
-    """kube-scheduler beside a Homeport that runs; ``entry`` changes fields of its entry."""
-    config = dict(scheduler_config(extender, **entry))
+    """kube-scheduler beside a Homeport that runs; ``at`` is an address to call instead of its own."""
+    config = dict(scheduler_config(extender))
     del config["percentageOfNodesToScore"]
+    (entry,) = config["extenders"]
+    entry["urlPrefix"] = entry["urlPrefix"].replace(extender.url, at or extender.url)
     return _scheduler(plane, config, percentage)
 
 

@@ -1,0 +1,39 @@
+"""The benchmark of scheduling, as small as it gets: it places all pods, breaks no constraint and counts what it says."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.controlplane import ControlPlane
+from tests.load.scheduling import Bench, measure_case
+from tests.load.workload import chosen, load
+
+SYSTEMS = ("in-tree", "homeport", "passing", "without")
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[dict[str, Any]]:
+    (case,) = chosen(load("scheduling"), matching="zone-hard-host-soft/5000-nodes-10000-pods", scale=0.004)
+    with ControlPlane() as plane, tempfile.TemporaryDirectory() as folder:
+        bench = Bench(plane, Path(folder), case.size.nodes, case.size.existing)
+        yield measure_case(bench, case, SYSTEMS, rounds=1)
+
+
+def test_every_system_places_every_pod(found: dict[str, Any]) -> None:
+    assert dict.fromkeys(SYSTEMS, (0, 10)) == {
+        name: (it["unplaced"], it["attempts"]["scheduled"]) for name, it in found["systems"].items()
+    }
+
+
+def test_hard_constraints_hold_where_somebody_looks_at_them(found: dict[str, Any]) -> None:
+    assert [] == found["systems"]["in-tree"]["broken"] + found["systems"]["homeport"]["broken"]
+
+
+def test_every_name_is_counted(found: dict[str, Any]) -> None:
+    counted = found["wire"]["filter"]
+
+    assert counted["calls"] >= 10
+    assert (20, True) == (counted["names asked"], counted["names passed"] <= 20)
