@@ -1,4 +1,4 @@
-"""The benchmark of scheduling, as small as it gets: it places all pods, breaks no constraint and counts what it says."""
+"""The benchmark of scheduling, as small as it gets: it places all pods, breaks no constraint, counts what it says."""
 
 import tempfile
 from collections.abc import Iterator
