@@ -294,7 +294,7 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
             for it in found
         ],
     )
-    processes = ("kube-scheduler", "homeport", "kube-apiserver", "etcd")
+    processes = ("kube-scheduler", "extender", "kube-apiserver", "etcd")
     report.table(
         ("CPU ms a pod", "system", *processes, "unplaced", "sent back", "broken"),
         [

@@ -56,7 +56,7 @@ def passing(plane: ControlPlane, folder: Path, percentage: int | None) -> Iterat
         entry = {"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "prioritizeVerb": "prioritize"}
         extenders = [{**entry, "weight": 1, "nodeCacheCapable": True}]
         with _scheduler(plane, {"profiles": [_profile()], "extenders": extenders}, percentage) as scheduler:
-            yield _running(plane, scheduler, passing=extender.pid)
+            yield _running(plane, scheduler, extender=extender.pid)
     finally:
         processes.close()
 
@@ -68,7 +68,7 @@ def homeport(plane: ControlPlane, folder: Path, percentage: int | None) -> Itera
         Homeport(plane.kubeconfig, folder, start_seconds=_START_SECONDS) as extender,
         with_homeport(plane, extender, percentage) as scheduler,
     ):
-        yield _running(plane, scheduler, homeport=extender.pid)
+        yield _running(plane, scheduler, extender=extender.pid)
 
 
 def with_homeport(
@@ -100,8 +100,8 @@ def _profile() -> dict[str, Any]:
     return {"schedulerName": "default-scheduler", "plugins": _WITHOUT_SPREAD}
 
 
-def _running(plane: ControlPlane, scheduler: Scheduler, **extender: int) -> Running:
-    return Running({**plane.pids, "kube-scheduler": scheduler.process.pid, **extender}, scheduler)
+def _running(plane: ControlPlane, scheduler: Scheduler, **beside: int) -> Running:
+    return Running({**plane.pids, "kube-scheduler": scheduler.process.pid, **beside}, scheduler)
 
 
 def _listens(port: int) -> bool:

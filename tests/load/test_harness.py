@@ -78,7 +78,7 @@ RATES: Final = {"in-tree": [100.0, 10.0, 40.0], "homeport": [50.0, 30.0, 80.0]}
 
 
 def run(rate: float) -> Run:
-    return Run(rate, rate, 1, {"scheduled": 10, "error": 1}, {"etcd": None, "homeport": 1.0}, [])
+    return Run(rate, rate, 1, {"scheduled": 10, "error": 1}, {"etcd": None, "extender": 1.0}, [])
 
 
 @pytest.fixture(scope="module")
