@@ -75,6 +75,9 @@ _STEADY_SECONDS: Final = 10.0
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
+_ASKS: Final = 4
+"""A kind of which nothing was heard for as many times ``quiet`` has to catch up first."""
+
 _SHORT_WATCH_SECONDS: Final = 3
 """The API server sends a bookmark two seconds before it ends a watch, so this one gets one within two."""
 
@@ -217,7 +220,7 @@ class Reflector(Generic[T]):
         self._opened = asyncio.Event()
         self._anew = self._reopening = False
         self._asked_at = inf
-        self._short = self._suspect = self._behind = False
+        self._short = self._suspect = self._behind = self._broken_off = False
         self._patience = _PATIENCE
         self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
         self._undecodable_keys: set[ObjectKey] = set()
@@ -237,6 +240,7 @@ class Reflector(Generic[T]):
             except NotServed as error:
                 wait = await self._do_without(error)
             except KubeError as error:
+                self._broken_off = True
                 wait = self._after(error)
             if wait:
                 await self._sleep(wait)
@@ -307,7 +311,7 @@ class Reflector(Generic[T]):
         if found == "failed":
             self._suspect = True
         elif found != "went back" and (self._suspect or (found == "newer" and not self._short)):
-            self._suspect = False
+            self._broken_off, self._suspect = self._suspect, False
             self._reopening = True
             self._end_watch()
 
@@ -398,8 +402,12 @@ class Reflector(Generic[T]):
         )
         async with watching as lines:
             self.state, self.cause, self._asked_at = "watching", "", inf
-            # Without versions that compare nobody could tell when it has caught up.
-            self._behind = _number(self._version) >= 0 and self._clock() - self.last_contact > self.quiet
+            gap = self._clock() - self.last_contact
+            # Without versions that compare nobody could tell when it has caught up. A quiet watch that we ended
+            # ourselves to look closer was open all the time, as far as anybody knows.
+            asks = 1 if self._broken_off else _ASKS
+            self._behind = _number(self._version) >= 0 and gap > asks * self.quiet
+            self._broken_off = False
             try:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS if self._short else None) as self._watching:
                     self._opened.set()

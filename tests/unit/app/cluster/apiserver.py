@@ -18,6 +18,8 @@ from tests.api.virtual import now
 Json: TypeAlias = dict[str, Any]
 Network = Literal["up", "silent", "refused"]
 
+_ROUND_TRIP: Final = 0.005
+
 _TICK: Final = 0.95
 """Bookmarks are handed out in rounds of about a second."""
 
@@ -88,6 +90,7 @@ class ApiServer:
         self._changed = asyncio.Event()
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(_ROUND_TRIP)
         if self.network == "refused":
             raise httpx.ConnectError("refused")
         if self.network == "silent":
