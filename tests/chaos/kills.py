@@ -9,9 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.beside import beside
 from tests.chaos import checker, waves
 from tests.chaos.arena import Arena
 from tests.chaos.binder import PlainBinder
@@ -148,15 +150,9 @@ class Campaign:
     @contextmanager
     def _annotating(self, pods: Sequence[str], machines: Sequence[str]) -> Iterator[None]:
         """Somebody annotates waiting pods and machines all the while, so that writes meet a version that moved on."""
-        over = threading.Event()
         chance = random.Random(self._chance.random())
-        thread = threading.Thread(target=self._annotate, args=(set(pods), machines, chance, over))
-        thread.start()
-        try:
+        with beside(partial(self._annotate, set(pods), machines, chance)):
             yield
-        finally:
-            over.set()
-            thread.join()
 
     def _annotate(
         self, pods: Collection[str], machines: Sequence[str], chance: random.Random, over: threading.Event

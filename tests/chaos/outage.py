@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import httpx
 
+from tests.beside import beside
 from tests.chaos import checker, waves
 from tests.chaos.arena import Arena, all_bound
 from tests.chaos.binder import PlainBinder
@@ -124,24 +125,18 @@ def _is_ready(homeport: Homeport) -> bool:
 @contextmanager
 def _probing(homeport: Homeport, nodes: Sequence[str], outage: Outage) -> Iterator[None]:
     """Somebody asks for verdicts all the while."""
-    over = threading.Event()
     pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))
     pod["metadata"] |= {"namespace": "default", "uid": "probe"}
     body = {"Pod": pod, "NodeNames": list(nodes)}
 
-    def probe() -> None:
+    def probe(over: threading.Event) -> None:
         with httpx.Client(base_url=homeport.url, timeout=_CALL_SECONDS, trust_env=False) as http:
             while not over.wait(_PROBE_PAUSE):
                 sent = time.monotonic()
                 outage.probes.append(Probe(sent, _decides(http, body)))
 
-    thread = threading.Thread(target=probe, daemon=True)
-    thread.start()
-    try:
+    with beside(probe):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _decides(http: httpx.Client, body: Json) -> bool:
@@ -154,9 +149,8 @@ def _decides(http: httpx.Client, body: Json) -> bool:
 @contextmanager
 def _steady_load(arena: Arena) -> Iterator[None]:
     """A pod of each app, the shared one among them, several times a second."""
-    over = threading.Event()
 
-    def load() -> None:
+    def load(over: threading.Event) -> None:
         number = 0
         while not over.wait(_LOAD_PAUSE):
             for app in ("app-0", "app-1", SHARED):
@@ -164,13 +158,8 @@ def _steady_load(arena: Arena) -> Iterator[None]:
                 arena.plane.client.create(pod)
             number += 1
 
-    thread = threading.Thread(target=load, daemon=True)
-    thread.start()
-    try:
+    with beside(load):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _add(report: Report, name: str, outage: Outage, limit: float) -> None:

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tests.beside import beside
 from tests.controlplane.processes import free_port
 from tests.load import cluster, report
 from tests.load.bench import Connection, answers, requests, running, wait_for, write_kubeconfig
@@ -157,19 +158,13 @@ def _large_body() -> bytes:
 @contextmanager
 def _again(do: Callable[[], object], seconds: float) -> Iterator[None]:
     """Again and again in a thread; what is done is mostly waiting for another process."""
-    over = threading.Event()
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         while not over.wait(seconds):
             do()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with beside(work):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _curl(*arguments: str) -> None:
