@@ -27,10 +27,11 @@ PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namesp
 FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
 """Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
 
-_FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
-_UNPROCESSABLE: Final = 422
 _CONFLICT: Final = 409
+_PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
+"""Refusals that may be no more at the next attempt."""
+
 _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
 
@@ -138,7 +139,7 @@ class ApiBinder:
             await self._client.patch(PODS, found.namespace, found.name, {"metadata": metadata})
         except (ApiError, ApiUnavailable, UnknownOutcome) as cause:
             _LOG.warning("pod not fenced off", pod=str(found), cause=str(cause))
-            if isinstance(cause, ApiError) and cause.status in (_FORBIDDEN, _UNPROCESSABLE):
+            if isinstance(cause, ApiError) and will_never_do(cause.status):
                 return "refused"
             await self._sleep(_RETRY_SECONDS)
             return "unclear"
@@ -176,13 +177,20 @@ def _gone(pod: Pod) -> Status:
 
 
 def _decides_alike(found: Pod, pod: Pod) -> bool:
-    """Whether a decision taken on ``pod`` holds for ``found``: all but status and annotations is the same."""
-    return (found.labels, found.spec, found.owner, found.terminating) == (
-        pod.labels,
-        pod.spec,
-        pod.owner,
-        pod.terminating,
-    )
+    """Whether a decision taken on ``pod`` holds for ``found``: all but status and annotations is the same.
+
+    A fence is no mere annotation: somebody has given this bind up.
+    """
+    return _decided_by(found) == _decided_by(pod)
+
+
+def _decided_by(pod: Pod) -> tuple[object, ...]:
+    return pod.labels, pod.spec, pod.owner, pod.terminating, pod.annotations.get(FENCE)
+
+
+def will_never_do(status: int) -> bool:
+    """Whether the API server, or a webhook of its, refuses for good: no permission, or a rule against the write."""
+    return 400 <= status < 500 and status not in _PASSING
 
 
 class ApiWriter:

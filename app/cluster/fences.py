@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from app.cluster.api_writes import FENCE, PODS
+from app.cluster.api_writes import FENCE, PODS, will_never_do
 from app.cluster.store import Cluster
 from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
 from app.kube.core_v1 import Pod, decode_pod
@@ -24,10 +24,8 @@ PAUSE_SECONDS: Final = 0.02
 """After each write: at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
 _RETRY_SECONDS: Final = 0.5
-_FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_UNPROCESSABLE: Final = 422
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -110,7 +108,7 @@ class Fences:
             try:
                 await self._fence(pod)
             except (ApiError, ApiUnavailable, UnknownOutcome) as error:
-                if isinstance(error, ApiError) and error.status in (_FORBIDDEN, _UNPROCESSABLE):
+                if isinstance(error, ApiError) and will_never_do(error.status):
                     _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
                     return
                 if not told:

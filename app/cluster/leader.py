@@ -97,7 +97,7 @@ class Elector:
             self._told = False
 
     def _not_done(self, what: str, error: Exception) -> None:
-        if isinstance(error, ApiError) and error.status in (_CONFLICT, _NOT_FOUND) and what == "write":
+        if isinstance(error, ApiError) and what == "write" and self._is_outdated(error.status):
             self.election.conflicted()
             return
         self.election.failed(0.5 + 0.5 * self._rng())
@@ -105,6 +105,10 @@ class Elector:
             self._told = True
             cause = str(error) or f"no answer within {self._attempt_seconds:g} s"
             _LOG.warning("lease not reached", attempt=what, lease=f"{self._namespace}/{self._name}", cause=cause)
+
+    def _is_outdated(self, status: int) -> bool:
+        """Whether another look tells more. Not where there is nothing to be made in: the namespace is missing."""
+        return status == _CONFLICT or (status == _NOT_FOUND and self.election.record is not None)
 
     async def _read(self) -> None:
         try:
@@ -134,7 +138,8 @@ class Elector:
                 return False
             try:
                 async with asyncio.timeout(self._attempt_seconds):
-                    self.election.observe(LeaseRecord.of(await self._sent(self.election.resignation())))
+                    released = LeaseRecord.of(await self._sent(self.election.resignation()))
+                    self.election.observe(released, lagging=True)
             except (KubeError, msgspec.DecodeError, TimeoutError) as error:
                 _LOG.warning("lease not released, it has to expire", cause=str(error))
                 self.election.failed()
@@ -173,5 +178,5 @@ class Elector:
         """Raises ``KubeError`` for one that says that the watch is over."""
         if event.type == "ERROR":
             raise ApiUnavailable(str(ApiError.parse(event.object)))
-        self.election.observe(None if event.type == "DELETED" else LeaseRecord.of(event.object))
+        self.election.observe(None if event.type == "DELETED" else LeaseRecord.of(event.object), lagging=True)
         self.tell()

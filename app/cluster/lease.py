@@ -236,11 +236,11 @@ class Election:
 
     # what was heard
 
-    def observe(self, record: LeaseRecord | None) -> None:
-        """Take in the Lease as it was read, or as a watch showed it; ``None``: there is none."""
+    def observe(self, record: LeaseRecord | None, *, lagging: bool = False) -> None:
+        """Take in the Lease as it was read, or (``lagging``) as a watch showed it; ``None``: there is none."""
         known = self.record
-        if known is not None and record is not None and precedes(record.version, known.version):
-            return  # a watch that lags behind our own write
+        if lagging and known is not None and record is not None and precedes(record.version, known.version):
+            return  # behind our own write; a read is not, also where versions went back with a restored backup
         now = self._clock()
         self._known, self._heard_at = True, now
         if known is not None and record is not None and record.version == known.version:
@@ -264,7 +264,7 @@ class Election:
 
     def written(self, record: LeaseRecord) -> None:
         """Our last write succeeded, and this is its result."""
-        self.observe(record)
+        self.observe(record, lagging=True)
         if self._is_ours():
             self._renewed_at = self._sent_at
 

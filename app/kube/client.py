@@ -470,6 +470,8 @@ class KubeClient:
         """The connections for writes made with these certificates; those of earlier ones end with what runs on them."""
         known = self._writing_as
         if self._writing is None or not _same_peer(known, access) or known is None or known.server != access.server:
+            if self._writing is not None:
+                self._writing.close_idle()
             self._writing = Connections(access.server, access.tls, access.tls_server_name)
         self._writing_as = access
         return self._writing

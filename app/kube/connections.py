@@ -26,6 +26,9 @@ MOST_OPEN: Final = 128
 """kube-scheduler binds without a limit; what is beyond this waits for its turn."""
 
 _IDLE_SECONDS: Final = 30.0
+_FINAL: Final = 200
+"""Answers below it announce another one."""
+
 _TEXT: Final = "latin-1"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -118,6 +121,10 @@ class Connection(asyncio.Protocol):
 
     # httptools' callbacks
 
+    def on_message_begin(self) -> None:
+        if self._answer is None:  # a second answer to one request
+            self.close()
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode(_TEXT).lower()] = value.decode(_TEXT)
 
@@ -125,6 +132,9 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
+        if self._parser.get_status_code() < _FINAL:
+            self._headers, self._body = {}, []
+            return
         answer, self._answer = self._answer, None
         if answer is None or not self._parser.should_keep_alive():
             self.close()

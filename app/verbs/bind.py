@@ -100,6 +100,8 @@ class BindVerb:
         done, _ = await asyncio.wait({task}, timeout=deadline - self._clock())
         if not done:
             raise VerbFailure("out_of_time", "homeport: the bind has not settled in time")
+        if task.cancelled():
+            raise VerbFailure("out_of_time", "homeport: the process ends, and the bind has not settled")
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
@@ -303,6 +305,8 @@ class BindVerb:
 
     def _settle(self) -> None:
         self._settlements += 1
+        for held in self._in_hand.values():
+            held.waiting = False  # each looks again, though not at once
         self._settled.set()
         self._settled = asyncio.Event()
 

@@ -107,7 +107,7 @@ class Leads:
     @property
     def nominated_nodes(self) -> Collection[str]:
         """Nodes to which a pod is nominated whose nomination counts."""
-        return [name for name in self._cluster.nominated_nodes if self.nominated(name)]
+        return {name for name in self._cluster.nominated_nodes if self.nominated(name)}
 
     @property
     def generation(self) -> int:

@@ -54,15 +54,27 @@ class _Home:
 
 
 class _NewHome:
-    """A home that ``pod`` makes for ``owner`` by going to ``node``. ``bound``: the pod is there."""
+    """A home that ``pod`` makes for ``owner`` by going to ``node``. ``bound``: the pod is there.
 
-    __slots__ = ("bound", "node", "owner", "pod")
+    ``joined``, by UID: other pods on their way to it. Should ``pod`` not arrive, the first of them makes it.
+    """
 
-    def __init__(self, pod: Pod, node: str, owner: Owner) -> None:
+    __slots__ = ("bound", "joined", "node", "owner", "pod")
+
+    def __init__(self, pod: Pod, node: str, owner: Owner, joined: dict[str, Pod] | None = None) -> None:
         self.pod = pod
         self.node = node
         self.owner = owner
+        self.joined = joined or {}
         self.bound = False
+
+    def without_maker(self) -> _NewHome | None:
+        """What is left of it when ``pod`` does not arrive."""
+        heir = next(iter(self.joined.values()), None)
+        if heir is None:
+            return None
+        others = {uid: pod for uid, pod in self.joined.items() if uid != heir.uid}
+        return _NewHome(heir, self.node, self.owner, others)
 
 
 _HOME: Final[StateKey[_Home]] = StateKey("PreFilterStickyNode")
@@ -132,13 +144,23 @@ class StickyNode(
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return OWNER_UNKNOWN
-        if owner is not None and not self._home(owner, pod):
-            self._new[_slot(owner)] = _NewHome(pod, node_name, owner)
+        if owner is not None and not recorded_home(owner):
+            made = self._new.get(_slot(owner))
+            if made is None or made.pod.uid == pod.uid:
+                self._new[_slot(owner)] = _NewHome(pod, node_name, owner)
+            else:
+                made.joined[pod.uid] = pod
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         # By the pod, not its owner: a machine that is stopped during the bind takes the way to it along.
-        self._forget(pod)
+        for slot, made in list(self._new.items()):
+            made.joined.pop(pod.uid, None)
+            left = made.without_maker() if made.pod.uid == pod.uid else made
+            if left is None:
+                del self._new[slot]
+            else:
+                self._new[slot] = left
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Also a pod that joins a home still in the making carries it: the bind that makes it may fail."""
@@ -222,7 +244,7 @@ class StickyNode(
         return next((made for made in self._new.values() if made.pod.uid == pod.uid), None)
 
     def _forget(self, pod: Pod) -> None:
-        """Its home is on the owner, or came to nothing."""
+        """Its home is on the owner."""
         self._new = {slot: made for slot, made in self._new.items() if made.pod.uid != pod.uid}
 
 

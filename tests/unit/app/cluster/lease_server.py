@@ -29,6 +29,7 @@ class LeaseServer:
         self.down: Fault | None = None
         self.faults: list[Fault] = []
         self.watches = True
+        self.namespace = True
         self.log: list[str] = []
         self._watchers: list[asyncio.Queue[bytes]] = []
 
@@ -49,6 +50,8 @@ class LeaseServer:
         return answer
 
     def _carry_out(self, request: httpx.Request) -> httpx.Response:
+        if not self.namespace:
+            return _status(404)
         if request.method == "POST":
             return self._create(json.loads(request.content)) if self.lease is None else _status(409)
         if self.lease is None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from app.cluster import gate
-from app.cluster.api_writes import FENCE, ApiBinder, ApiWriter, binding
+from app.cluster.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
 from app.cluster.gate import BindGate
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
-from app.framework.status import SUCCESS, Status, error, unschedulable
+from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.client import KubeClient, Resource
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
@@ -418,6 +418,23 @@ class Keeper:
     async def until_settled(self, _pod: Pod) -> Status:
         self.waits += 1
         return self.settled
+
+
+async def test_a_pod_that_somebody_has_fenced_off_is_not_tried_again(bind: Bind) -> None:
+    """A new leader did, since it gave up what its predecessor had on the way."""
+    bind.change(labels={"app": "web"}, annotations={FENCE: "100"})()
+
+    status = await bind.to()
+
+    assert (status.code, [POST, GET], "") == (Code.UNSCHEDULABLE, bind.server.log, bind.bound_to)
+
+
+@pytest.mark.parametrize(
+    ("status", "never"),
+    [(400, True), (403, True), (422, True), (401, False), (404, False), (409, False), (429, False), (500, False)],
+)
+def test_who_refuses_for_good(status: int, never: bool) -> None:
+    assert never == will_never_do(status)
 
 
 class TestGate:

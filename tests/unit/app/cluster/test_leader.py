@@ -70,6 +70,33 @@ async def test_the_first_one_leads_at_once() -> None:
 
 
 @virtual_time
+async def test_without_its_namespace_it_tries_now_and_then() -> None:
+    server = LeaseServer()
+    server.namespace = False
+    async with candidate(server, "a") as a:
+        await asyncio.sleep(20)
+        assert 2 <= server.log.count("POST") <= 20 / RETRY + 1
+
+        server.namespace = True
+        await until(a, lambda: a.election.leads)
+
+
+@virtual_time
+async def test_versions_that_went_back_are_believed_when_read() -> None:
+    """etcd was restored from a backup of the time before the Lease was last written."""
+    server = LeaseServer()
+    async with candidate(server, "a") as a:
+        await until(a, lambda: a.election.leads)
+        server.version = 1
+        assert server.lease is not None
+        server.lease["metadata"]["resourceVersion"] = "2"
+
+        await asyncio.sleep(2 * LEASE)
+        assert a.election.leads
+        assert server.log.count("PUT") < 2 * LEASE / RETRY + 3
+
+
+@virtual_time
 async def test_a_leader_stays_one_while_it_renews() -> None:
     server = LeaseServer()
     async with candidate(server, "a") as a, candidate(server, "b") as b:

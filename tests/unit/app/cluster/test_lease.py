@@ -115,7 +115,7 @@ def test_the_last_binding_of_another_has_had_its_time_after_its_deadline(world: 
 
 def test_what_a_late_watch_shows_is_not_believed(world: World) -> None:
     world.leading()
-    world.election.observe(record("other", 1))
+    world.election.observe(record("other", 1), lagging=True)
 
     assert world.election.leads
 

@@ -108,6 +108,17 @@ async def test_a_chunked_answer_in_pieces() -> None:
     assert server.opened == 1
 
 
+async def test_an_answer_may_be_announced() -> None:
+    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 103 Early Hints\r\nX-Early: yes\r\n\r\n" + OK)
+
+    async with served(serve) as (server, connections):
+        answers = [await post(connections), await post(connections)]
+
+    assert [Answered(200, {"content-length": "2", "x-told": "yes"}, b"{}")] * 2 == answers
+    assert server.opened == 1
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -135,6 +146,7 @@ async def test_a_connection_that_breaks_says_so_and_the_next_request_has_another
     [
         pytest.param(OK.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"), id="one that announces its end"),
         pytest.param(OK + OK, id="one that answers twice"),
+        pytest.param(OK + b"HTTP/1.1 ", id="one that begins to answer once more"),
     ],
 )
 async def test_a_connection_that_cannot_be_trusted_is_not_used_again(said: bytes) -> None:

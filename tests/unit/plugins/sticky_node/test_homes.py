@@ -70,6 +70,28 @@ class TestFirstBind:
 
         assert ["n1"] == machines.allowed(POD)
 
+    async def test_one_that_joined_makes_the_home_if_the_first_does_not_arrive(self, machines: Machines) -> None:
+        """While it is on its way, too: a third pod must not make another one."""
+        third = launcher("launcher-db-3", "db")
+        machines.reserve(POD, "n1")
+        machines.reserve(NEXT, "n1")
+
+        machines.plugin.unreserve(_state(), POD, "n1")
+        assert ["n1"] == machines.allowed(third)
+
+        machines.plugin.unreserve(_state(), NEXT, "n1")
+        assert ALL == machines.allowed(third)
+
+    async def test_one_that_joined_and_does_not_arrive_changes_nothing(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+        machines.reserve(NEXT, "n1")
+
+        machines.plugin.unreserve(_state(), NEXT, "n1")
+        assert ["n1"] == machines.allowed(NEXT)
+
+        machines.plugin.unreserve(_state(), POD, "n1")
+        assert ALL == machines.allowed(NEXT)
+
     async def test_a_failed_bind_leaves_no_home(self, machines: Machines) -> None:
         await machines.bind(POD, "n1", succeeds=False)
 
