@@ -67,16 +67,17 @@ class Fences:
         return self.pending
 
     async def raise_all(self) -> None:
-        """Fence off what was noted. Cancelled, it leaves none pending."""
+        """Fence off what was noted. Cancelled, as when a term ends, it leaves none pending; a fault leaves them."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(AT_ONCE, self.pending)):
                     group.create_task(self._work())
-        finally:
+        except asyncio.CancelledError:
             self._waiting.clear()
             self._left.clear()
             self._asked.clear()
             self._tell()
+            raise
 
     def _tell(self) -> None:
         self._moved.set()

@@ -130,6 +130,8 @@ class Election:
         self._terms = 0
         self._next_term: Term | None = None
         self._retired = self._resigned = False
+        self.stands = True
+        """Whether it would take a free Lease: not before it could decide anything."""
 
     # what is asked of it
 
@@ -180,7 +182,7 @@ class Election:
         if self._is_ours():
             return max(self._sent_at + self._retry_period, self._retry_at)
         poll = self._heard_at + _POLL * self._retry_period
-        if self._retired:
+        if self._retired or not self.stands:
             return max(poll, self._retry_at)
         free = self._taken_until if self.record is None or self.record.holder else now
         return max(min(poll, free), self._retry_at)
@@ -189,7 +191,7 @@ class Election:
         if self._is_ours():
             return True
         released = self.record is not None and not self.record.holder
-        return not self._retired and (released or now >= self._taken_until)
+        return self.stands and not self._retired and (released or now >= self._taken_until)
 
     def _is_ours(self) -> bool:
         return self.record is not None and self.record.holder == self.identity and not self._resigned

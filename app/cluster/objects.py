@@ -57,10 +57,10 @@ class ObjectStore:
         for namespace, objects in self._objects.get(kind, {}).items():
             yield from ((namespace, name) for name in objects)
 
-    def upsert(self, kind: Kind[Any], found: KubeObject) -> None:
+    def upsert(self, kind: Kind[Any], found: KubeObject, *, newest_wins: bool = True) -> None:
         namespace, name = found.key
         objects = self._objects.setdefault(kind, {}).setdefault(namespace, {})
-        if not _is_older(found, objects.get(name)):
+        if not newest_wins or not _is_older(found, objects.get(name)):
             objects[name] = found
             self._touch(kind, namespace)
 

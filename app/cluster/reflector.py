@@ -295,6 +295,7 @@ class Reflector(Generic[T]):
     def _start_over(self) -> None:
         """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
         self._log.error("versions went back, listing anew")
+        self._sink.newest_wins = False
         self._probes.clear()
         self.list_anew()
 
@@ -347,7 +348,7 @@ class Reflector(Generic[T]):
             await self._in_slices(tuple(self._sink.keys()), unconfirmed.add)
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
-        self._behind = False
+        self._behind, self._sink.newest_wins = False, True
         self._reached(version)
         self.fresh_as_of = max(self.fresh_as_of, began)
         self._become_synced()

@@ -14,6 +14,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal, Protocol
 
 import structlog
@@ -57,6 +58,9 @@ class Route(Struct, frozen=True):
 
 _HERE: Final = Route("here")
 _SOON: Final = Route("soon")
+AGAIN_SECONDS: Final = 1.0
+"""Before a part that ended by a fault begins again."""
+
 _NOWHERE: Final = Route("nowhere")
 
 
@@ -93,8 +97,13 @@ class Replica:
         self._led = False
         self._seen = ""
         self._retiring = self._settled = False
-        self._broken = ""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._parts: dict[str, Callable[[], Awaitable[None]]] = {
+            "candidacy": self._stand,
+            "election": elector.run,
+            "take-over": self._follow_terms,
+        }
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._restarts: dict[str, asyncio.TimerHandle] = {}
 
     # what is asked of it
 
@@ -158,8 +167,6 @@ class Replica:
 
     def problem(self) -> str:
         """Why no verb can be answered, here or elsewhere; empty if all is well."""
-        if self._broken:
-            return self._broken
         if not self.leads:
             return "" if self._election.leader is not None else NO_LEADER
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""
@@ -183,26 +190,34 @@ class Replica:
     # what it does
 
     async def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._elector.run(), name="election"),
-            asyncio.create_task(self._follow_terms(), name="take-over"),
-        ]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+        self._election.stands = False
+        for name in self._parts:
+            self._begin(name)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Both run for ever: without them the Lease expires, and somebody else takes over."""
+    def _begin(self, name: str) -> None:
+        task = asyncio.ensure_future(self._parts[name]())
+        self._tasks[name] = task
+        task.add_done_callback(partial(self._ended, name))
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """A fault of ours. Begun again, it finds all it needs in the election; too late, somebody else takes over."""
         fault = None if task.cancelled() else task.exception()
         if fault is not None:
-            self._broken = f"the {task.get_name()} ended with {type(fault).__name__}: {fault}"
-            _LOG.error("replica broken", part=task.get_name(), traceback="".join(traceback.format_exception(fault)))
-            for other in self._tasks:
-                other.cancel()
+            _LOG.error("part of a replica ended", part=name, traceback="".join(traceback.format_exception(fault)))
+            self._restarts[name] = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, name)
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        for handle in self._restarts.values():
+            handle.cancel()
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _stand(self) -> None:
+        """Who takes the Lease without a picture would keep it from those that have one."""
+        await self._feed.complete()
+        self._election.stands = True
+        self._elector.tell()
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
         """Let another replica lead. ``settle`` ends what is under way and tells whether all of it has ended.

@@ -16,6 +16,9 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class Sink(Protocol[T_contra]):
     """Takes in what is seen of one kind. Synchronous: the picture is never half changed."""
 
+    newest_wins: bool
+    """Whether a form that is older than the one known is left out; not while a list is taken of a restored cluster."""
+
     def upsert(self, obj: T_contra) -> None: ...
 
     def delete(self, key: ObjectKey, uid: str) -> None:
@@ -32,9 +35,10 @@ class PodSink:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.newest_wins = True
 
     def upsert(self, obj: Pod) -> None:
-        self._cluster.upsert_pod(obj)
+        self._cluster.upsert_pod(obj, newest_wins=self.newest_wins)
 
     def delete(self, key: ObjectKey, uid: str) -> None:
         if uid or key not in {pod.key for pod in self._cluster.assumed.in_flight()}:
@@ -49,6 +53,7 @@ class NodeSink:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.newest_wins = True
 
     def upsert(self, obj: Node) -> None:
         self._cluster.upsert_node(obj)
@@ -68,9 +73,10 @@ class ObjectSink:
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         self._objects = cluster.others
         self._kind = kind
+        self.newest_wins = True
 
     def upsert(self, obj: KubeObject) -> None:
-        self._objects.upsert(self._kind, obj)
+        self._objects.upsert(self._kind, obj, newest_wins=self.newest_wins)
 
     def delete(self, key: ObjectKey, uid: str) -> None:
         self._objects.delete(self._kind, key, uid)

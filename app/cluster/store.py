@@ -108,11 +108,11 @@ class Cluster:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)
 
-    def upsert_pod(self, pod: Pod) -> None:
+    def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
         """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
-        if known is not None and precedes(pod.resource_version, known.resource_version):
+        if newest_wins and known is not None and precedes(pod.resource_version, known.resource_version):
             return  # a late word about what was read past the watch since, or about its predecessor
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)

@@ -471,7 +471,7 @@ class KubeClient:
         known = self._writing_as
         if self._writing is None or not _same_peer(known, access) or known is None or known.server != access.server:
             if self._writing is not None:
-                self._writing.close_idle()
+                self._writing.retire()
             self._writing = Connections(access.server, access.tls, access.tls_server_name)
         self._writing_as = access
         return self._writing

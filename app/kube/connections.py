@@ -143,13 +143,18 @@ class Connection(asyncio.Protocol):
 
 
 class Connections:
-    """The open connections to one server. ``server`` is a URL, whose path is put before that of every request."""
+    """The open connections to one server. ``server`` is a URL, whose path is put before that of every request.
+
+    Raises ``ValueError`` for a URL without a host, or with a port that is none.
+    """
 
     def __init__(
         self, server: str, tls: ssl.SSLContext | None = None, tls_server_name: str = "", *, most: int = MOST_OPEN
     ) -> None:
         parts = urlsplit(server)
-        self._host = parts.hostname or ""
+        if not parts.hostname:
+            raise ValueError(f"no host in {server}")
+        self._host = parts.hostname
         self._port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
         self._tls = tls if parts.scheme == "https" else None
         self._tls_server_name = (tls_server_name or self._host) if self._tls is not None else None
@@ -158,6 +163,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._turns = asyncio.Semaphore(most)
+        self._retired = False
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
         """The bytes of a request. Raises ``ValueError`` for a header that would end early."""
@@ -194,6 +200,11 @@ class Connections:
         for connection in self._busy:
             connection.close()
 
+    def retire(self) -> None:
+        """Keep no connection any more; those with a request under way end with it."""
+        self._retired = True
+        self.close_idle()
+
     def close_idle(self) -> None:
         """Close the connections that wait for work: they may be dead, and each would cost a request its time."""
         for connection in self._idle:
@@ -211,7 +222,7 @@ class Connections:
 
     def _give_back(self, connection: Connection) -> None:
         """One whose request was given up carries an answer that nobody reads: it is closed."""
-        if connection.usable:
+        if connection.usable and not self._retired:
             connection.idle_since = monotonic()
             self._idle.append(connection)
         else:

@@ -112,7 +112,10 @@ class Forwarder:
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 
     def _peer(self, address: str) -> Connections:
-        peer = self._peers.pop(address, None) or Connections(f"http://{address}", most=_MOST_OPEN)
+        try:
+            peer = self._peers.pop(address, None) or Connections(f"http://{address}", most=_MOST_OPEN)
+        except ValueError:
+            raise NotConnected(f'its address is "{address}"') from None
         self._peers[address] = peer
         while len(self._peers) > _KEPT:
             self._peers.pop(next(iter(self._peers))).close()

@@ -267,6 +267,8 @@ class SamplingGuard:
                     await self._pause(case, held)
                     continue
                 await self._pause_between_looks(case)
+                if case.counted and self._held(self._attempts(case.pod)) > 0.0:
+                    continue  # somebody else went first: no need to look
                 plan = self._plan(case)
                 if plan.node:
                     await self._lead(case, plan.node)

@@ -49,6 +49,7 @@ class Sink:
     def __init__(self, *names: str) -> None:
         self.told: list[str] = []
         self.names = set(names)
+        self.newest_wins = True
         self.on_upsert: Callable[[], None] = lambda: None
 
     def upsert(self, obj: Thing) -> None:
@@ -617,11 +618,14 @@ async def test_versions_that_go_back_start_everything_over(sink: Sink, time: Tim
     async with reflecting(api := Api(listed(10, "a", "b")), sink, time, tmp_path) as found:
         api.answers += [listed(5, "a"), listed(6, "a")]
         api.last.opened.clear()
+        believed: list[bool] = []
+        sink.on_upsert = lambda: believed.append(sink.newest_wins)
         assert not await found.probe()
         await api.last.opened.wait()
 
     assert ["list", "watch 10", "list", "list", "watch 6"] == api.asked
     assert (["+a", "+b", "+a", "-b"], 1) == (sink.told, found.relists)
+    assert ([False], True) == (believed, sink.newest_wins)
 
 
 def test_nothing_is_known_before_the_first_list(sink: Sink, tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 
@@ -28,14 +29,27 @@ class Picture:
     def __init__(self) -> None:
         self.current = asyncio.Event()
         self.current.set()
+        self.whole = asyncio.Event()
+        self.whole.set()
         self.asked: list[float] = []
 
     async def complete(self) -> None:
-        return
+        await self.whole.wait()
 
     async def catch_up(self) -> None:
         self.asked.append(now())
         await self.current.wait()
+
+    def breaks_once(self, does: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Fails when it is called first."""
+        faults = [ZeroDivisionError()]
+
+        async def call() -> None:
+            if faults:
+                raise faults.pop()
+            await does()
+
+        return call
 
     def problem(self) -> str:
         return ""
@@ -80,8 +94,12 @@ class One:
 
 
 @asynccontextmanager
-async def running(name: str, leases: LeaseServer, pods: ApiServer | None = None) -> AsyncIterator[One]:
+async def running(
+    name: str, leases: LeaseServer, pods: ApiServer | None = None, *, whole: bool = True
+) -> AsyncIterator[One]:
     one = One(name, leases, pods or ApiServer())
+    if not whole:
+        one.picture.whole.clear()
     await one.replica.start()
     try:
         yield one
@@ -124,6 +142,36 @@ async def test_a_follower_says_where_the_leader_is() -> None:
         assert Route("there", "a:8888", "a") == b.replica.route(binds=True)
         assert ("", "follower of a at a:8888") == (b.replica.problem(), b.replica.role())
         assert "this replica does not lead" == b.replica.may_post(0.0) == b.replica.may_write()
+
+
+@virtual_time
+async def test_one_without_a_picture_leaves_the_lease_to_others() -> None:
+    leases = LeaseServer()
+    async with running("a", leases, whole=False) as a:
+        await asyncio.sleep(30)
+        assert (None, "no replica leads") == (leases.holder, a.replica.problem())
+
+        async with running("b", leases) as b:
+            await until_it_may(b)
+            assert leases.holder == "b"
+
+        a.picture.whole.set()
+        await until_it_may(a)
+
+
+@virtual_time
+async def test_a_part_that_ends_by_a_fault_begins_again() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+
+        a.picture.catch_up = a.picture.breaks_once(a.picture.catch_up)  # type: ignore[method-assign]
+        leases.down = "lost"
+        await asyncio.sleep(LEASE)
+        assert not a.replica.leads
+        leases.down = None
+
+        await until_it_may(a)
 
 
 @virtual_time

@@ -92,6 +92,16 @@ class TestPods:
         assert (newest, [newest]) == (cluster.pod(*KEY), list(cluster.pods()))
         assert [newest] == list(cluster.nodes["n1"].pods.values())
 
+    @pytest.mark.parametrize(("newest_wins", "expected"), [(True, {"n1": 1}), (False, {})])
+    def test_an_earlier_form_is_taken_only_from_a_cluster_that_was_restored(
+        self, *, newest_wins: bool, expected: dict[str, int]
+    ) -> None:
+        cluster = picture(make_pod(node="n1", resource_version="20"))
+
+        cluster.upsert_pod(make_pod(resource_version="10"), newest_wins=newest_wins)
+
+        assert expected == counted(cluster)
+
     def test_a_finished_pod_is_not_held(self) -> None:
         cluster = picture(make_pod(node="n1"), make_pod(node="n1", phase="Succeeded"))
 

@@ -237,6 +237,13 @@ async def test_an_answer_that_is_missing_is_counted_as_such() -> None:
     assert {"unanswered": 1} == follower.counted("homeport_forwarded_requests_total", "bind")
 
 
+@pytest.mark.parametrize("address", ["", "host:port", "127.0.0.1:70000"])
+async def test_an_address_that_is_none_cannot_be_reached(address: str) -> None:
+    _, got = await Follower(Route("there", address, "it")).post("bind")
+
+    assert got["Error"].startswith("homeport: the leader cannot be reached")
+
+
 async def test_one_that_no_longer_leads_sends_nowhere_and_its_successor_is_asked() -> None:
     async def misdirected(_head: bytes) -> bytes:
         return answer("421 Misdirected Request")
