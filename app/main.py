@@ -105,6 +105,7 @@ class Service:
                     monotonic,
                     wait_seconds=settings.due_bind_wait,
                     observe=self._metrics.due_bind_wait.observe,
+                    is_placed=self._is_placed,
                 ),
                 max_priority=settings.max_priority,
             ),
@@ -136,6 +137,10 @@ class Service:
         if self._replicated is not None and not self._replicated.replica.leads:
             return "another replica decides"
         return self._feed.problem()
+
+    def _is_placed(self, pod: Pod) -> bool:
+        known = self._cluster.pod(*pod.key)
+        return known is not None and bool(known.node_name)
 
     def _verbs(self, deciding: Deciding, *, lean: bool = False) -> Verbs:
         answered = self._sampling.answered if self._settings.sampling_guard else _nobody_listens

@@ -31,15 +31,26 @@ _LEAST_SHARE: Final = 1 / 16
 
 
 class DueBinds:
-    """``wait_seconds``: the longest one call waits; 0 switches waiting off. A bind is due for a second at most."""
+    """``wait_seconds``: the longest one call waits; 0 switches waiting off. A bind is due for a second at most.
 
-    def __init__(self, clock: Clock, *, wait_seconds: float, observe: Callable[[float], None]) -> None:
+    ``is_placed``: whether the picture has the pod on a node, as where its bind was not asked of us.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        wait_seconds: float,
+        observe: Callable[[float], None],
+        is_placed: Callable[[Pod], bool] = lambda _: False,
+    ) -> None:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._share = 1.0
         self._due: dict[str, tuple[Pod, float]] = {}
         self._changed = asyncio.Event()
         self._observe = observe
+        self._is_placed = is_placed
 
     def expect(self, pod: Pod) -> None:
         """The pod was told of a node it may use: its bind is due."""
@@ -83,6 +94,6 @@ class DueBinds:
 
     def _those_that_matter(self, matters: Matters, pod: Pod) -> list[str]:
         now = self._clock()
-        for uid in [uid for uid, (_, until) in self._due.items() if until <= now]:
+        for uid in [uid for uid, (other, until) in self._due.items() if until <= now or self._is_placed(other)]:
             del self._due[uid]
         return [uid for uid, (other, _) in self._due.items() if uid != pod.uid and matters(pod, other)]

@@ -112,6 +112,19 @@ async def test_waits_in_vain_become_shorter_and_others_longer_again() -> None:
 
 
 @virtual_time
+async def test_a_pod_that_the_watch_shows_on_a_node_is_not_due() -> None:
+    """Others may bind: then its bind never arrives here."""
+    placed: list[str] = []
+    due = DueBinds(now, wait_seconds=WAIT, observe=lambda _: None, is_placed=lambda pod: pod.name in placed)
+    due.expect(web("a"))
+    matters = Bench(*zones()).framework.depends
+
+    assert due.expects(matters, web("b"))
+    placed.append("a")
+    assert not due.expects(matters, web("b"))
+
+
+@virtual_time
 async def test_many_callers_wait_for_the_same_bind() -> None:
     waiter = Waiter()
     waiter.due.expect(web("a"))
