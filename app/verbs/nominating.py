@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -56,6 +56,9 @@ REPEAT_SECONDS: Final = 1.0
 
 LOOK_SECONDS: Final = 0.005
 """Between two looks at all nodes, each of which takes some 2 ms for 5,000 of them."""
+
+DOUBT_SECONDS: Final = 0.25
+"""After a refusal on all nodes until it is looked whether what it rested on has changed since."""
 
 _SHORTEST_SECONDS: Final = 0.001
 _FIRST_LOOK_SECONDS: Final = 0.5
@@ -229,6 +232,7 @@ class SamplingGuard:
         self._clock = clock
         self._metrics = metrics
         self._cases: dict[str, _Case] = {}
+        self._doubted: dict[str, asyncio.TimerHandle] = {}
         self._workloads: OrderedDict[str, Attempts] = OrderedDict()
         self._turns: dict[str, _Turn] = {}
         self._at_once = asyncio.Semaphore(_AT_ONCE)
@@ -241,12 +245,45 @@ class SamplingGuard:
         case = self._cases.get(pod.uid)
         if case is not None:
             case.hear(pod, only, outcome, self._clock())
-        elif outcome == "no_fit" and shown < len(self._cluster.nodes) and self._may_begin(pod):
-            case = self._cases[pod.uid] = _Case(pod, shown, self._clock())
-            case.task = asyncio.create_task(self._guard(case))
+        elif outcome == "no_fit" and self._may_begin(pod):
+            if shown < len(self._cluster.nodes):
+                self._begin(pod, shown)
+            else:
+                self._doubt(pod, shown)
+
+    def _begin(self, pod: Pod, shown: int) -> None:
+        case = self._cases[pod.uid] = _Case(pod, shown, self._clock())
+        case.task = asyncio.create_task(self._guard(case))
+
+    def _doubt(self, pod: Pod, shown: int) -> None:
+        """A refusal on all nodes may rest on a picture that is a moment behind the scheduler's.
+
+        What would cure it has then woken the pod before it was refused, and nothing wakes it again for minutes.
+        """
+        if pod.uid in self._doubted or len(self._doubted) >= _MOST_CASES:
+            return
+        stamp = self._stamp(pod)
+        if stamp is not None:
+            later = asyncio.get_running_loop().call_later
+            self._doubted[pod.uid] = later(DOUBT_SECONDS, self._look_back, pod, shown, stamp)
+
+    def _look_back(self, pod: Pod, shown: int, stamp: Hashable) -> None:
+        del self._doubted[pod.uid]
+        if pod.uid not in self._cases and self._may_begin(pod) and self._stamp(pod) != stamp:
+            self._begin(pod, shown)
+
+    def _stamp(self, pod: Pod) -> Hashable | None:
+        framework = self._deciding.framework_for(pod)
+        try:
+            return None if framework is None else framework.stamp(pod)
+        except PluginError:
+            return None  # logged by the plugins' guard
 
     async def stop(self) -> None:
         """Leave all pods alone."""
+        for handle in self._doubted.values():
+            handle.cancel()
+        self._doubted.clear()
         tasks = [case.task for case in self._cases.values() if case.task is not None]
         for task in tasks:
             task.cancel()

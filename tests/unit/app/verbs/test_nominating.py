@@ -113,6 +113,29 @@ async def elapse(seconds: float) -> None:
 
 
 @virtual_time
+async def test_a_refusal_on_all_nodes_that_a_late_event_cures_is_looked_at_again() -> None:
+    """The scheduler had seen the event before it asked: nothing would wake the pod."""
+    world = World(pods=[late()])
+    world.asked("late", list(world.cluster.nodes))
+    await elapse(0.01)
+
+    world.cluster.delete_pod(("default", "web-1"))
+    await elapse(1)
+
+    assert ["late"] == [pod for pod, _ in world.led]
+
+
+@virtual_time
+async def test_one_that_nothing_cures_costs_no_look() -> None:
+    world = World(pods=[late()])
+    for _ in range(20):
+        world.asked("late", list(world.cluster.nodes))
+        await elapse(0.1)
+
+    assert ([], 0) == (world.led, world.looks)
+
+
+@virtual_time
 async def test_it_is_led_shortly_after_the_last_refusal() -> None:
     """Its own retry comes 6 ms after the first refusal; a nomination written in between would be cleared unseen."""
     world = World("b1", pods=[late()])
