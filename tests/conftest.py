@@ -10,6 +10,7 @@ import structlog
 from hypothesis import settings
 
 INTEGRATION: Final = Path(__file__).parent / "integration"
+PATIENCE_SECONDS: Final = 360
 MUST_RUN: Final = os.environ.get("CI", "").lower() in {"1", "true"}
 REFUSED: Final = "skipped or expected to fail, and CI lets nothing through unseen: "
 
@@ -28,10 +29,11 @@ def _logs_of_its_own() -> Generator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below tests/integration needs the control plane."""
+    """Everything below tests/integration needs the control plane, and on a busy machine some patience."""
     for item in items:
         if item.path.is_relative_to(INTEGRATION):
             item.add_marker(pytest.mark.integration)
+            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True)
