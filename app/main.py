@@ -39,7 +39,7 @@ from app.server.cycle import cycle_router
 from app.server.forward import Forwarder
 from app.server.operator import FeedStatus, LeaderStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
-from app.server.routes import LEAN, Verbs, direct, verb_router
+from app.server.routes import LEAN, VerbCall, Verbs, direct, verb_router
 from app.server.waiting import waiting_router
 from app.server.web import create_web, listen, run
 from app.telemetry.metrics import Metrics
@@ -112,7 +112,7 @@ class Service:
             self._feed.binder,
             self._feed.gate,
             monotonic,
-            time_limit=settings.http_timeout - _MARGIN,
+            time_limit=(limit := settings.http_timeout - _MARGIN),
         )
         guarding = replace(deciding, problem=self._problem_here)
         self._sampling = SamplingGuard(guarding, self._feed.nominator, self._leads, monotonic, self._metrics)
@@ -122,11 +122,10 @@ class Service:
             remembered=self._metrics.refusals.labels("remembered"),
             computed=self._metrics.refusals.labels("computed"),
         )
-        self._led_bind = None
+        bind: VerbCall = self._bind
         if self._replicated is not None:
-            limit = settings.http_timeout - _MARGIN
-            self._led_bind = LedBind(self._bind, self._replicated.replica, monotonic, time_limit=limit)
-        self._callers = {"": self._verbs(deciding), LEAN: self._verbs(deciding, lean=True)}
+            bind = LedBind(self._bind, self._replicated.replica, monotonic, time_limit=limit)
+        self._callers = {"": self._verbs(deciding, bind), LEAN: self._verbs(deciding, bind, lean=True)}
         self._metrics.add_collector(PictureCollector(self._feed.states, lambda: len(self._cluster.assumed)))
         for profile in resolved:
             for notice in profile.notices:
@@ -142,13 +141,13 @@ class Service:
         known = self._cluster.pod(*pod.key)
         return known is not None and bool(known.node_name)
 
-    def _verbs(self, deciding: Deciding, *, lean: bool = False) -> Verbs:
+    def _verbs(self, deciding: Deciding, bind: VerbCall, *, lean: bool = False) -> Verbs:
         answered = self._sampling.answered if self._settings.sampling_guard else _nobody_listens
         return {
             "filter": FilterVerb(deciding, self._standing, answered, lean=lean),
             "prioritize": PrioritizeVerb(deciding, lean=lean),
             "preempt": PreemptVerb(deciding),
-            "bind": self._led_bind if self._led_bind is not None else self._bind,
+            "bind": bind,
         }
 
     def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:

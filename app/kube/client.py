@@ -291,7 +291,7 @@ class KubeClient:
         api_version: str,
         kind: str,
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> Resource | None:
         """Where a kind is kept; ``None`` if the API server does not serve it."""
         try:
@@ -336,7 +336,7 @@ class KubeClient:
         name: str,
         *,
         metadata_only: bool = False,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
         """One object, as it is now."""
         return await self._send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
@@ -350,7 +350,7 @@ class KubeClient:
         *,
         content_type: str = MERGE_PATCH,
         subresource: str = "",
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
         """Change an object; returns it as it then is. A ``resourceVersion`` in ``body`` is a precondition."""
         request = patch_request(resource, namespace, name, body, content_type=content_type, subresource=subresource)
@@ -361,7 +361,7 @@ class KubeClient:
         path: str,
         body: Mapping[str, Any],
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
         """Replace the object at a path; returns it as it then is. A ``resourceVersion`` in it is a precondition."""
         return await self._write(put_request(path, body), timeout)
@@ -371,7 +371,7 @@ class KubeClient:
         path: str,
         body: Mapping[str, Any],
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
         before: LastWord = _nothing,
     ) -> bytes:
         """Create something at a path, see :meth:`Resource.path`.

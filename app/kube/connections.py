@@ -13,7 +13,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -80,7 +80,6 @@ class Connection(asyncio.Protocol):
             raise NotConnected("the connection is closed or busy")
         self._answer = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
-        self._headers, self._body = {}, []
         self._transport.write(request)
         return self._answer
 
@@ -94,8 +93,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
         found = transport.get_extra_info("socket")
-        for level, name, value in SOCKET_OPTIONS if found is not None else ():
-            found.setsockopt(level, name, value)
+        with suppress(OSError):  # it may be closed by now, which ``connection_lost`` is about to tell
+            for level, name, value in SOCKET_OPTIONS if found is not None else ():
+                found.setsockopt(level, name, value)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # nobody asked: a server that says good-bye, or one that is confused
@@ -132,14 +132,15 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() < _FINAL:
-            self._headers, self._body = {}, []
+        found = Answered(self._parser.get_status_code(), self._headers, b"".join(self._body))
+        self._headers, self._body = {}, []  # what may follow is not part of it
+        if found.status < _FINAL:
             return
         answer, self._answer = self._answer, None
         if answer is None or not self._parser.should_keep_alive():
             self.close()
         if answer is not None and not answer.done():
-            answer.set_result(Answered(self._parser.get_status_code(), self._headers, b"".join(self._body)))
+            answer.set_result(found)
 
 
 class Connections:

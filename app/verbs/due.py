@@ -21,13 +21,11 @@ from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
 
 _MOST_DUE: Final = 64
+_DUE_SECONDS: Final = 1.0
+_LEAST_SHARE: Final = 1 / 16
 
 Matters = Callable[[Pod, Pod], bool]
 """Whether where the second pod runs may matter to the decision about the first."""
-
-
-_DUE_SECONDS: Final = 1.0
-_LEAST_SHARE: Final = 1 / 16
 
 
 class DueBinds:
@@ -77,13 +75,14 @@ class DueBinds:
         deadline = started + self._wait_seconds * self._share
         awaited: list[str] = []
         while (due := self._those_that_matter(matters, pod)) and self._clock() < deadline:
-            awaited = due
+            awaited = awaited or due
             try:
                 await asyncio.wait_for(self._changed.wait(), deadline - self._clock())
             except TimeoutError:
                 break
         if awaited:
-            self._learn(self._those_that_matter(matters, pod))
+            left = self._those_that_matter(matters, pod)
+            self._learn([uid for uid in awaited if uid in left])
         self._observe(self._clock() - started)
 
     def _learn(self, in_vain: list[str]) -> None:

@@ -94,7 +94,7 @@ class FilterVerb:
         await self._deciding.due.wait(framework.depends, args.pod)
         asked = asked_nodes(args.names, sent, self._deciding.cluster.nodes)
         rejected = self._rejected(framework, args.pod, asked)
-        answer = _lean_answer(asked, rejected) if self._lean else _answer(asked, rejected)
+        answer = _answer(asked, rejected, lean=self._lean)
         if answer.outcome == "no_fit":
             self._standing.keep(body, framework, args.pod, asked.names, rejected)
         names = asked.names
@@ -107,15 +107,17 @@ class FilterVerb:
         return {**verdict.rejected, **asked.unknown} if asked.unknown else verdict.rejected
 
 
-def _answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
-    passed = list(filterfalse(rejected.__contains__, asked.names)) if rejected else asked.names
-    return _told(asked, passed, rejected)
-
-
-def _lean_answer(asked: Asked, rejected: Mapping[str, Status]) -> Answer:
-    """What kube-scheduler reads: of refusals nothing, unless no node is left."""
-    passed = list(filterfalse(rejected.__contains__, asked.names)) if rejected else asked.names
-    return _told(asked, by_lot(passed), {}) if passed else _told(asked, passed, rejected)
+def _answer(asked: Asked, rejected: Mapping[str, Status], *, lean: bool) -> Answer:
+    passed: Sequence[str] = list(filterfalse(rejected.__contains__, asked.names)) if rejected else asked.names
+    outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
+    if lean and passed:  # kube-scheduler reads refusals only if no node is left
+        passed, rejected = by_lot(passed), {}
+    messages = {key: status.message for key, status in distinct(rejected.values()).items()}
+    failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
+    if asked.raw is None:
+        return Answer(encode_filter(failed, passed), outcome)
+    raw = asked.raw
+    return Answer(encode_filter_nodes(failed, [raw[name] for name in passed]), outcome)
 
 
 def by_lot(items: Sequence[T]) -> Sequence[T]:
@@ -125,16 +127,6 @@ def by_lot(items: Sequence[T]) -> Sequence[T]:
     start, backwards = divmod(randrange(2 * len(items)), 2)  # noqa: S311  # ties, no secret
     turned = [*items[start:], *items[:start]]
     return turned[::-1] if backwards else turned
-
-
-def _told(asked: Asked, passed: Sequence[str], rejected: Mapping[str, Status]) -> Answer:
-    messages = {key: status.message for key, status in distinct(rejected.values()).items()}
-    failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
-    outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
-    if asked.raw is None:
-        return Answer(encode_filter(failed, passed), outcome)
-    raw = asked.raw
-    return Answer(encode_filter_nodes(failed, [raw[name] for name in passed]), outcome)
 
 
 def _pass_all(args: ExtenderArgs, order: Callable[[Sequence[Any]], Sequence[Any]]) -> bytes | LongBody:

@@ -69,7 +69,7 @@ def _run(homeport: Any, argv: Sequence[str]) -> int:
 
 def _import_everything() -> None:
     import app.__main__
-    import app.main  # noqa: F401
+    import app.main  # noqa: F401  # imported once, before the fork
 
 
 def _set(faults: Mapping[str, Any], generation: int) -> None:

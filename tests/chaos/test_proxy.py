@@ -113,7 +113,7 @@ def test_a_silent_connection_stays_open_and_is_never_answered(proxy: FaultProxy,
     with connect(proxy) as before, proxy.during(SILENT), connect(proxy) as within:
         for number, client in enumerate((before, within)):
             client.sendall(b"lost")
-            proxy.wait_for(lambda at=number: proxy.open()[at].dropped["up"] == 4)  # type: ignore[misc]
+            proxy.wait_for(lambda at=number: proxy.open()[at].dropped["up"] == 4)  # type: ignore[misc]  # a default is how it keeps its number
         proxy.set(HEALTHY)
 
         before.sendall(b"again")

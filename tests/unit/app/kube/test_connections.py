@@ -119,6 +119,14 @@ async def test_an_answer_may_be_announced() -> None:
     assert server.opened == 1
 
 
+async def test_what_follows_an_answer_is_not_part_of_it() -> None:
+    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"HTTP/1.1 200 OK\r\nX-Other: yes\r\nContent-Length: 9\r\n\r\nnot")
+
+    async with served(serve) as (_server, connections):
+        assert Answered(200, {"content-length": "2", "x-told": "yes"}, b"{}") == await post(connections)
+
+
 @pytest.mark.parametrize(
     "said",
     [

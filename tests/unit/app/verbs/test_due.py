@@ -98,6 +98,16 @@ async def test_one_that_was_waited_for_in_vain_is_not_waited_for_again() -> None
 
 
 @virtual_time
+async def test_one_that_became_due_during_a_wait_in_vain_is_still_due() -> None:
+    waiter = Waiter()
+    waiter.due.expect(web("a"))
+    asyncio.get_running_loop().call_later(WAIT / 2, waiter.due.expect, web("c"))
+
+    assert pytest.approx(WAIT) == await waiter.waited(web("b"))
+    assert pytest.approx(WAIT / 2) == await waiter.waited(web("b"))
+
+
+@virtual_time
 async def test_waits_in_vain_become_shorter_and_others_longer_again() -> None:
     waiter = Waiter()
     waits = []
