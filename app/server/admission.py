@@ -19,12 +19,7 @@ from math import inf
 from time import monotonic
 from typing import Final
 
-from starlette.types import Scope
-
 from app.verbs.outcome import VerbFailure
-
-ARRIVED: Final = "homeport.arrived"
-"""Where the HTTP server leaves the time of a request's first byte in its scope, on ``time.monotonic``."""
 
 READ_WHEN_LATE: Final = 4 << 20
 """Bytes of a body that are still worth reading for the names in it, where there is no time to decide."""
@@ -85,9 +80,9 @@ class Admission:
         self.deciding = Lane(most)
         self.binding = Lane()
 
-    def deadline(self, scope: Scope, seconds: float = inf) -> float:
+    def deadline(self, arrived: float | None, seconds: float = inf) -> float:
         """When the answer to this request must leave, on the clock; ``seconds``: if its caller waits no longer."""
-        return float(scope.get(ARRIVED, self._clock())) + min(self._time_limit, seconds)
+        return (self._clock() if arrived is None else arrived) + min(self._time_limit, seconds)
 
     def left(self, deadline: float) -> float:
         """Seconds until then."""

@@ -11,7 +11,7 @@ Nothing is sent twice to the same leader: the scheduler asks again, and a bind t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -138,9 +138,8 @@ class Forwarder:
         return VerbFailure("no_leader", f"homeport: {message}", hosts)
 
 
-def seconds_left(headers: Mapping[str, str]) -> float | None:
-    """How long the caller of a forwarded request still waits; ``None``: it came from the scheduler itself."""
-    told = headers.get(FORWARDED)
+def seconds_left(told: str | None) -> float | None:
+    """How long the caller still waits, by the header ``FORWARDED``; ``None``: it came from the scheduler itself."""
     if told is None:
         return None
     try:

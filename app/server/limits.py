@@ -19,7 +19,7 @@ async def read_body(request: Request, limit: int) -> bytes | memoryview:
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
-        raise _oversized(limit)
+        raise oversized(limit)
     if declared.isdecimal() and int(declared) > _LONG:
         return await _filled(request, _memory(int(declared)))
     chunks: list[bytes] = []
@@ -27,7 +27,7 @@ async def read_body(request: Request, limit: int) -> bytes | memoryview:
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
-            raise _oversized(limit)
+            raise oversized(limit)
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -49,5 +49,6 @@ def _memory(length: int) -> mmap.mmap:
     return room
 
 
-def _oversized(limit: int) -> VerbFailure:
+def oversized(limit: int) -> VerbFailure:
+    """What becomes of a body larger than ``limit`` bytes."""
     return VerbFailure("bad_request", f"homeport: the request body is larger than {limit} bytes")

@@ -15,12 +15,13 @@ from prometheus_client import Counter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app.server.admission import OUT_OF_TIME, READ_WHEN_LATE, Admission
 from app.server.errors import OK, failure_answer
-from app.server.forward import MISDIRECTED, Forwarder, seconds_left
-from app.server.limits import read_body
+from app.server.forward import FORWARDED, MISDIRECTED, Forwarder, seconds_left
+from app.server.incoming import Incoming, Streamed
+from app.server.protocol import Endpoint
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Outcome, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
@@ -63,9 +64,9 @@ def verb_router(
     return router
 
 
-def direct(router: APIRouter) -> dict[str, ASGIApp]:
+def direct(router: APIRouter) -> dict[str, Endpoint]:
     """The endpoints of a ``verb_router`` by path, for a caller who would rather not be routed."""
-    return {it.path: it.app for it in router.routes if isinstance(it, Route)}
+    return {it.path: it.app for it in router.routes if isinstance(it, Route) and isinstance(it.app, _Endpoint)}
 
 
 def _streamed(body: LongBody) -> Response:
@@ -93,14 +94,11 @@ class _Endpoint:
         self._outcomes: dict[str, Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = perf_counter()
         try:
-            status, body, outcome = await self._answer(Request(scope, receive))
+            status, body = await self.answer(Streamed(Request(scope, receive)))
         except ClientDisconnect:
             await Response(status_code=499)(scope, receive, send)
             return
-        self._duration.observe(perf_counter() - started)
-        self._count(outcome)
         if isinstance(body, LongBody):
             await _streamed(body)(scope, receive, send)
             return
@@ -108,20 +106,28 @@ class _Endpoint:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
+    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
+        """Status and body. Raises ``ClientDisconnect``."""
+        started = perf_counter()
+        status, body, outcome = await self._answer(request)
+        self._duration.observe(perf_counter() - started)
+        self._count(outcome)
+        return status, body
+
     def _count(self, outcome: str) -> None:
         counter = self._outcomes.get(outcome)
         if counter is None:
             counter = self._outcomes[outcome] = self._requests.labels(self._verb, outcome)
         counter.inc()
 
-    def _deadline(self, request: Request) -> float:
-        return self._admission.deadline(request.scope)
+    def _deadline(self, request: Incoming) -> float:
+        return self._admission.deadline(request.arrived)
 
-    async def _elsewhere(self, _request: Request, _body: bytes | memoryview, _deadline: float) -> _Told | None:
+    async def _elsewhere(self, _request: Incoming, _body: bytes | memoryview, _deadline: float) -> _Told | None:
         """The answer of another replica; ``None``: it is decided here. Raises ``VerbFailure``."""
         return None
 
-    async def _decided(self, request: Request) -> _Told:
+    async def _decided(self, request: Incoming) -> _Told:
         """By the deadline. Raises ``VerbFailure``."""
         deadline = self._deadline(request)
         try:
@@ -132,7 +138,7 @@ class _Endpoint:
         limit = asyncio.timeout(self._admission.left(deadline))
         try:
             async with limit:
-                body = await read_body(request, self._max_body_bytes)
+                body = await request.body(self._max_body_bytes)
                 told = await self._elsewhere(request, body, deadline)
                 if told is not None:
                     return told
@@ -147,13 +153,13 @@ class _Endpoint:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
 
-    async def _hosts_unread(self, request: Request, deadline: float) -> Sequence[str]:
+    async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
         """As far as the answer needs them and they cost little."""
         if self._verb != "prioritize":
             return ()
         try:
             async with asyncio.timeout(self._admission.left(deadline)):
-                body = await read_body(request, min(self._max_body_bytes, READ_WHEN_LATE))
+                body = await request.body(min(self._max_body_bytes, READ_WHEN_LATE))
         except (VerbFailure, TimeoutError):
             return ()
         return await self._hosts(body)
@@ -163,7 +169,7 @@ class _Endpoint:
             return ()
         return await self._admission.hosts_of(body)
 
-    async def _answer(self, request: Request) -> _Told:
+    async def _answer(self, request: Incoming) -> _Told:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
@@ -196,13 +202,13 @@ class _LedEndpoint(_Endpoint):
         self._forwarder = forwarder
         self._prefix = prefix
 
-    def _deadline(self, request: Request) -> float:
+    def _deadline(self, request: Incoming) -> float:
         """What a replica sent here is answered before that one gives up."""
-        left = seconds_left(request.headers)
-        return self._admission.deadline(request.scope, inf if left is None else left * _BEFORE_THE_FORWARDER)
+        left = seconds_left(request.header(FORWARDED))
+        return self._admission.deadline(request.arrived, inf if left is None else left * _BEFORE_THE_FORWARDER)
 
-    async def _elsewhere(self, request: Request, body: bytes | memoryview, deadline: float) -> _Told | None:
-        hopped = seconds_left(request.headers) is not None
+    async def _elsewhere(self, request: Incoming, body: bytes | memoryview, deadline: float) -> _Told | None:
+        hopped = seconds_left(request.header(FORWARDED)) is not None
         seconds = self._admission.left(deadline)
         sent = await self._forwarder(self._verb, body, seconds, hopped=hopped, prefix=self._prefix)
         if sent is None:

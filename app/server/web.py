@@ -6,36 +6,26 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from time import monotonic
 from types import FrameType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Receive, Scope, Send
 
-from app.server.admission import ARRIVED
 from app.server.openapi import with_verbs
+from app.server.protocol import Endpoint, HttpProtocol
 
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
 _BACKLOG: Final = 2048
 
 
-class _Protocol(HttpToolsProtocol):
-    """Notes when a request's first byte was seen: its turn may come much later."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        cast("dict[str, object]", self.scope)[ARRIVED] = monotonic()
-
-
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class _Web(FastAPI):
-    direct: Mapping[str, ASGIApp]
+    direct: Mapping[str, Endpoint]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POSTs to the verbs go straight to them: routes and middleware cost a call as much as its decision."""
@@ -48,7 +38,7 @@ class _Web(FastAPI):
 
 
 def create_web(
-    routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str, direct: Mapping[str, ASGIApp]
+    routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str, direct: Mapping[str, Endpoint]
 ) -> FastAPI:
     """The application with all its routes. ``direct``, by path: what a POST reaches without being routed."""
     web = _Web(
@@ -113,7 +103,7 @@ def server(web: FastAPI, leave: Callable[[], Awaitable[None]] | None = None) -> 
     config = uvicorn.Config(
         web,
         loop="uvloop",
-        http=_Protocol,
+        http=HttpProtocol,
         lifespan="on",
         access_log=False,
         log_level="warning",
@@ -121,5 +111,6 @@ def server(web: FastAPI, leave: Callable[[], Awaitable[None]] | None = None) -> 
         backlog=_BACKLOG,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
     )
     return _Server(config, leave)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from app.server.admission import ARRIVED, OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission, Lane
+from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission, Lane
+from app.server.incoming import ARRIVED
 from app.server.routes import VerbCall, direct, verb_router
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
