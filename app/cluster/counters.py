@@ -14,7 +14,8 @@ known to its Topology alone, so that thousands of hostname constraints do not ea
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import filterfalse
 from typing import Any, Final, Generic, TypeVar
 
 from app.framework.interface import ALL_NODES, Inclusion
@@ -26,6 +27,10 @@ from app.kube.selectors import IN, Selector
 _MAX_SELECTIONS: Final = 8192
 _MAX_DOMAINS: Final = 16384
 _MAX_TOPOLOGIES: Final = 4096
+_MAX_UNIONS: Final = 32
+"""Of one topology: what lies outside of some of its domains, as when zones take turns in being full."""
+
+_FEW_DOMAINS: Final = 64
 _MAX_LIMITS: Final = 4
 """Limits of one Domains whose crossings are watched: each costs every event a comparison."""
 
@@ -73,7 +78,7 @@ class Selection:
 class Topology:
     """Which domain each counted node is in, for one topology key, set of required keys and inclusion."""
 
-    __slots__ = ("domain", "inclusion", "key", "members", "required", "sizes", "stamp", "users")
+    __slots__ = ("domain", "inclusion", "key", "members", "renamed", "required", "sizes", "stamp", "unions", "users")
 
     def __init__(self, key: str, required: frozenset[str], inclusion: Inclusion) -> None:
         self.key = key
@@ -82,6 +87,8 @@ class Topology:
         self.domain: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
         self.members: dict[str, set[str]] | None = None
+        self.renamed = 0
+        self.unions: dict[frozenset[str], set[str]] = {}
         self.users: list[Domains] = []
         self.stamp = next(_STAMPS)
 
@@ -104,6 +111,7 @@ class Topology:
         if old == new:
             return
         self.stamp = next(_STAMPS)
+        self.unions.clear()
         if old is not None:
             self._leave(name, old)
         if new is not None:
@@ -111,6 +119,7 @@ class Topology:
 
     def _leave(self, name: str, value: str) -> None:
         del self.domain[name]
+        self.renamed -= name != value
         self.sizes[value] -= 1
         if not self.sizes[value]:
             del self.sizes[value]
@@ -120,6 +129,7 @@ class Topology:
 
     def _enter(self, name: str, value: str) -> None:
         self.domain[name] = value
+        self.renamed += name != value
         self.sizes[value] = self.sizes.get(value, 0) + 1
         if self.members is not None:
             self.members.setdefault(value, set()).add(name)
@@ -137,6 +147,27 @@ class Topology:
             for name, at in self.domain.items():
                 self.members.setdefault(at, set()).add(name)
         return self.members.get(value, ())
+
+    def outside(self, blocked: Collection[str], names: Sequence[str]) -> list[str]:
+        """Those of ``names``, in order, that count here and are in none of the domains ``blocked``."""
+        if not blocked:
+            return list(filter(self.domain.__contains__, names))
+        if not self.renamed:  # as by host: each node is its own domain
+            full = blocked if isinstance(blocked, Set) else frozenset(blocked)
+            return list(filterfalse(full.__contains__, filter(self.domain.__contains__, names)))
+        if len(self.sizes) <= _FEW_DOMAINS:
+            return list(filter(self._union_outside(frozenset(blocked)).__contains__, names))
+        left_out = {None, *blocked}
+        return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in left_out]
+
+    def _union_outside(self, blocked: frozenset[str]) -> set[str]:
+        found = self.unions.get(blocked)
+        if found is None:
+            if len(self.unions) >= _MAX_UNIONS:
+                self.unions.clear()
+            found = set[str]().union(*(self.nodes_in(value) for value in self.sizes if value not in blocked))
+            self.unions[blocked] = found
+        return found
 
 
 class Domains:
@@ -319,6 +350,12 @@ class Counters:
 
     def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
         return self._plain(topology_key).nodes_in(value)
+
+    def on_every_node(self, topology_key: str) -> bool:
+        return len(self._plain(topology_key).domain) == len(self._nodes)
+
+    def outside(self, topology_key: str, blocked: Collection[str], names: Sequence[str]) -> list[str]:
+        return self._plain(topology_key).outside(blocked, names)
 
     def stamp(self, topology_key: str) -> int:
         return self._plain(topology_key).stamp

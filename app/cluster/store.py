@@ -8,8 +8,8 @@ picture built from their end result.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
 Object = TypeVar("Object", bound=KubeObject)
+_AS_IT_IS: Final = nullcontext()
 
 
 class Cluster:
@@ -188,13 +189,13 @@ class Cluster:
         known = self.pod(*key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
-    @contextmanager
-    def without(self, uid: str, key: ObjectKey) -> Iterator[None]:
+    def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
         """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
         known = self.pod(*key)
-        if known is None or not self.has_part(uid, key):
-            yield
-            return
+        return _AS_IT_IS if known is None or not self.has_part(uid, key) else self._lifted(known)
+
+    @contextmanager
+    def _lifted(self, known: Pod) -> Iterator[None]:
         self._move(known, None)
         try:
             yield

@@ -125,6 +125,14 @@ class Counts(Protocol):
         """The nodes that carry the label with this value."""
         ...
 
+    def on_every_node(self, topology_key: str) -> bool:
+        """Whether all nodes of the picture have the label."""
+        ...
+
+    def outside(self, topology_key: str, blocked: Collection[str], names: Sequence[str]) -> list[str]:
+        """Those of ``names``, in order, that are nodes with the label and whose value is none of ``blocked``."""
+        ...
+
     def stamp(self, topology_key: str) -> int:
         """Moves whenever ``values(topology_key)`` does; an equal stamp means the same key and the same values."""
         ...
@@ -277,6 +285,18 @@ class BatchFilterPlugin(Protocol):
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
         """The rejected nodes only."""
+        ...
+
+
+@runtime_checkable
+class PassingFilterPlugin(Protocol):
+    """``filter`` for names, without reasons: most calls need none, and one pass over the names is all they take."""
+
+    def passing_nodes(self, state: CycleState, pod: Pod, names: Sequence[str]) -> Sequence[str] | None:
+        """Those of ``names`` that are nodes of the picture and that ``filter`` passes, in the same order.
+
+        ``None``: to be found by ``filter_nodes`` or ``filter``.
+        """
         ...
 
 

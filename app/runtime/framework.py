@@ -24,6 +24,7 @@ from app.framework.interface import (
     LookUpPlugin,
     NormalizeClassesPlugin,
     NormalizeScorePlugin,
+    PassingFilterPlugin,
     PeerFilterPlugin,
     PeerScorePlugin,
     PostFilterResult,
@@ -67,6 +68,7 @@ class PluginSlot(Struct, frozen=True):
     weight: int = 1
     reads_pods: bool = True
     filters_in_batch: bool = False
+    passes_names: bool = False
     certain: bool = False
     scores_in_batch: bool = False
     normalizes: bool = False
@@ -82,6 +84,7 @@ class PluginSlot(Struct, frozen=True):
             weight,
             reads_pods,
             filters_in_batch=has_form(form, BatchFilterPlugin),
+            passes_names=has_form(form, PassingFilterPlugin),
             certain=has_form(form, CertainFilterPlugin),
             scores_in_batch=has_form(form, BatchScorePlugin),
             normalizes=has_form(form, NormalizeScorePlugin),
@@ -277,6 +280,30 @@ class Framework:
         outside = prepared.outside(nodes)
         rejected = self.filter(state, pod, nodes.without(outside))
         return Verdict(SUCCESS, {**outside, **rejected} if outside else rejected)
+
+    def passing(self, pod: Pod, names: Sequence[str], nodes: Collection[str]) -> Sequence[str] | None:
+        """Those of ``names`` that are among ``nodes``, those of the picture, and pass PreFilter and Filter, in order.
+
+        ``None``: a plugin cannot say, or pods are nominated to them; ``feasible`` tells.
+        """
+        nominated = self._nominations.nominated_nodes
+        if nominated and not set(nominated).isdisjoint(names):
+            return None
+        state = CycleState()
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return ()
+        if prepared.names is not None:
+            return None
+        filters = [slot for slot in self.slots["filter"] if slot.name not in state.skip_filter]
+        if not filters:
+            return list(filter(nodes.__contains__, names))
+        left: Sequence[str] | None = names
+        for slot in filters:
+            if left is None or not slot.passes_names:
+                return None
+            left = self._guard.call(slot.name, "Filter", slot.plugin.passing_nodes, state, pod, left)
+        return left
 
     def post_filter(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]

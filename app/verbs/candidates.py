@@ -104,9 +104,10 @@ def asked_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, no
 
 
 def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
+    each = set(names)
+    if len(each) == len(names) and nodes.keys() >= each:
+        return Asked(names, Candidates(names, nodes.__getitem__), {})
     unique = dict.fromkeys(names)
-    if unique.keys() <= nodes.keys():
-        return Asked(names, Candidates(names if len(unique) == len(names) else list(unique), nodes.__getitem__), {})
     known = [name for name in unique if name in nodes]
     unknown = {name: UNKNOWN_NODE for name in unique if name not in nodes}
     return Asked(names, Candidates(known, nodes.__getitem__), unknown)

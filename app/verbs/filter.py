@@ -7,12 +7,14 @@ from itertools import filterfalse
 from random import randrange
 from typing import Any, TypeVar
 
+from msgspec import Raw, Struct
+
 from app.framework.cycle_state import CycleState
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import Asked, asked_nodes, read_nodes
+from app.verbs.candidates import SentNode, asked_nodes, read_nodes
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
@@ -92,31 +94,52 @@ class FilterVerb:
         sent = await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
         await self._deciding.due.wait(framework.depends, args.pod)
-        asked = asked_nodes(args.names, sent, self._deciding.cluster.nodes)
-        rejected = self._rejected(framework, args.pod, asked)
-        answer = _answer(asked, rejected, lean=self._lean)
+        with self._deciding.cluster.without(args.pod.uid, args.pod.key):
+            found = self._judged(framework, args.pod, args.names, sent)
+        answer = _answer(found, lean=self._lean)
+        names = found.asked
         if answer.outcome == "no_fit":
-            self._standing.keep(body, framework, args.pod, asked.names, rejected)
-        names = asked.names
+            self._standing.keep(body, framework, args.pod, names, found.rejected)
         self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
 
-    def _rejected(self, framework: Framework, pod: Pod, asked: Asked) -> Mapping[str, Status]:
-        with self._deciding.cluster.without(pod.uid, pod.key):
-            verdict = framework.feasible(CycleState(), pod, asked.candidates)
-        return {**verdict.rejected, **asked.unknown} if asked.unknown else verdict.rejected
+    def _judged(
+        self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
+    ) -> _Judged:
+        """Which pass is mostly all there is to say; why the others do not is found for these alone."""
+        nodes = self._deciding.cluster.nodes
+        passed: Sequence[str] | None = None
+        if names is not None:
+            passed = framework.passing(pod, names, nodes)
+            if passed is not None and (len(passed) == len(names) or (self._lean and passed)):
+                return _Judged(names, passed, {})
+        rest = list(filterfalse(set(passed).__contains__, names)) if names is not None and passed else names
+        asked = asked_nodes(rest, sent, nodes)
+        rejected = {**framework.feasible(CycleState(), pod, asked.candidates).rejected, **asked.unknown}
+        if passed is None:
+            passed = list(filterfalse(rejected.__contains__, asked.names))
+        return _Judged(asked.names if names is None else names, passed, rejected, asked.raw)
 
 
-def _answer(asked: Asked, rejected: Mapping[str, Status], *, lean: bool) -> Answer:
-    passed: Sequence[str] = list(filterfalse(rejected.__contains__, asked.names)) if rejected else asked.names
-    outcome: Outcome = "feasible" if passed else ("no_fit" if asked.names else "nothing_to_do")
+class _Judged(Struct, frozen=True):
+    """``raw``: the nodes as they came, where whole nodes did. ``rejected`` may be empty where nobody will read it."""
+
+    asked: Sequence[str]
+    passed: Sequence[str]
+    rejected: Mapping[str, Status]
+    raw: Mapping[str, Raw] | None = None
+
+
+def _answer(found: _Judged, *, lean: bool) -> Answer:
+    passed, rejected = found.passed, found.rejected
+    outcome: Outcome = "feasible" if passed else ("no_fit" if found.asked else "nothing_to_do")
     if lean and passed:  # kube-scheduler reads refusals only if no node is left
         passed, rejected = by_lot(passed), {}
     messages = {key: status.message for key, status in distinct(rejected.values()).items()}
     failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
-    if asked.raw is None:
+    if found.raw is None:
         return Answer(encode_filter(failed, passed), outcome)
-    raw = asked.raw
+    raw = found.raw
     return Answer(encode_filter_nodes(failed, [raw[name] for name in passed]), outcome)
 
 

@@ -76,6 +76,13 @@ class HardConstraint:
                 lows[domain] = lows.get(domain, 0) - 1
         return SUCCESS if self.domains.count(value) <= self.limit(lows) else CONSTRAINTS_NOT_MATCH
 
+    def passing(self, counts: Counts, names: Sequence[str]) -> list[str] | None:
+        """Those of ``names`` that ``judge`` passes; ``None`` where each has to be looked at."""
+        limit = self.limit(self.deltas)
+        if self.deltas or limit < 0:
+            return None
+        return counts.outside(self.constraint.topology_key, self.domains.above(limit), names)
+
     def rejections(self, values: Mapping[str, str], nodes: Candidates) -> Mapping[str, Status]:
         """``judge`` for all candidates; ``values`` maps the nodes that have the key to their value."""
         limit = self.limit(self.deltas)

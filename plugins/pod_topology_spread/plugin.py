@@ -17,6 +17,7 @@ from app.framework.interface import (
     FilterPlugin,
     Handle,
     NormalizeScorePlugin,
+    PassingFilterPlugin,
     PeerFilterPlugin,
     PeerScorePlugin,
     PluginSpec,
@@ -52,6 +53,7 @@ class PodTopologySpread(
     PreFilterExtensions,
     FilterPlugin,
     BatchFilterPlugin,
+    PassingFilterPlugin,
     PeerFilterPlugin,
     CertainFilterPlugin,
     StampPlugin,
@@ -105,6 +107,14 @@ class PodTopologySpread(
             key = constraint.constraint.topology_key
             rejected.update(constraint.rejections(nodes.values(key, self._counts.values(key)), nodes))
         return rejected
+
+    def passing_nodes(self, state: CycleState, pod: Pod, names: Sequence[str]) -> Sequence[str] | None:
+        for constraint in state.read(HARD).constraints:
+            found = constraint.passing(self._counts, names)
+            if found is None:
+                return None
+            names = found
+        return names
 
     def stamp(self, pod: Pod) -> tuple[int, ...] | None:
         """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""

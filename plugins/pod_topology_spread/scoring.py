@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import log
 from typing import Any, Final, Self, TypeVar
 
@@ -21,6 +21,8 @@ IGNORED: Final = object()
 
 _NOTHING: Final = object()
 """What nodes without the key of one constraint depend on."""
+
+_NO_NODES: Final = frozenset[str]()
 
 K = TypeVar("K")
 
@@ -59,6 +61,9 @@ class SoftState:
         """More is worse. Nodes are of one class if all constraints see the same in them."""
         if self.ignored:
             return self._with_ignored(names)
+        if names is self.names and len(self.constraints) == 1:
+            (only,) = self.constraints
+            return Classed(only.keys, {key: self._raw((key,)) for key in only.credits})
         if names is self.names:
             return self._classed([it.keys for it in self.constraints])
         return self._classed([it.keys_of(names) for it in self.constraints])
@@ -104,11 +109,21 @@ def soft_state(
     """Counts come from all nodes of the cluster; which domains there are, and their number, from the candidates."""
     keys = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
     values = {key: nodes.values(key, counts.values(key)) for key in (it.topology_key for it in constraints)}
-    asked = frozenset(nodes.names)
-    ignored = frozenset[str]().union(*(asked.difference(values[key]) for key in keys))
+    lacking = {key: _lacking(nodes, key, on_node, counts) for key, on_node in values.items()}
+    ignored = _NO_NODES.union(*(lacking[key] for key in keys))
     scored = [name for name in nodes.names if name not in ignored] if ignored else nodes.names
-    constraints_ = [_soft(pod, it, scored, values[it.topology_key], counts, keys) for it in constraints]
+    constraints_ = [
+        _soft(pod, it, scored, values[it.topology_key], _NO_NODES if keys else lacking[it.topology_key], counts, keys)
+        for it in constraints
+    ]
     return SoftState(constraints_, scored, ignored)
+
+
+def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Counts) -> frozenset[str]:
+    """The candidates without the label."""
+    if not nodes.sent and counts.on_every_node(key):
+        return _NO_NODES
+    return frozenset(nodes.names).difference(on_node)
 
 
 def _soft(
@@ -116,20 +131,21 @@ def _soft(
     it: Constraint,
     scored: Sequence[str],
     on_node: Mapping[str, str],
+    without_key: frozenset[str],
     counts: Counts,
     required: frozenset[str],
 ) -> SoftConstraint:
-    without_key = frozenset[str]() if required else frozenset(scored).difference(on_node)
     if it.topology_key == HOSTNAME:
         # Hosts are counted on the very node, whatever the inclusion policies say.
         pods = counts.pods_by_node(pod.namespace, it.counted)
         weight = _weight(len(scored))
         keys = _keys(pods, without_key, scored)
-        return SoftConstraint(pods, without_key, keys, _credits(it, keys, lambda count: count or 0, weight))
+        return SoftConstraint(pods, without_key, keys, _credits(it, set(keys), lambda count: count or 0, weight))
     domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
     keys = _keys(on_node, without_key, scored)
-    weight = _weight(len({"" if value is _NOTHING else value for value in set(keys)}))
-    return SoftConstraint(on_node, without_key, keys, _credits(it, keys, domains.count, weight))
+    values = set(keys)
+    weight = _weight(len({"" if value is _NOTHING else value for value in values}))
+    return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
 
 
 def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:
@@ -140,9 +156,9 @@ def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequenc
 
 
 def _credits(
-    constraint: Constraint, keys: Sequence[Any], count_of: Callable[[Any], int], weight: float
+    constraint: Constraint, keys: Iterable[Any], count_of: Callable[[Any], int], weight: float
 ) -> dict[Any, float]:
-    return {key: 0.0 if key is _NOTHING else count_of(key) * weight + (constraint.max_skew - 1) for key in set(keys)}
+    return {key: 0.0 if key is _NOTHING else count_of(key) * weight + (constraint.max_skew - 1) for key in keys}
 
 
 def _round(total: float) -> int:
