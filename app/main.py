@@ -49,6 +49,7 @@ from app.verbs.candidates import asked_hosts
 from app.verbs.cycle import CycleVerb
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
+from app.verbs.handed import HandedBack
 from app.verbs.led import LedBind
 from app.verbs.nominating import Leads, SamplingGuard
 from app.verbs.outcome import Outcome
@@ -117,6 +118,7 @@ class Service:
         guarding = replace(deciding, problem=self._problem_here)
         self._sampling = SamplingGuard(guarding, self._feed.nominator, self._leads, monotonic, self._metrics)
         self._cycle = CycleVerb(deciding)
+        self._handed = HandedBack()
         self._standing = StandingRefusals(
             self._cluster,
             remembered=self._metrics.refusals.labels("remembered"),
@@ -144,8 +146,8 @@ class Service:
     def _verbs(self, deciding: Deciding, bind: VerbCall, *, lean: bool = False) -> Verbs:
         answered = self._sampling.answered if self._settings.sampling_guard else _nobody_listens
         return {
-            "filter": FilterVerb(deciding, self._standing, answered, lean=lean),
-            "prioritize": PrioritizeVerb(deciding, lean=lean),
+            "filter": FilterVerb(deciding, self._standing, self._handed, answered, lean=lean),
+            "prioritize": PrioritizeVerb(deciding, self._handed, lean=lean),
             "preempt": PreemptVerb(deciding),
             "bind": bind,
         }

@@ -9,6 +9,7 @@ from typing import Any
 from app.cluster.saved import NothingToRead
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
+from app.verbs.handed import HandedBack
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
 from tests.builders import JsonObject
@@ -37,7 +38,7 @@ class Filter:
         deciding = Deciding(
             world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due
         )
-        self.verb = FilterVerb(deciding, self.standing, lambda *_: None)
+        self.verb = FilterVerb(deciding, self.standing, HandedBack(), lambda *_: None)
 
     def raw(self, pod: JsonObject, names: Sequence[str], spelled: Callable[[bytes], bytes] = bytes) -> bytes:
         """The answer to a request in names form, which takes no time and waits for nobody."""

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Self, overload
 
 from msgspec import Struct
+
+
+class Mostly(Sequence[Hashable]):
+    """The classes of nodes most of which are of one: of ``usual`` but for the ``others``, by name."""
+
+    __slots__ = ("names", "others", "usual")
+
+    def __init__(self, names: Sequence[str], usual: Hashable, others: Mapping[str, Hashable]) -> None:
+        self.names = names
+        self.usual = usual
+        self.others = others
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        others, usual = self.others, self.usual
+        return (others.get(name, usual) for name in self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> Hashable: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Hashable]: ...
+    def __getitem__(self, index: int | slice) -> Hashable | Sequence[Hashable]:
+        if isinstance(index, slice):
+            return Mostly(self.names[index], self.usual, self.others)
+        return self.others.get(self.names[index], self.usual)
 
 
 class Classed(Struct, frozen=True):
@@ -22,6 +50,24 @@ class Classed(Struct, frozen=True):
     def by_value(cls, scores: Sequence[int]) -> Self:
         """A class for each value."""
         return cls(scores, {value: value for value in set(scores)})
+
+    def classes(self) -> Set[Hashable]:
+        """The classes that nodes are of."""
+        of = self.of
+        if not isinstance(of, Mostly):
+            return set(of)
+        found = set(of.others.values())
+        return found | {of.usual} if len(of.others) < len(of) else found
+
+    def sizes(self) -> Mapping[Hashable, int]:
+        """How many nodes are of each class."""
+        of = self.of
+        if not isinstance(of, Mostly):
+            return Counter(of)
+        found = Counter(of.others.values())
+        if len(of.others) < len(of):
+            found[of.usual] += len(of) - len(of.others)
+        return found
 
     def each(self) -> list[int]:
         """Node by node. Raises ``KeyError`` for a class without a score."""

@@ -39,7 +39,7 @@ class Candidates:
     that are judged by what the caller sent of them, since the picture has no such node, or another version of it.
     """
 
-    __slots__ = ("_info", "names", "sent")
+    __slots__ = ("_info", "_set", "names", "sent")
 
     def __init__(
         self, names: Sequence[str], info: Callable[[str], NodeInfo], sent: Mapping[str, NodeInfo] | None = None
@@ -47,6 +47,7 @@ class Candidates:
         self.names = names
         self.sent = sent or {}
         self._info = info
+        self._set: frozenset[str] | None = None
 
     @classmethod
     def of(cls, infos: Mapping[str, NodeInfo]) -> Candidates:
@@ -61,6 +62,13 @@ class Candidates:
 
     def info(self, name: str) -> NodeInfo:
         return self._info(name)
+
+    @property
+    def name_set(self) -> frozenset[str]:
+        """The names, to look them up."""
+        if self._set is None:
+            self._set = frozenset(self.names)
+        return self._set
 
     def without(self, names: Collection[str]) -> Candidates:
         """The others, in the same order."""

@@ -584,7 +584,7 @@ def _total(of_plugin: Mapping[str, Classed], weights: Mapping[str, int], size: i
 
 def _checked_scores(plugin: str, found: Classed, nodes: Candidates) -> Classed:
     """Whole numbers of 0..100 for every node. Raises ``PluginError``."""
-    used = set(found.of)
+    used = found.classes()
     if len(found.of) != len(nodes) or not found.scores.keys() >= used:
         raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
     scores = [found.scores[key] for key in used]

@@ -22,6 +22,7 @@ from app.server.errors import OK, failure_answer
 from app.server.forward import FORWARDED, MISDIRECTED, Forwarder, seconds_left
 from app.server.incoming import Incoming, Streamed
 from app.server.protocol import Endpoint
+from app.server.timely import OutOfTime, within
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Outcome, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
@@ -92,6 +93,7 @@ class _Endpoint:
         self._duration = metrics.request_duration.labels(verb)
         self._requests = metrics.requests
         self._outcomes: dict[str, Counter] = {}
+        self._log = _LOG.bind(verb=verb)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -135,23 +137,28 @@ class _Endpoint:
         except VerbFailure as failure:
             raise VerbFailure(failure.outcome, failure.message, await self._hosts_unread(request, deadline)) from None
         body: bytes | memoryview = b""
-        limit = asyncio.timeout(self._admission.left(deadline))
+
+        async def decide() -> _Told | None:
+            nonlocal body
+            body = await request.body(self._max_body_bytes)
+            told = await self._elsewhere(request, body, deadline)
+            if told is not None:
+                return told
+            await self._lane.turn()
+            if self._admission.left(deadline) <= 0:
+                return None
+            answer = await self._call(body)
+            return OK, answer.body, answer.outcome
+
         try:
-            async with limit:
-                body = await request.body(self._max_body_bytes)
-                told = await self._elsewhere(request, body, deadline)
-                if told is not None:
-                    return told
-                await self._lane.turn()
-                if self._admission.left(deadline) > 0:
-                    answer = await self._call(body)
-                    return OK, answer.body, answer.outcome
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            told = await within(self._admission.left(deadline), decide())
+        except OutOfTime:
+            told = None
         finally:
             self._lane.leave()
-        raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
+        if told is None:
+            raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
+        return told
 
     async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
         """As far as the answer needs them and they cost little."""
@@ -173,15 +180,17 @@ class _Endpoint:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
-            log = _LOG.debug if failure.outcome == "overloaded" else _LOG.info  # a flood is not logged line by line
-            log("verb failed", verb=self._verb, outcome=failure.outcome, message=failure.message)
+            log = (
+                self._log.debug if failure.outcome == "overloaded" else self._log.info
+            )  # a flood is not logged line by line
+            log("verb failed", outcome=failure.outcome, message=failure.message)
             return *failure_answer(self._verb, failure), failure.outcome
         except ClientDisconnect:
             raise
         except Exception as fault:  # noqa: BLE001  # the last resort: see the class
-            _LOG.error("internal error", verb=self._verb, traceback="".join(traceback.format_exception(fault)))
+            self._log.error("internal error", traceback="".join(traceback.format_exception(fault)))
             return *failure_answer(self._verb, VerbFailure("fault", "homeport: internal error")), "fault"
-        _LOG.debug("answered", verb=self._verb, outcome=outcome)
+        self._log.debug("answered", outcome=outcome)
         return status, body, outcome
 
 

@@ -104,9 +104,10 @@ def asked_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, no
 
 
 def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
-    each = set(names)
+    candidates = Candidates(names, nodes.__getitem__)
+    each = candidates.name_set
     if len(each) == len(names) and nodes.keys() >= each:
-        return Asked(names, Candidates(names, nodes.__getitem__), {})
+        return Asked(names, candidates, {})
     unique = dict.fromkeys(names)
     known = [name for name in unique if name in nodes]
     unknown = {name: UNKNOWN_NODE for name in unique if name not in nodes}

@@ -15,6 +15,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes
+from app.verbs.handed import Handed, HandedBack
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
@@ -23,9 +24,12 @@ from app.wire.extender_v1 import (
     ExtenderArgs,
     LongBody,
     MalformedRequest,
+    SplitArgs,
     decode_args,
     encode_filter,
     encode_filter_nodes,
+    encode_passing,
+    split_args,
 )
 
 T = TypeVar("T")
@@ -42,16 +46,24 @@ class FilterVerb:
     """
 
     def __init__(
-        self, deciding: Deciding, standing: StandingRefusals, answered: Answered, *, lean: bool = False
+        self,
+        deciding: Deciding,
+        standing: StandingRefusals,
+        handed: HandedBack,
+        answered: Answered,
+        *,
+        lean: bool = False,
     ) -> None:
         self._deciding = deciding
         self._lean = lean
         self._standing = standing
+        self._handed = handed
         self._answered = answered
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
-        remembered = self._remembered(body)
+        request = split_args(body)
+        remembered = self._remembered(request)
         if remembered is not None:
             return remembered
         try:
@@ -63,7 +75,7 @@ class FilterVerb:
             return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
         require_picture(self._deciding.problem)
         try:
-            answer = await self._decide(framework, args, body)
+            answer = await self._decide(framework, args, request)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
         except PluginError as fault:
@@ -72,9 +84,9 @@ class FilterVerb:
             self._deciding.due.expect(args.pod)
         return answer
 
-    def _remembered(self, body: bytes | memoryview) -> Answer | None:
+    def _remembered(self, request: SplitArgs | None) -> Answer | None:
         """A refusal that nothing has changed since, unless a bind that matters to it is due."""
-        asked = self._standing.find(body)
+        asked = None if request is None else self._standing.find(request)
         if asked is None:
             return None
         require_picture(self._deciding.problem)
@@ -89,19 +101,29 @@ class FilterVerb:
         self._answered(asked.pod, asked.request.size, asked.request.only, "no_fit")
         return Answer(refusal, "no_fit")
 
-    async def _decide(self, framework: Framework, args: ExtenderArgs, body: bytes | memoryview) -> Answer:
+    async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
         sent = await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
         await self._deciding.due.wait(framework.depends, args.pod)
         with self._deciding.cluster.without(args.pod.uid, args.pod.key):
             found = self._judged(framework, args.pod, args.names, sent)
-        answer = _answer(found, lean=self._lean)
         names = found.asked
+        if request is not None and found.passed and (self._lean or not found.rejected):
+            answer = self._handed_back(request, args.pod, found.passed)
+        else:
+            answer = _answer(found, lean=self._lean)
         if answer.outcome == "no_fit":
-            self._standing.keep(body, framework, args.pod, names, found.rejected)
+            self._standing.keep(request, framework, args.pod, names, found.rejected)
         self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
+
+    def _handed_back(self, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
+        """The names that pass and nothing else. They came without escapes, and go so."""
+        told = by_lot(passed) if self._lean else passed
+        names = '","'.join(told).encode()
+        self._handed.keep(request.before, names, Handed(pod, told, self._deciding.cluster.node_set))
+        return Answer(encode_passing(names), "feasible")
 
     def _judged(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import compress
-from typing import Any
 
-from app.framework.classed import Classed
+from msgspec import Struct
+
+from app.framework.classed import Classed, Mostly
 from app.framework.cycle_state import CycleState
 from app.framework.interface import MAX_NODE_SCORE
-from app.runtime.framework import Framework, Scores
+from app.framework.node_info import Candidates
+from app.kube.core_v1 import Pod
+from app.runtime.framework import Scores
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes
+from app.verbs.handed import HandedBack
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args, encode_classed, encode_priorities
+from app.wire.extender_v1 import MalformedRequest, decode_args, encode_classed, encode_priorities, split_args
 
 
 def quantised(total: int, weight: int, max_priority: int) -> int:
@@ -31,6 +34,15 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
     return (2 * total * max_priority + whole) // (2 * whole)
 
 
+class _Asked(Struct, frozen=True):
+    """``node_set``: all ``hosts`` were nodes of the picture when it was this; -1: not known to be."""
+
+    pod: Pod
+    hosts: Sequence[str]
+    sent: Sequence[SentNode] | None
+    node_set: int = -1
+
+
 class PrioritizeVerb:
     """Scores every host that was asked for, with an integer: a host left out would get 0, an empty list all pods.
 
@@ -38,51 +50,58 @@ class PrioritizeVerb:
     order drawn by lot, as the lean filter gives them.
     """
 
-    def __init__(self, deciding: Deciding, *, lean: bool = False) -> None:
+    def __init__(self, deciding: Deciding, handed: HandedBack, *, lean: bool = False) -> None:
         self._deciding = deciding
+        self._handed = handed
         self._lean = lean
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
-        args, sent = await self._read(body)
-        hosts = args.names if args.names is not None else [node.name for node in sent or ()]
-        framework = self._deciding.framework_for(args.pod)
+        handed = self._handed.take(split_args(body))
+        asked = await self._read(body) if handed is None else _Asked(handed.pod, handed.names, None, handed.node_set)
+        pod, hosts = asked.pod, asked.hosts
+        framework = self._deciding.framework_for(pod)
         if framework is None or not hosts:
             return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
         require_picture(self._deciding.problem, hosts)
-        await self._deciding.look_up_missing(framework, args.pod, hosts)
+        await self._deciding.look_up_missing(framework, pod, hosts)
         try:
-            await self._deciding.due.wait(framework.prefers_by, args.pod)
-            scores = self._scores(framework, args, sent)
+            await self._deciding.due.wait(framework.prefers_by, pod)
+            with self._deciding.cluster.without(pod.uid, pod.key):
+                scores = framework.score(CycleState(), pod, self._candidates(asked))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
         return Answer(self._encoded(hosts, scores), "scored")
 
-    async def _read(self, body: bytes | memoryview) -> tuple[ExtenderArgs, list[SentNode] | None]:
+    async def _read(self, body: bytes | memoryview) -> _Asked:
         try:
             args = decode_args(body)
-            return args, await read_nodes(args, self._deciding.cluster.nodes)
+            sent = await read_nodes(args, self._deciding.cluster.nodes)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
+        return _Asked(args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent)
 
-    def _scores(self, framework: Framework, args: ExtenderArgs, sent: Sequence[SentNode] | None) -> Scores:
-        candidates = asked_nodes(args.names, sent, self._deciding.cluster.nodes).candidates
-        with self._deciding.cluster.without(args.pod.uid, args.pod.key):
-            return framework.score(CycleState(), args.pod, candidates)
+    def _candidates(self, asked: _Asked) -> Candidates:
+        cluster = self._deciding.cluster
+        if asked.node_set == cluster.node_set:
+            candidates = Candidates(asked.hosts, cluster.nodes.__getitem__)
+            if len(candidates.name_set) == len(asked.hosts):
+                return candidates
+        return asked_nodes(None if asked.sent is not None else asked.hosts, asked.sent, cluster.nodes).candidates
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._deciding.max_priority
-        names, classes = scores.names, scores.total.of
-        wire: Mapping[Any, int] = {key: quantised(it, weight, most) for key, it in scores.total.scores.items()}
+        names = scores.names
+        wire = Classed(scores.total.of, {key: quantised(it, weight, most) for key, it in scores.total.scores.items()})
         if len(hosts) != len(names):  # some are not known here, or named twice
-            found = {**dict.fromkeys(hosts, 0), **Classed(classes, wire).by_name(names)}
-            names, classes, wire = list(found), list(found), found
-        return _differing(names, classes, wire) if self._lean else encode_classed(names, classes, wire)
+            found = {**dict.fromkeys(hosts, 0), **wire.by_name(names)}
+            names, wire = list(found), Classed(list(found), found)
+        return _differing(names, wire) if self._lean else encode_classed(names, wire.of, wire.scores)
 
 
-def _differing(names: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
+def _differing(names: Sequence[str], found: Classed) -> bytes:
     """The hosts whose score is not the commonest one, by how much it differs. A host left out counts as 0."""
-    sizes = Counter(classes)
+    sizes, scores, classes = found.sizes(), found.scores, found.of
     by_score: dict[int, int] = {}
     for key, size in sizes.items():
         by_score[scores[key]] = by_score.get(scores[key], 0) + size
@@ -90,5 +109,7 @@ def _differing(names: Sequence[str], classes: Sequence[Any], scores: Mapping[Any
     told = {key: scores[key] - commonest for key in sizes if scores[key] != commonest}
     if not told:
         return encode_priorities({})
+    if isinstance(classes, Mostly) and classes.usual not in told:
+        return encode_priorities({name: told[key] for name, key in classes.others.items() if key in told})
     chosen = list(map(told.__contains__, classes))
     return encode_classed(list(compress(names, chosen)), list(compress(classes, chosen)), told)

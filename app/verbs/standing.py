@@ -17,7 +17,7 @@ from app.cluster.store import Cluster
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
-from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals, split_args
+from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
 _MOST_NAMES: Final = 1 << 19
@@ -131,11 +131,10 @@ class StandingRefusals:
         self._verdicts: _Recent[Hashable, _Verdict] = _Recent(most_names)
         self._entries: dict[str, _Entries] = {}
 
-    def find(self, body: bytes | memoryview) -> RefusedPod | None:
+    def find(self, request: SplitArgs) -> RefusedPod | None:
         """The pod of a filter request if it was refused before and is unchanged; nothing is decoded."""
-        request = split_args(body)
-        known = None if request is None else self._pods.get(request.before)
-        return None if request is None or known is None else RefusedPod(*known, request)
+        known = self._pods.get(request.before)
+        return None if known is None else RefusedPod(*known, request)
 
     def answer(self, asked: RefusedPod) -> bytes | None:
         """The refusal if every name asked for is known to be refused as things stand; else it is to be computed.
@@ -150,7 +149,7 @@ class StandingRefusals:
 
     def keep(
         self,
-        body: bytes | memoryview,
+        request: SplitArgs | None,
         framework: Framework,
         pod: Pod,
         names: Sequence[str],
@@ -162,8 +161,7 @@ class StandingRefusals:
         """
         self._computed.inc()
         stamp = self._stamp(framework, pod)
-        request = None if stamp is None else split_args(body)
-        if request is None or not request.are(names):
+        if stamp is None or request is None or not request.are(names):
             return
         verdict = self._verdicts.get(stamp) or _Verdict()
         each = request.each()

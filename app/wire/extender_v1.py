@@ -248,6 +248,11 @@ def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
     return _ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
 
 
+def encode_passing(names: bytes) -> bytes:
+    """What ``encode_filter`` says where nothing is said of the others; ``names`` as ``SplitArgs`` has them."""
+    return _PASSING_START + names + _PASSING_END
+
+
 def encode_refusal(name: bytes, message: str) -> bytes:
     """One entry of ``encode_refusals``; ``name`` as ``SplitArgs.each`` gives it."""
     return b'"' + name + b'":' + _ENCODER.encode(message)
@@ -271,6 +276,7 @@ def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> byte
     return LongBody(pieces, length) if length > _LONG else b"".join(pieces)
 
 
+_PASSING_START, _PASSING_END = encode_filter({}, ("*",)).split(b"*")
 _REFUSED_START, _REFUSED_END = encode_filter({"": ""}, ()).split(b'"":""')
 
 

@@ -89,18 +89,16 @@ class HardConstraint:
         if self.deltas or limit < 0:
             judged = ((it.name, self.judge(it)) for it in nodes)
             return {name: status for name, status in judged if not status.is_success}
-        blocked = self.domains.above(limit)
-        found = list(map(values.get, nodes.names))
-        if not blocked and None not in found:
-            return {}
-        blocked = set(blocked)
-        if None not in found:
-            return dict.fromkeys(compress(nodes.names, map(blocked.__contains__, found)), CONSTRAINTS_NOT_MATCH)
-        return {
-            name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
-            for name, value in zip(nodes.names, found, strict=True)
-            if value is None or value in blocked
-        }
+        blocked = frozenset(self.domains.above(limit))
+        try:
+            found = map(blocked.__contains__, map(values.__getitem__, nodes.names))
+            return dict.fromkeys(compress(nodes.names, found), CONSTRAINTS_NOT_MATCH)
+        except KeyError:
+            return {
+                name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
+                for name, value in zip(nodes.names, map(values.get, nodes.names), strict=True)
+                if value is None or value in blocked
+            }
 
 
 class HardState:

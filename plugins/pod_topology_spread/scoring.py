@@ -8,7 +8,7 @@ from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
-from app.framework.classed import Classed
+from app.framework.classed import Classed, Mostly
 from app.framework.cycle_state import StateKey
 from app.framework.interface import MAX_NODE_SCORE, Counts
 from app.framework.node_info import Candidates
@@ -111,25 +111,25 @@ def soft_state(
     values = {key: nodes.values(key, counts.values(key)) for key in (it.topology_key for it in constraints)}
     lacking = {key: _lacking(nodes, key, on_node, counts) for key, on_node in values.items()}
     ignored = _NO_NODES.union(*(lacking[key] for key in keys))
-    scored = [name for name in nodes.names if name not in ignored] if ignored else nodes.names
+    scored = nodes.without(ignored)
     constraints_ = [
         _soft(pod, it, scored, values[it.topology_key], _NO_NODES if keys else lacking[it.topology_key], counts, keys)
         for it in constraints
     ]
-    return SoftState(constraints_, scored, ignored)
+    return SoftState(constraints_, scored.names, ignored)
 
 
 def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Counts) -> frozenset[str]:
     """The candidates without the label."""
     if not nodes.sent and counts.on_every_node(key):
         return _NO_NODES
-    return frozenset(nodes.names).difference(on_node)
+    return nodes.name_set.difference(on_node)
 
 
 def _soft(
     pod: Pod,
     it: Constraint,
-    scored: Sequence[str],
+    scored: Candidates,
     on_node: Mapping[str, str],
     without_key: frozenset[str],
     counts: Counts,
@@ -138,14 +138,23 @@ def _soft(
     if it.topology_key == HOSTNAME:
         # Hosts are counted on the very node, whatever the inclusion policies say.
         pods = counts.pods_by_node(pod.namespace, it.counted)
-        weight = _weight(len(scored))
-        keys = _keys(pods, without_key, scored)
-        return SoftConstraint(pods, without_key, keys, _credits(it, set(keys), lambda count: count or 0, weight))
+        weight = _weight(len(scored.names))
+        found = _pods_on(scored, pods) if not without_key else Classed(_keys(pods, without_key, scored.names), {})
+        credits_ = _credits(it, found.classes(), lambda count: count or 0, weight)
+        return SoftConstraint(pods, without_key, found.of, credits_)
     domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
-    keys = _keys(on_node, without_key, scored)
+    keys = _keys(on_node, without_key, scored.names)
     values = set(keys)
     weight = _weight(len({"" if value is _NOTHING else value for value in values}))
     return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
+
+
+def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Classed:
+    """The number of pods on each node, ``None`` for none; few nodes may have any."""
+    if 2 * len(pods) > len(nodes):
+        return Classed(list(map(pods.get, nodes.names)), {})
+    asked = nodes.name_set
+    return Classed(Mostly(nodes.names, None, {name: count for name, count in pods.items() if name in asked}), {})
 
 
 def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:

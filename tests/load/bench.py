@@ -17,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from tests.controlplane.processes import free_port
 from tests.load import cluster, report
@@ -125,29 +127,55 @@ def requests(pod: dict[str, Any], names: int, orders: int) -> list[bytes]:
     return bodies
 
 
-def workloads() -> Iterator[tuple[str, str, dict[str, Any], int, int]]:
-    """Name, verb, pod, number of names and of their orders; the refused pod wants more zones than there are."""
-    refused = cluster.pending_pod(7, "app-7-refused")
+class Workload(Struct, frozen=True):
+    """Calls of one verb. ``orders``: in how many orders the names are asked for.
+
+    ``after_filter``: about the nodes that a filter call, not timed, passes just before, as kube-scheduler does.
+    """
+
+    name: str
+    verb: str
+    pod: dict[str, Any]
+    size: int
+    orders: int = _ORDERS
+    after_filter: bool = False
+
+    def bodies(self) -> list[bytes]:
+        return requests(self.pod, self.size, self.orders)
+
+
+def workloads() -> Iterator[Workload]:
+    """The refused pod wants more zones than there are."""
+    pod, refused = cluster.pending_pod(7), cluster.pending_pod(7, "app-7-refused")
     refused["spec"]["topologySpreadConstraints"][0]["minDomains"] = 2 * len(cluster.ZONES)
     for size in (500, 5000):
-        yield f"filter_{size}", "filter", cluster.pending_pod(7), size, _ORDERS
-        yield f"filter_{size}_refused_again", "filter", refused, size, _ORDERS
-        yield f"filter_{size}_refused_again_in_one_order", "filter", refused, size, 1
-        yield f"prioritize_{size}", "prioritize", cluster.pending_pod(7), size, _ORDERS
-        for verb in ("filter", "prioritize"):
-            yield f"lean_{verb}_{size}", f"lean/{verb}", cluster.pending_pod(7), size, _ORDERS
+        yield Workload(f"lean_filter_{size}", "lean/filter", pod, size)
+        yield Workload(f"lean_prioritize_{size}", "lean/prioritize", pod, size, after_filter=True)
+        yield Workload(f"lean_prioritize_{size}_without_filter", "lean/prioritize", pod, size)
+        yield Workload(f"filter_{size}", "filter", pod, size)
+        yield Workload(f"prioritize_{size}", "prioritize", pod, size)
+        yield Workload(f"filter_{size}_refused_again", "filter", refused, size)
+        yield Workload(f"filter_{size}_refused_again_in_one_order", "filter", refused, size, orders=1)
 
 
-def measure(
-    homeport: Connection, echo: Connection, verb: str, bodies: Sequence[bytes], folder: Path, calls: int
-) -> dict[str, Any]:
+def _passed(homeport: Connection, verb: str, body: bytes) -> bytes:
+    """The request about the nodes that the filter before it passes."""
+    asked = json.loads(body)
+    passed = json.loads(homeport.post(f"/{verb.replace('prioritize', 'filter')}", body))["NodeNames"]
+    return json.dumps({**asked, "NodeNames": passed}, separators=(",", ":")).encode()
+
+
+def measure(homeport: Connection, echo: Connection, workload: Workload, folder: Path, calls: int) -> dict[str, Any]:
     """Alternate between the two and compare."""
-    name = f"{verb.replace('/', '-')}-{len(bodies[0])}"
+    verb, bodies = workload.verb, workload.bodies()
+    name = workload.name
     (folder / name).write_bytes(homeport.post(f"/{verb}", bodies[0]))
     ours: list[float] = []
     floor: list[float] = []
     for number in range(calls + _WARM_UP):
         body = bodies[number % len(bodies)]
+        if workload.after_filter:
+            body = _passed(homeport, verb, body)
         for times, connection, path in ((ours, homeport, f"/{verb}"), (floor, echo, f"/{name}")):
             started = time.perf_counter()
             connection.post(path, body)
@@ -172,10 +200,7 @@ def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
         stack.enter_context(running("tests.load.echo", str(ports[2]), str(folder)))
         wait_for(lambda: answers(ports[2]))
         homeport, echo = Connection(ports[1]), Connection(ports[2])
-        verbs = {
-            name: measure(homeport, echo, verb, requests(pod, size, orders), folder, calls)
-            for name, verb, pod, size, orders in workloads()
-        }
+        verbs = {it.name: measure(homeport, echo, it, folder, calls) for it in workloads()}
         memory = resident_megabytes(process.pid)
     return {
         "machine": report.machine(),

@@ -91,14 +91,14 @@ class Sim:
             known = None if self.lease is None else self.lease["metadata"]["resourceVersion"]
             if body["metadata"].get("resourceVersion") != known:
                 if heard and not given_up[0]:
-                    self.go_on(name, election.conflicted)
+                    finish(election.conflicted)
                 return
             self.version += 1
             self.lease = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
             written = self.seen()
             assert written is not None
             for other in self.elections:
-                self.after(self.delay(), partial(self.elections[other].observe, written))
+                self.after(self.delay(), partial(self.elections[other].observe, written, lagging=True))
             if heard:
                 self.after(self.delay(), lambda: None if given_up[0] else finish(lambda: election.written(written)))
 

@@ -1,0 +1,43 @@
+"""What filter handed back last: kube-scheduler asks prioritize about the same pod and the same nodes right after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from app.kube.core_v1 import Pod
+from app.wire.extender_v1 import SplitArgs
+
+_MOST: Final = 64
+"""Pods between their filter and their prioritize: a scheduler has one, and several schedulers may call."""
+
+
+class Handed(Struct, frozen=True):
+    """``names`` passed for ``pod``. All were nodes of the picture when its ``node_set`` was this."""
+
+    pod: Pod
+    names: Sequence[str]
+    node_set: int
+
+
+class HandedBack:
+    """The newest feasible answers, by the very bytes of the request that is to follow."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, tuple[bytes, Handed]] = {}
+
+    def keep(self, before: bytes, names: bytes, handed: Handed) -> None:
+        """``before`` and ``names`` are the parts of ``SplitArgs``."""
+        self._kept.pop(before, None)
+        if len(self._kept) >= _MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[before] = (names, handed)
+
+    def take(self, request: SplitArgs | None) -> Handed | None:
+        """What this request says, without reading it; once."""
+        if request is None:
+            return None
+        names, handed = self._kept.pop(request.before, (b"", None))
+        return handed if names == request.names else None
