@@ -192,10 +192,12 @@ class Framework:
         """Every plugin of the profile by name."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
-    def missing(self, pod: Pod) -> Iterator[tuple[Kind[Any], str, str]]:
-        """Objects that a decision about the pod needs and the picture does not have."""
+    def missing(self, pod: Pod) -> list[tuple[Kind[Any], str, str]]:
+        """Objects that a decision about the pod needs and the picture does not have. Raises ``PluginError``."""
+        found: list[tuple[Kind[Any], str, str]] = []
         for slot in self._lookups:
-            yield from self._guard.call(slot.name, "Missing", lambda it: tuple(it.missing(pod)), slot.plugin)
+            found += self._guard.call(slot.name, "Missing", _missing, slot.plugin, pod)
+        return found
 
     def stamp(self, pod: Pod) -> Hashable | None:
         """All that ``feasible`` rests on beside the nodes of the picture: equal stamps, equal answers.
@@ -541,6 +543,10 @@ class Framework:
             for other in self._nominations.nominated(node_name)
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
         ]
+
+
+def _missing(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
+    return tuple(plugin.missing(pod))
 
 
 def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFiltered:

@@ -1,9 +1,9 @@
 """HTTP/1.1 over a connection: uvicorn's protocol, with a short way for what kube-scheduler sends.
 
-A request to a verb is mostly there as a whole as soon as it is there at all. It is answered without ASGI's messages,
-which cost such a call more than half of its time: the endpoint gets the body, and one write sends the answer. Whatever
-else comes (a body in pieces that are late, or a long one, other routes, other methods) goes uvicorn's way, on the same
-connection and in the order in which it came.
+A request to a verb is mostly there as a whole as soon as it is there at all. It is answered without ASGI's scope and
+messages, which cost such a call more than half of its time: the endpoint gets the body, and one write sends the answer.
+Whatever else comes (a body whose rest is late, or a long one, other routes, other methods, a request before the last
+one is answered) goes uvicorn's way, on the same connection and in the order in which it came.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from app.server.incoming import ARRIVED, Headers, Incoming, Whole
+from app.server.incoming import ARRIVED, Incoming, Whole
 from app.wire.extender_v1 import LongBody
 
 GRACE_SECONDS: Final = 0.02
@@ -39,6 +39,20 @@ class Endpoint(Protocol):
         ...
 
 
+class _Exchange:
+    """What uvicorn's protocol asks of the cycle that is under way on a connection, and no more."""
+
+    __slots__ = ("disconnected", "keep_alive", "response_complete")
+
+    message_event: ClassVar[asyncio.Event] = asyncio.Event()
+    """Nobody waits for it."""
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.response_complete = False
+        self.disconnected = False
+
+
 class HttpProtocol(HttpToolsProtocol):
     """``direct`` of the application, by path: what a POST reaches in the short way.
 
@@ -47,87 +61,128 @@ class HttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._direct: Mapping[str, Endpoint] = getattr(self.config.app, "direct", {})
-        self._gathering: RequestResponseCycle | None = None
+        direct: Mapping[str, Endpoint] = getattr(self.config.app, "direct", {})
+        self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
+        self._endpoint: Endpoint | None = None
+        self._gathered = b""
         self._grace: asyncio.TimerHandle | None = None
+        self._arrived = 0.0
+
+    # what the parser tells
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        cast("dict[str, object]", self.scope)[ARRIVED] = monotonic()
+        self._arrived = monotonic()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Called as soon as a request's headers are read and its turn on the connection has come."""
-        endpoint = self._direct.get(cycle.scope["path"]) if cycle.scope["method"] == "POST" else None
-        if endpoint is None or app is not self.app or cycle.waiting_for_100_continue:
-            super()._start_asgi_task(cycle, app)
-        elif cycle.more_body:
-            self._gathering = cycle
+    def on_headers_complete(self) -> None:
+        endpoint = self._direct.get(self.url)
+        if endpoint is not None and self._may_be_short():
+            self._endpoint = endpoint
+            self._gathered = b""
         else:
-            self._start(cycle)
+            self._begin_cycle()
+
+    def on_body(self, body: bytes) -> None:
+        if self._endpoint is None:
+            super().on_body(body)
+        else:
+            self._gathered = self._gathered + body if self._gathered else body
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
-        cycle = self._gathering
-        if cycle is not None and not cycle.more_body:
-            self._gather_no_more()
-            self._start(cycle)
+        if self._endpoint is None:
+            super().on_message_complete()
+        else:
+            self._start()
+
+    # what the transport tells
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        cycle = self._gathering
-        if cycle is None:
+        if self._endpoint is None:
             return
-        if len(cycle.body) > MOST_BYTES:
+        if len(self._gathered) > MOST_BYTES:
             self._go_uvicorns_way()
         elif self._grace is None:
             self._grace = self.loop.call_later(GRACE_SECONDS, self._go_uvicorns_way)
-        self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gather_no_more()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        self._go_uvicorns_way()
+        super().shutdown()
+
+    # the short way
+
+    def _may_be_short(self) -> bool:
+        under_way: RequestResponseCycle | None = self.cycle
+        return (
+            self.parser.get_method() == b"POST"
+            and not self.expect_100_continue
+            and not self.parser.should_upgrade()
+            and (under_way is None or under_way.response_complete)
+        )
+
     def _gather_no_more(self) -> None:
-        self._gathering = None
+        self._endpoint = None
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
 
-    def _go_uvicorns_way(self) -> None:
-        cycle = self._gathering
+    def _start(self) -> None:
+        endpoint = cast("Endpoint", self._endpoint)
         self._gather_no_more()
-        if cycle is not None:
-            super()._start_asgi_task(cycle, self.app)
-
-    def _start(self, cycle: RequestResponseCycle) -> None:
-        task = self.loop.create_task(self._serve(cycle))
+        exchange = _Exchange(keep_alive=self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive())
+        self.cycle = cast("RequestResponseCycle", exchange)
+        whole = Whole(self.headers, self._gathered, self._arrived)
+        task = self.loop.create_task(self._serve(endpoint, whole, exchange))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    async def _serve(self, cycle: RequestResponseCycle) -> None:
-        """Answer, and do what a cycle does at its end: then the connection's next request has its turn."""
-        scope = cycle.scope
-        arrived = cast("float | None", scope.get(ARRIVED))
-        headers: Headers = cast("Headers", scope["headers"])
+    async def _serve(self, endpoint: Endpoint, request: Whole, exchange: _Exchange) -> None:
         try:
-            status, body = await self._direct[scope["path"]].answer(Whole(headers, bytes(cycle.body), arrived))
-            await self._send(cycle, status, body)
+            status, body = await endpoint.answer(request)
+            await self._send(exchange, status, body)
         finally:
-            if not cycle.response_complete:
+            if not exchange.response_complete:
                 self.transport.close()
 
-    async def _send(self, cycle: RequestResponseCycle, status: int, body: bytes | LongBody) -> None:
-        closing = b"" if cycle.keep_alive else _CLOSE
+    async def _send(self, exchange: _Exchange, status: int, body: bytes | LongBody) -> None:
+        """Send, and then do what uvicorn does at the end of a cycle: the connection's next request has its turn."""
+        closing = b"" if exchange.keep_alive else _CLOSE
         length, chunks = (body.length, body.chunks()) if isinstance(body, LongBody) else (len(body), iter((body,)))
         begun = STATUS_LINE[status] + _HEAD % (length, closing)
         for chunk in chunks:
             if self.flow.write_paused:
                 await self.flow.drain()
-            if cycle.disconnected:
+            if exchange.disconnected:
                 return
             self.transport.write(begun + chunk)
             begun = b""
-        cycle.response_complete = True
-        if not cycle.keep_alive:
+        exchange.response_complete = True
+        if not exchange.keep_alive:
             self.transport.close()
-        cycle.on_response()
+        self.on_response_complete()
+
+    # uvicorn's way
+
+    def _go_uvicorns_way(self) -> None:
+        """From here on, what is gathered is the beginning of a body that the endpoint reads as it comes."""
+        if self._endpoint is None:
+            return
+        self._gather_no_more()
+        self._begin_cycle()
+        if self._gathered:
+            super().on_body(self._gathered)
+        self._gathered = b""
+
+    def _begin_cycle(self) -> None:
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers[:] = headers
+        cast("dict[str, object]", self.scope)[ARRIVED] = self._arrived
+        super().on_headers_complete()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import filterfalse
-from random import randrange
+from random import random
 from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
@@ -103,7 +103,7 @@ class FilterVerb:
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
-        sent = await read_nodes(args, self._deciding.cluster.nodes)
+        sent = None if args.names is not None else await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
         await self._deciding.due.wait(framework.depends, args.pod)
         with self._deciding.cluster.without(args.pod.uid, args.pod.key):
@@ -169,9 +169,9 @@ def by_lot(items: Sequence[T]) -> Sequence[T]:
     """The same items from anywhere on, in either direction: enough for ties, and a hundredth of a shuffle's time."""
     if not items:
         return items
-    start, backwards = divmod(randrange(2 * len(items)), 2)  # noqa: S311  # ties, no secret
+    start = int(random() * len(items))  # noqa: S311  # ties, no secret
     turned = [*items[start:], *items[:start]]
-    return turned[::-1] if backwards else turned
+    return turned[::-1] if random() < 0.5 else turned  # noqa: S311
 
 
 def _pass_all(args: ExtenderArgs, order: Callable[[Sequence[Any]], Sequence[Any]]) -> bytes | LongBody:

@@ -50,13 +50,13 @@ class Deciding(Struct, frozen=True):
         brings nothing new. Raises ``VerbFailure`` (``fault``).
         """
         asked: set[tuple[Kind[Any], str, str]] = set()
-        while missing := self._missing(framework, pod, hosts) - asked:
-            asked |= missing
+        while missing := [it for it in self._missing(framework, pod, hosts) if it not in asked]:
+            asked.update(missing)
             for kind, namespace, name in missing:
                 await self.reader.fetch(kind, namespace, name)
 
-    def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> set[tuple[Kind[Any], str, str]]:
+    def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> list[tuple[Kind[Any], str, str]]:
         try:
-            return set(framework.missing(pod))
+            return framework.missing(pod)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
