@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from math import inf
 from time import monotonic
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ class LiveFeed:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._missed: dict[tuple[Kind[Any], str, str], float] = {}
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
+        self._heard_until = -inf
         self._stopped = False
         self.gate = BindGate()
         self.gate.while_following(self._follows)
@@ -198,6 +200,8 @@ class LiveFeed:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))
 
     def problem(self) -> str:
+        if not self._faults and monotonic() < self._heard_until:
+            return ""
         for kind, (fault, since) in self._faults.items():
             if self._reflectors[kind].last_contact <= since:
                 return fault
@@ -207,6 +211,7 @@ class LiveFeed:
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest:
                 return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
+        self._heard_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
         return ""
 
     def _waiting_for(self) -> str:
