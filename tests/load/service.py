@@ -234,12 +234,18 @@ def from_the_start(sizes: Sizes) -> dict[str, Any]:
 
 def _feasible_zones(workload: int, sizes: Sizes) -> set[str]:
     """Counted from the numbers alone: the zones where one more pod keeps a skew of 5."""
+    counts = _by_zone(workload, sizes)
+    return {zone for zone, count in counts.items() if count + 1 - min(counts.values()) <= 5}
+
+
+def _by_zone(workload: int, sizes: Sizes) -> Counter[str]:
+    """How many pods of a workload run in each zone, from the numbers alone."""
     counts = Counter(dict.fromkeys(cluster.ZONES, 0))
     counts.update(
         cluster.ZONES[number % sizes.nodes % len(cluster.ZONES)]
         for number in range(workload, sizes.pods, cluster.WORKLOADS)
     )
-    return {zone for zone, count in counts.items() if count + 1 - min(counts.values()) <= 5}
+    return counts
 
 
 def _answer(port: int, body: bytes) -> dict[str, Any]:
@@ -269,7 +275,7 @@ def _download(port: int) -> float:
 def binds(sizes: Sizes) -> dict[str, Any]:
     """Processor time of Homeport for a bind of a pod with constraints, beside that of the least call there is."""
     with homeport(sizes.nodes, sizes.pods, sizes.binds) as served:
-        bodies = [_binding(number, sizes.nodes) for number in range(sizes.binds)]
+        bodies = list(_bindings(sizes))
         one_name = asked(cluster.pending_pod(7), names_of(1))
         half = sizes.binds // 2
         plain = _cpu_ms(served, lambda: _one_by_one(served, "filter", [one_name] * half), half)
@@ -283,10 +289,18 @@ def binds(sizes: Sizes) -> dict[str, Any]:
         }
 
 
-def _binding(number: int, nodes: int) -> bytes:
-    metadata = cluster.waiting_pod(number)["metadata"]
-    named = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
-    return json.dumps({**named, "Node": cluster.node_name(number % nodes)}).encode()
+def _bindings(sizes: Sizes) -> Iterator[bytes]:
+    """Each to a node of the zone where its workload has fewest pods, round the nodes of that zone."""
+    zones: dict[int, Counter[str]] = {}
+    for number in range(sizes.binds):
+        workload = number % cluster.WORKLOADS
+        counts = zones.get(workload) or zones.setdefault(workload, _by_zone(workload, sizes))
+        zone = min(counts, key=lambda it: counts[it])
+        counts[zone] += 1
+        metadata = cluster.waiting_pod(number)["metadata"]
+        named = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
+        in_zone = range(cluster.ZONES.index(zone), sizes.nodes, len(cluster.ZONES))
+        yield json.dumps({**named, "Node": cluster.node_name(in_zone[number % len(in_zone)])}).encode()
 
 
 def _one_by_one(served: Served, verb: str, bodies: Sequence[bytes]) -> None:
