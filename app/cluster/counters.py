@@ -34,6 +34,7 @@ _FEW_DOMAINS: Final = 64
 _MAX_LIMITS: Final = 4
 """Limits of one Domains whose crossings are watched: each costs every event a comparison."""
 
+_NO_BUCKET: Final = set[str]()
 _STAMPS: Final = itertools.count(1)
 """No stamp is given out twice, whatever is given up and made anew."""
 
@@ -64,13 +65,14 @@ class Selection:
         self.domains: list[Domains] = []
 
     def add(self, node: str, delta: int) -> None:
-        count = self.nodes.get(node, 0) + delta
+        nodes = self.nodes
+        count = nodes.get(node, 0) + delta
         if count:
-            self.nodes[node] = count
+            nodes[node] = count
         else:
-            self.nodes.pop(node, None)
+            nodes.pop(node, None)
         for domains in self.domains:
-            value = domains.topology.domain.get(node)
+            value = domains.places.get(node)
             if value is not None:
                 domains.add(value, delta)
 
@@ -176,11 +178,12 @@ class Domains:
     ``stamps`` holds, for the limits asked for last, a number that moves when a domain crosses the limit.
     """
 
-    __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
+    __slots__ = ("by_count", "counts", "places", "selection", "stamps", "topology")
 
     def __init__(self, selection: Selection, topology: Topology) -> None:
         self.selection = selection
         self.topology = topology
+        self.places = topology.domain
         self.counts: dict[str, int] = {}
         self.by_count: dict[int, set[str]] = {}
         self.stamps: dict[int, int] = {}
@@ -196,18 +199,28 @@ class Domains:
         return selection.namespace, selection.selector, topology.key, topology.required, topology.inclusion
 
     def add(self, value: str, delta: int) -> None:
-        old = self.counts.get(value, 0)
+        counts, by_count = self.counts, self.by_count
+        old = counts.get(value, 0)
         new = old + delta
         if old:
-            bucket = self.by_count[old]
-            bucket.discard(value)
-            if not bucket:
-                del self.by_count[old]
-        if new:
-            self.counts[value] = new
-            self.by_count.setdefault(new, set()).add(value)
+            bucket = by_count[old]
+            if len(bucket) == 1:
+                del by_count[old]
+            else:
+                bucket.remove(value)
+        if not new:
+            del counts[value]
         else:
-            del self.counts[value]
+            counts[value] = new
+            bucket = by_count.get(new, _NO_BUCKET)
+            if bucket:
+                bucket.add(value)
+            else:
+                by_count[new] = {value}
+        if self.stamps:
+            self._move_stamps(old, new)
+
+    def _move_stamps(self, old: int, new: int) -> None:
         for limit in self.stamps:
             if (old > limit) != (new > limit):
                 self.stamps[limit] = next(_STAMPS)
@@ -365,6 +378,23 @@ class Counters:
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
         """A counted pod came to (1) or left (-1) ``node``, which the picture need not know."""
+        for selection in self._grouped(pod, node, delta):
+            selection.add(node, delta)
+
+    def relabelled(self, old: Pod, new: Pod, node: str) -> None:
+        """A counted pod on ``node`` has other labels now. Nothing moves where both are selected."""
+        before, after = self._grouped(old, node, -1), self._grouped(new, node, 1)
+        if before == after:
+            return
+        for selection in before:
+            if selection not in after:
+                selection.add(node, -1)
+        for selection in after:
+            if selection not in before:
+                selection.add(node, 1)
+
+    def _grouped(self, pod: Pod, node: str, delta: int) -> list[Selection]:
+        """Count the pod in its group; returns what selects the group."""
         groups = self._groups.setdefault(pod.namespace, {})
         group = groups.get(pod.labels)
         if group is None:
@@ -376,8 +406,7 @@ class Counters:
             del group.nodes[node]
             if not group.nodes:
                 self._drop_group(pod.namespace, groups, group)
-        for selection in group.selections:
-            selection.add(node, delta)
+        return group.selections
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
         """A node was added (``old`` is None), changed, or removed (``new`` is None)."""
@@ -410,11 +439,12 @@ class Counters:
     def _new_selection(self, key: SelectionKey) -> Selection:
         namespace, selector = key
         selection = Selection(namespace, selector)
+        nodes, matches = selection.nodes, selector.matches
         for group in self._groups.get(namespace, {}).values():
-            if selector.matches(group.labels):
+            if matches(group.labels):
                 group.selections.append(selection)
                 for node, count in group.nodes.items():
-                    selection.nodes[node] = selection.nodes.get(node, 0) + count
+                    nodes[node] = nodes.get(node, 0) + count
         for pair in self._pairs_of(selection):
             self._by_pair.setdefault(pair, {})[selection] = None
         return selection

@@ -222,6 +222,9 @@ class Cluster:
         was, now = _if_counted(old), _if_counted(new)
         if was is not None and now is not None and was.node_name == now.node_name and was.labels is now.labels:
             return
+        if was is not None and now is not None and was.node_name == now.node_name:
+            self.counts.relabelled(was, now, now.node_name)
+            return
         if was is not None:
             self.counts.pod(was, was.node_name, -1)
         if now is not None:

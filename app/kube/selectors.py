@@ -53,7 +53,10 @@ class Selector(Struct, frozen=True, gc=False):
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110  # half as fast again as all()
+            if not requirement.matches(labels):
+                return False
+        return True
 
     def with_labels(self, pairs: Iterable[tuple[str, str]]) -> Selector:
         """This selector AND each ``key=value`` of ``pairs``, which are not validated."""
