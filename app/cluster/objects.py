@@ -50,12 +50,14 @@ class ObjectStore:
     def version(self, kind: Kind[Any], namespace: str) -> int:
         return self._versions.get((kind, namespace), 0)
 
-    def keys(self, kind: Kind[Any]) -> Collection[ObjectKey]:
-        return list(self._keys(kind))
+    def keys(self, kind: Kind[Any]) -> Iterator[ObjectKey]:
+        """Objects may come and go while it is read."""
+        namespaces = self._objects.get(kind, {})
+        for namespace in tuple(namespaces):
+            yield from ((namespace, name) for name in tuple(namespaces.get(namespace, ())))
 
-    def _keys(self, kind: Kind[Any]) -> Iterator[ObjectKey]:
-        for namespace, objects in self._objects.get(kind, {}).items():
-            yield from ((namespace, name) for name in objects)
+    def count(self, kind: Kind[Any]) -> int:
+        return sum(map(len, self._objects.get(kind, {}).values()))
 
     def upsert(self, kind: Kind[Any], found: KubeObject, *, newest_wins: bool = True) -> None:
         namespace, name = found.key

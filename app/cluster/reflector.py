@@ -345,7 +345,7 @@ class Reflector(Generic[T]):
         with nullcontext() if self.synced else self._loading():
             began = self._clock()
             unconfirmed: set[ObjectKey] = set()
-            await self._in_slices(tuple(self._sink.keys()), unconfirmed.add)
+            await self._in_slices(self._sink.keys(), unconfirmed.add)
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
         self._behind, self._sink.newest_wins = False, True
@@ -377,9 +377,12 @@ class Reflector(Generic[T]):
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
         """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
-        if unconfirmed:
-            unconfirmed.intersection_update(self._sink.keys())
-        await self._in_slices(unconfirmed, lambda key: self._forget(key, ""))
+
+        def forget(key: ObjectKey) -> None:
+            if self._sink.has(key):
+                self._forget(key, "")
+
+        await self._in_slices(unconfirmed, forget)
 
     async def _in_slices(self, items: Iterable[Item], do: Callable[[Item], None]) -> None:
         until = self._clock() + SLICE_SECONDS
@@ -493,7 +496,7 @@ class Reflector(Generic[T]):
     async def _do_without(self, error: NotServed) -> float:
         """As good as an empty list: what was there went with its definition."""
         self._version = ""
-        await self._delete(set(self._sink.keys()))
+        await self._in_slices(self._sink.keys(), lambda key: self._forget(key, ""))
         self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, self._asked_at)
         self._become_synced()
         return self._stay_away("not_served", error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 from app.cluster.store import Cluster
@@ -25,9 +25,11 @@ class Sink(Protocol[T_contra]):
         """Forget an object; with a ``uid`` only if it is still that one."""
         ...
 
-    def keys(self) -> Collection[ObjectKey]:
-        """What a fresh list has to confirm, or it is gone."""
+    def keys(self) -> Iterator[ObjectKey]:
+        """What a fresh list has to confirm, or it is gone. The picture may change while it is read."""
         ...
+
+    def has(self, key: ObjectKey) -> bool: ...
 
 
 class PodSink:
@@ -44,8 +46,11 @@ class PodSink:
         if uid or key not in {pod.key for pod in self._cluster.assumed.in_flight()}:
             self._cluster.delete_pod(key, uid)
 
-    def keys(self) -> Collection[ObjectKey]:
-        return [pod.key for pod in self._cluster.pods()]
+    def keys(self) -> Iterator[ObjectKey]:
+        return (pod.key for pod in self._cluster.pods())
+
+    def has(self, key: ObjectKey) -> bool:
+        return self._cluster.pod(*key) is not None
 
 
 class NodeSink:
@@ -63,8 +68,11 @@ class NodeSink:
         if known is not None and uid in ("", known.node.uid):
             self._cluster.delete_node(key[1])
 
-    def keys(self) -> Collection[ObjectKey]:
-        return [("", name) for name in self._cluster.nodes]
+    def keys(self) -> Iterator[ObjectKey]:
+        return (("", name) for name in tuple(self._cluster.nodes))
+
+    def has(self, key: ObjectKey) -> bool:
+        return key[1] in self._cluster.nodes
 
 
 class ObjectSink:
@@ -81,8 +89,11 @@ class ObjectSink:
     def delete(self, key: ObjectKey, uid: str) -> None:
         self._objects.delete(self._kind, key, uid)
 
-    def keys(self) -> Collection[ObjectKey]:
+    def keys(self) -> Iterator[ObjectKey]:
         return self._objects.keys(self._kind)
+
+    def has(self, key: ObjectKey) -> bool:
+        return self._objects.get(self._kind, *key) is not None
 
 
 def sink_for(cluster: Cluster, kind: Kind[Any]) -> Sink[Any]:

@@ -46,8 +46,9 @@ class Cluster:
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
-        for pods in self._pods.values():
-            yield from pods.values()
+        """Pods may come and go while it is read: those of a namespace are as they were when it came to them."""
+        for namespace in tuple(self._pods):
+            yield from tuple(self._pods.get(namespace, {}).values())
 
     @property
     def generation(self) -> int:
@@ -67,7 +68,7 @@ class Cluster:
         """How many objects of a kind the picture holds."""
         if kind == PODS:
             return sum(map(len, self._pods.values()))
-        return len(self.nodes) if kind == NODES else len(self.others.keys(kind))
+        return len(self.nodes) if kind == NODES else self.others.count(kind)
 
     def nominated(self, node_name: str) -> Collection[Pod]:
         """Waiting pods that are nominated to the node."""

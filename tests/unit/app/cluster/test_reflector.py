@@ -1,6 +1,6 @@
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from math import inf
@@ -61,8 +61,11 @@ class Sink:
         self.told.append(f"-{key[1]}{uid}")
         self.names.discard(key[1])
 
-    def keys(self) -> Collection[ObjectKey]:
-        return [("ns", name) for name in sorted(self.names)]
+    def keys(self) -> Iterator[ObjectKey]:
+        return iter([("ns", name) for name in sorted(self.names)])
+
+    def has(self, key: ObjectKey) -> bool:
+        return key[1] in self.names
 
 
 class Stream(httpx.AsyncByteStream):
