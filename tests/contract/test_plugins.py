@@ -19,6 +19,7 @@ from app.framework.interface import (
     FilterPlugin,
     NormalizeClassesPlugin,
     NormalizeScorePlugin,
+    PassingFilterPlugin,
     PluginSpec,
     PreFilterPlugin,
     PreScorePlugin,
@@ -210,6 +211,9 @@ def test_the_batch_form_says_what_the_per_node_form_says(
         statuses = {it.name: plugin.filter(state, asking, it) for it in nodes}
         rejected = {name: status for name, status in statuses.items() if not status.is_success}
         assert rejected == plugin.filter_nodes(state, asking, nodes)
+        if issubclass(spec.plugin, PassingFilterPlugin):
+            passing = plugin.passing_nodes(state, asking, ["no-node", *nodes.names])
+            assert passing is None or [name for name in nodes.names if name not in rejected] == list(passing)
     if scores and plugin.pre_score(state, asking, nodes).is_success:
         raw = {it.name: plugin.score(state, asking, it) for it in nodes}
         found = plugin.score_nodes(state, asking, nodes)

@@ -147,6 +147,8 @@ def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObjec
         assert {name: it for name, it in statuses.items() if not it.is_success} == plugin.filter_nodes(
             state, asking, nodes
         )
+        passing = plugin.passing_nodes(state, asking, ["no-node", *nodes.names])
+        assert passing is None or [name for name, it in statuses.items() if it.is_success] == list(passing)
     if plugin.pre_score(state, asking, nodes).is_success:
         raw = {it.name: plugin.score(state, asking, it) for it in nodes}
         found = plugin.score_nodes(state, asking, nodes)

@@ -1,0 +1,85 @@
+"""prioritize right after its filter answers from what filter read; whatever happens between, as if it had not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.cluster.saved import NothingToRead
+from app.kube.core_v1 import decode_node, decode_pod
+from app.verbs.due import DueBinds
+from app.verbs.filter import FilterVerb
+from app.verbs.handed import HandedBack
+from app.verbs.prioritize import PrioritizeVerb
+from app.verbs.service import Deciding
+from app.verbs.standing import StandingRefusals
+from tests import strategies
+from tests.builders import JsonObject, encoded, node_object, pod_object
+from tests.filtering import Tally, request
+from tests.harness import World
+
+EVENTS = ("node gone", "node new", "node changed", "pod placed", "nothing", "asked again", "other names")
+
+
+class Verbs:
+    """filter with a memory, and prioritize with the same one and with none."""
+
+    def __init__(self, world: World, *, lean: bool) -> None:
+        self.world = world
+        due = DueBinds(world.clock, wait_seconds=0, observe=lambda _: None)
+        framework = world.framework
+        deciding = Deciding(world.cluster, {framework.scheduler_name: framework}, NothingToRead(), str, due)
+        standing = StandingRefusals(world.cluster, remembered=Tally(), computed=Tally())
+        self.handed = HandedBack()
+        self.filter = FilterVerb(deciding, standing, self.handed, lambda *_: None, lean=lean)
+        self.prioritize = PrioritizeVerb(deciding, self.handed, lean=lean)
+        self.afresh = PrioritizeVerb(deciding, HandedBack(), lean=lean)
+
+
+def answer(verb: Any, body: bytes) -> Any:
+    """What a call says that waits for nobody."""
+    try:
+        verb(body).send(None)
+    except StopIteration as done:
+        return msgspec.json.decode(done.value.body)
+    raise AssertionError("the verb waits")
+
+
+def happens(world: World, event: str, pod: JsonObject) -> None:
+    nodes = list(world.cluster.nodes)
+    if event == "node gone" and nodes:
+        world.cluster.delete_node(nodes[0])
+    elif event == "node new":
+        world.cluster.upsert_node(decode_node(encoded(node_object("n-new", zone="a"))))
+    elif event == "node changed" and nodes:
+        world.cluster.upsert_node(decode_node(encoded(node_object(nodes[-1], zone="changed"))))
+    elif event == "pod placed" and nodes:
+        placed = pod_object("placed", labels=pod["metadata"].get("labels"), node=nodes[0])
+        world.cluster.upsert_pod(decode_pod(encoded(placed)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(strategies.clusters(), strategies.pending_pods, st.booleans(), st.sampled_from(EVENTS), st.booleans())
+def test_the_answer_is_the_one_without_a_memory(
+    objects: list[JsonObject], pod: JsonObject, lean: bool, event: str, twice: bool
+) -> None:
+    world = World(*objects)
+    verbs = Verbs(world, lean=lean)
+    names = [*world.cluster.nodes, "no-node"]
+    if twice:
+        names += names
+    passed: Sequence[str] = answer(verbs.filter, request(pod, names))["NodeNames"] or ()
+    happens(world, event, pod)
+    if event == "asked again":
+        passed = answer(verbs.filter, request(pod, names))["NodeNames"] or ()
+    if event == "other names":
+        passed = list(reversed(passed))
+
+    body = request(pod, passed)
+
+    assert answer(verbs.afresh, body) == answer(verbs.prioritize, body)
+    assert answer(verbs.afresh, body) == answer(verbs.prioritize, body)

@@ -1,0 +1,96 @@
+"""A time limit costs nothing where nothing is waited for, and holds where something is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from app.server.timely import OutOfTime, within
+from tests.api.virtual import now, virtual_time
+
+Call = Callable[[], Awaitable[str]]
+
+
+async def at_once() -> str:
+    return "done"
+
+
+async def yields() -> str:
+    await asyncio.sleep(0)
+    return "done"
+
+
+async def sleeps() -> str:
+    await asyncio.sleep(1)
+    return "done"
+
+
+async def waits_twice() -> str:
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.5, future.set_result, "done")
+    await asyncio.sleep(0.5)
+    found: str = await future
+    return found
+
+
+@pytest.mark.parametrize("call", [at_once, yields, sleeps, waits_twice])
+@virtual_time
+async def test_what_is_returned(call: Call) -> None:
+    assert "done" == await within(2, call())  # type: ignore[arg-type]
+
+
+@virtual_time
+async def test_a_call_that_waits_too_long_is_cancelled() -> None:
+    cleaned = []
+
+    async def call() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(now())
+
+    began = now()
+    with pytest.raises(OutOfTime):
+        await within(3, call())
+    assert [began + 3] == cleaned
+    assert 0 == asyncio.current_task().cancelling()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own")])
+@pytest.mark.parametrize("waits", [False, True])
+@virtual_time
+async def test_its_own_errors_are_its_own(error: Exception, waits: bool) -> None:
+    async def call() -> None:
+        if waits:
+            await asyncio.sleep(0.1)
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        await within(3, call())
+    assert raised.value is error
+
+
+@virtual_time
+async def test_it_may_catch_what_is_thrown_at_it_and_go_on() -> None:
+    async def call() -> str:
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.1, future.set_exception, ValueError("no"))
+        try:
+            await future
+        except ValueError:
+            await asyncio.sleep(0.1)
+        return "went on"
+
+    assert "went on" == await within(3, call())
+
+
+@virtual_time
+async def test_the_task_may_be_cancelled_from_outside() -> None:
+    task = asyncio.create_task(within(3, sleeps()))
+    await asyncio.sleep(0.1)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
