@@ -112,11 +112,13 @@ def soft_state(
     lacking = {key: _lacking(nodes, key, on_node, counts) for key, on_node in values.items()}
     ignored = _NO_NODES.union(*(lacking[key] for key in keys))
     scored = nodes.without(ignored)
-    constraints_ = [
-        _soft(pod, it, scored, values[it.topology_key], _NO_NODES if keys else lacking[it.topology_key], counts, keys)
-        for it in constraints
-    ]
-    return SoftState(constraints_, scored.names, ignored)
+    alone = len(constraints) == 1
+
+    def soft(it: Constraint) -> SoftConstraint:
+        without_key = _NO_NODES if keys else lacking[it.topology_key]
+        return _soft(pod, it, scored, values[it.topology_key], without_key, counts, keys, alone=alone)
+
+    return SoftState([soft(it) for it in constraints], scored.names, ignored)
 
 
 def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Counts) -> frozenset[str]:
@@ -134,14 +136,16 @@ def _soft(
     without_key: frozenset[str],
     counts: Counts,
     required: frozenset[str],
+    *,
+    alone: bool,
 ) -> SoftConstraint:
     if it.topology_key == HOSTNAME:
         # Hosts are counted on the very node, whatever the inclusion policies say.
         pods = counts.pods_by_node(pod.namespace, it.counted)
         weight = _weight(len(scored.names))
-        found = _pods_on(scored, pods) if not without_key else Classed(_keys(pods, without_key, scored.names), {})
-        credits_ = _credits(it, found.classes(), lambda count: count or 0, weight)
-        return SoftConstraint(pods, without_key, found.of, credits_)
+        keys = _pods_on(scored, pods) if alone and not without_key else _keys(pods, without_key, scored.names)
+        classes = Classed(keys, {}).classes()
+        return SoftConstraint(pods, without_key, keys, _credits(it, classes, lambda count: count or 0, weight))
     domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
     keys = _keys(on_node, without_key, scored.names)
     values = set(keys)
@@ -149,12 +153,12 @@ def _soft(
     return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
 
 
-def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Classed:
+def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
     """The number of pods on each node, ``None`` for none; few nodes may have any."""
     if 2 * len(pods) > len(nodes):
-        return Classed(list(map(pods.get, nodes.names)), {})
+        return list(map(pods.get, nodes.names))
     asked = nodes.name_set
-    return Classed(Mostly(nodes.names, None, {name: count for name, count in pods.items() if name in asked}), {})
+    return Mostly(nodes.names, None, {name: count for name, count in pods.items() if name in asked})
 
 
 def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:

@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, in processes of their own; what they found is printed as one JSON object.
 
 python -m tests.load                   # everything: two hours
-python -m tests.load --short           # the short set
+python -m tests.load --short           # the short set: less than ten minutes
 python -m tests.load --only picture,calls
 python -m tests.load --try             # all of it, so small that only the harness is tried
 """
@@ -31,11 +31,11 @@ class Part(Struct, frozen=True):
 
 
 PARTS: Final[Mapping[str, Part]] = {
-    "calls": Part("bench", tried=("--nodes=100", "--pods=1000", "--calls=100")),
+    "calls": Part("bench", short=("--calls=500",), tried=("--nodes=100", "--pods=1000", "--calls=100")),
     "picture": Part("picture", tried=("--nodes=100", "--pods=1000", "--constraints=30")),
     "service": Part(
         "service",
-        short=("--seconds=5",),
+        short=("--seconds=3", "--calls=2000", "--binds=2000"),
         tried=(
             "--nodes=100",
             "--many-nodes=500",
@@ -49,7 +49,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "scheduling": Part(
         "scheduling",
         full=("--rounds=5",),
-        short=("--rounds=3", "--label=short"),
+        short=("--rounds=1", "--label=short", "--part=0.5"),
         tried=("--rounds=1", "--matching=zone-hard/1000-nodes", "--scale=0.02"),
     ),
 }

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
@@ -185,8 +185,8 @@ def measure(homeport: Connection, echo: Connection, workload: Workload, folder: 
     return {**found, "ratio_p50": round(found["homeport"]["p50"] / found["echo"]["p50"], 2)}
 
 
-def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
-    """All figures of one run."""
+def bench(nodes: int, pods: int, calls: int, names: Container[str] | None = None) -> dict[str, Any]:
+    """All figures of one run, or those of some workloads."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ports = [free_port() for _ in range(3)]
@@ -199,8 +199,9 @@ def bench(nodes: int, pods: int, calls: int) -> dict[str, Any]:
         ready = time.monotonic() - started
         stack.enter_context(running("tests.load.echo", str(ports[2]), str(folder)))
         wait_for(lambda: answers(ports[2]))
-        homeport, echo = Connection(ports[1]), Connection(ports[2])
-        verbs = {it.name: measure(homeport, echo, it, folder, calls) for it in workloads()}
+        homeport, echo = (stack.enter_context(Connection(port)) for port in ports[1:])
+        asked = [it for it in workloads() if names is None or it.name in names]
+        verbs = {it.name: measure(homeport, echo, it, folder, calls) for it in asked}
         memory = resident_megabytes(process.pid)
     return {
         "machine": report.machine(),

@@ -1,6 +1,7 @@
 """How many pods a second does a stock kube-scheduler place with Homeport, and how many with its in-tree plugin?
 
     python -m tests.load.scheduling --label short
+    python -m tests.load.scheduling --matching zone-hard/5000-nodes,zone-soft/5000-nodes
     python -m tests.load.scheduling --matching zone-hard --scale 0.02 --rounds 1    # to try the harness
 
 Runs on a real etcd, kube-apiserver and kube-scheduler on loopback. All pods are there before a scheduler starts; what
@@ -23,6 +24,7 @@ from statistics import median
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane, Scheduler
@@ -315,14 +317,16 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.load.scheduling", description=__doc__)
     parser.add_argument("--label", default="", help="only sizes with this label")
-    parser.add_argument("--matching", default="", help="only cases with this in their name")
+    parser.add_argument("--matching", default="", help="only cases with one of these, parted by commas, in their name")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each system; default: %(default)s")
     parser.add_argument("--scale", type=float, default=1, help="size of everything; below 1 only to try the harness")
+    parser.add_argument("--part", type=float, default=1, help="of the measured pods; default: all")
     parser.add_argument("--systems", default=",".join(_PAIR), help=f"of {', '.join(SYSTEMS)}; default: %(default)s")
     parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     systems = arguments.systems.split(",")
     cases = chosen(load("scheduling"), label=arguments.label, matching=arguments.matching, scale=arguments.scale)
+    cases = [Case(it.workload, replace(it.size, measured=round(it.size.measured * arguments.part))) for it in cases]
     found = measure(cases, systems, arguments.rounds)
     show(found, systems)
     report.publish({"machine": report.machine(), "rounds": arguments.rounds, "scheduling": found}, arguments.output)
