@@ -162,6 +162,20 @@ class Topology:
         left_out = {None, *blocked}
         return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in left_out]
 
+    def differences(self) -> list[str]:
+        """What is derived from ``domain`` and differs from it, by name."""
+        members: dict[str, set[str]] = {}
+        for name, value in self.domain.items():
+            members.setdefault(value, set()).add(name)
+        kept = {value: names for value, names in (self.members or members).items() if names}
+        unions = {it: {name for name, value in self.domain.items() if value not in it} for it in self.unions}
+        parts = {
+            "members": kept == members,
+            "renamed": self.renamed == sum(name != value for name, value in self.domain.items()),
+            "unions": self.unions == unions,
+        }
+        return [name for name, right in parts.items() if not right]
+
     def _union_outside(self, blocked: frozenset[str]) -> set[str]:
         found = self.unions.get(blocked)
         if found is None:
@@ -282,7 +296,8 @@ class Domains:
             "places": (topology.domain, other.topology.domain),
         }
         where = f"{topology.key} of {selection.selector} in {selection.namespace}"
-        return [f"{name} by {where} differ from a recount" for name, (kept, new) in parts.items() if kept != new]
+        wrong = [f"{name} by {where} differ from a recount" for name, (kept, new) in parts.items() if kept != new]
+        return wrong + [f"{name} of {where} differ from a recount" for name in topology.differences()]
 
 
 class Bounded(Generic[K, V]):

@@ -32,7 +32,7 @@ class Mostly(Sequence[Hashable]):
     def __getitem__(self, index: slice) -> Sequence[Hashable]: ...
     def __getitem__(self, index: int | slice) -> Hashable | Sequence[Hashable]:
         if isinstance(index, slice):
-            return Mostly(self.names[index], self.usual, self.others)
+            return list(self)[index]
         return self.others.get(self.names[index], self.usual)
 
 

@@ -304,7 +304,7 @@ class Framework:
         for slot in filters:
             if left is None or not slot.passes_names:
                 return None
-            left = self._guard.call(slot.name, "Filter", slot.plugin.passing_nodes, state, pod, left)
+            left = self._guard.call(slot.name, "Filter", _passing, slot.plugin, state, pod, left)
         return left
 
     def post_filter(
@@ -547,6 +547,11 @@ class Framework:
 
 def _missing(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
     return tuple(plugin.missing(pod))
+
+
+def _passing(plugin: PassingFilterPlugin, state: CycleState, pod: Pod, names: Sequence[str]) -> Sequence[str] | None:
+    found = plugin.passing_nodes(state, pod, names)
+    return found if found is None or isinstance(found, list) else list(found)
 
 
 def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFiltered:

@@ -64,7 +64,8 @@ class HttpProtocol(HttpToolsProtocol):
         direct: Mapping[str, Endpoint] = getattr(self.config.app, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
         self._endpoint: Endpoint | None = None
-        self._gathered = b""
+        self._gathered: list[bytes] = []
+        self._size = 0
         self._grace: asyncio.TimerHandle | None = None
         self._arrived = 0.0
 
@@ -80,7 +81,6 @@ class HttpProtocol(HttpToolsProtocol):
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._may_be_short():
             self._endpoint = endpoint
-            self._gathered = b""
         else:
             self._begin_cycle()
 
@@ -88,7 +88,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self._endpoint is None:
             super().on_body(body)
         else:
-            self._gathered = self._gathered + body if self._gathered else body
+            self._gathered.append(body)
+            self._size += len(body)
 
     def on_message_complete(self) -> None:
         if self._endpoint is None:
@@ -102,7 +103,9 @@ class HttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._endpoint is None:
             return
-        if len(self._gathered) > MOST_BYTES:
+        if self.transport.is_closing():  # what came was no HTTP, and was told so
+            self._gather_no_more()
+        elif self._size > MOST_BYTES:
             self._go_uvicorns_way()
         elif self._grace is None:
             self._grace = self.loop.call_later(GRACE_SECONDS, self._go_uvicorns_way)
@@ -126,18 +129,21 @@ class HttpProtocol(HttpToolsProtocol):
             and (under_way is None or under_way.response_complete)
         )
 
-    def _gather_no_more(self) -> None:
-        self._endpoint = None
+    def _gather_no_more(self) -> bytes:
+        """What was gathered."""
+        found = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
+        self._endpoint, self._gathered, self._size = None, [], 0
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
+        return found
 
     def _start(self) -> None:
         endpoint = cast("Endpoint", self._endpoint)
-        self._gather_no_more()
+        body = self._gather_no_more()
         exchange = _Exchange(keep_alive=self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive())
         self.cycle = cast("RequestResponseCycle", exchange)
-        whole = Whole(self.headers, self._gathered, self._arrived)
+        whole = Whole(self.headers, body, self._arrived)
         task = self.loop.create_task(self._serve(endpoint, whole, exchange))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -151,7 +157,10 @@ class HttpProtocol(HttpToolsProtocol):
                 self.transport.close()
 
     async def _send(self, exchange: _Exchange, status: int, body: bytes | LongBody) -> None:
-        """Send, and then do what uvicorn does at the end of a cycle: the connection's next request has its turn."""
+        """Send, and then do what uvicorn does at the end of a cycle: the connection's next request has its turn.
+
+        In one step, unless the client is slow to read: a request of a megabyte has no answer of many.
+        """
         closing = b"" if exchange.keep_alive else _CLOSE
         length, chunks = (body.length, body.chunks()) if isinstance(body, LongBody) else (len(body), iter((body,)))
         begun = STATUS_LINE[status] + _HEAD % (length, closing)
@@ -173,11 +182,10 @@ class HttpProtocol(HttpToolsProtocol):
         """From here on, what is gathered is the beginning of a body that the endpoint reads as it comes."""
         if self._endpoint is None:
             return
-        self._gather_no_more()
+        begun = self._gather_no_more()
         self._begin_cycle()
-        if self._gathered:
-            super().on_body(self._gathered)
-        self._gathered = b""
+        if begun:
+            super().on_body(begun)
 
     def _begin_cycle(self) -> None:
         url, headers, expects = self.url, self.headers, self.expect_100_continue

@@ -17,14 +17,15 @@ class OutOfTime(Exception):
 async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
     """What ``call`` returns. Raises ``OutOfTime`` if it still waits after so many seconds, and cancels it.
 
-    It is run up to its first wait before there is a timeout at all.
+    It is run up to its first wait before there is a timeout at all; the time that takes counts.
     """
+    until = asyncio.get_running_loop().time() + seconds
     try:
         awaited = call.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
-    limit = asyncio.timeout(seconds)
+    limit = asyncio.timeout_at(until)
     try:
         async with limit:
             return await _rest(call, awaited)

@@ -109,7 +109,8 @@ class FilterVerb:
         with self._deciding.cluster.without(args.pod.uid, args.pod.key):
             found = self._judged(framework, args.pod, args.names, sent)
         names = found.asked
-        if request is not None and found.passed and (self._lean or not found.rejected):
+        told = found.passed and (self._lean or not found.rejected)
+        if told and request is not None and args.names is not None and request.may_be(args.names):
             answer = self._handed_back(request, args.pod, found.passed)
         else:
             answer = _answer(found, lean=self._lean)
@@ -122,7 +123,8 @@ class FilterVerb:
         """The names that pass and nothing else. They came without escapes, and go so."""
         told = by_lot(passed) if self._lean else passed
         names = '","'.join(told).encode()
-        self._handed.keep(request.before, names, Handed(pod, told, self._deciding.cluster.node_set))
+        if len(told) > 1:  # else kube-scheduler does not ask any more
+            self._handed.keep(request.before, names, Handed(pod, told, self._deciding.cluster.node_set))
         return Answer(encode_passing(names), "feasible")
 
     def _judged(
@@ -138,9 +140,8 @@ class FilterVerb:
         rest = list(filterfalse(set(passed).__contains__, names)) if names is not None and passed else names
         asked = asked_nodes(rest, sent, nodes)
         rejected = {**framework.feasible(CycleState(), pod, asked.candidates).rejected, **asked.unknown}
-        if passed is None:
-            passed = list(filterfalse(rejected.__contains__, asked.names))
-        return _Judged(asked.names if names is None else names, passed, rejected, asked.raw)
+        names = asked.names if names is None else names
+        return _Judged(names, list(filterfalse(rejected.__contains__, names)), rejected, asked.raw)
 
 
 class _Judged(Struct, frozen=True):

@@ -13,6 +13,9 @@ from app.wire.extender_v1 import SplitArgs
 _MOST: Final = 64
 """Pods between their filter and their prioritize: a scheduler has one, and several schedulers may call."""
 
+_MOST_BYTES: Final = 8 << 20
+"""Of all requests together: some 32 MB with the names. 5,000 names are 70 kB."""
+
 
 class Handed(Struct, frozen=True):
     """``names`` passed for ``pod``. All were nodes of the picture when its ``node_set`` was this."""
@@ -27,17 +30,26 @@ class HandedBack:
 
     def __init__(self) -> None:
         self._kept: dict[bytes, tuple[bytes, Handed]] = {}
+        self._bytes = 0
 
     def keep(self, before: bytes, names: bytes, handed: Handed) -> None:
         """``before`` and ``names`` are the parts of ``SplitArgs``."""
-        self._kept.pop(before, None)
-        if len(self._kept) >= _MOST:
-            del self._kept[next(iter(self._kept))]
+        self._drop(before)
         self._kept[before] = (names, handed)
+        self._bytes += len(before) + len(names)
+        while len(self._kept) > _MOST or self._bytes > _MOST_BYTES:
+            self._drop(next(iter(self._kept)))
 
     def take(self, request: SplitArgs | None) -> Handed | None:
         """What this request says, without reading it; once."""
         if request is None:
             return None
-        names, handed = self._kept.pop(request.before, (b"", None))
+        names, handed = self._drop(request.before)
         return handed if names == request.names else None
+
+    def _drop(self, before: bytes) -> tuple[bytes, Handed | None]:
+        found = self._kept.pop(before, None)
+        if found is None:
+            return b"", None
+        self._bytes -= len(before) + len(found[0])
+        return found

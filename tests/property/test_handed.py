@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cluster.saved import NothingToRead
 from app.kube.core_v1 import decode_node, decode_pod
+from app.verbs import handed
 from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
 from app.verbs.handed import HandedBack
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
+from app.wire.extender_v1 import split_args
 from tests import strategies
-from tests.builders import JsonObject, encoded, node_object, pod_object
+from tests.builders import JsonObject, constraint, encoded, node_object, pod_object
 from tests.filtering import Tally, request
 from tests.harness import World
 
@@ -41,12 +44,13 @@ class Verbs:
 
 
 def answer(verb: Any, body: bytes) -> Any:
-    """What a call says that waits for nobody."""
+    """What a call says that waits for nobody, though it may let others have their turn."""
+    call = verb(body)
     try:
-        verb(body).send(None)
+        while True:
+            assert call.send(None) is None
     except StopIteration as done:
         return msgspec.json.decode(done.value.body)
-    raise AssertionError("the verb waits")
 
 
 def happens(world: World, event: str, pod: JsonObject) -> None:
@@ -83,3 +87,46 @@ def test_the_answer_is_the_one_without_a_memory(
 
     assert answer(verbs.afresh, body) == answer(verbs.prioritize, body)
     assert answer(verbs.afresh, body) == answer(verbs.prioritize, body)
+
+
+SOFT = constraint("zone", app="web", soft=True)
+ONE, OTHER = pod_object("one", labels={"app": "web"}, spread=[SOFT]), pod_object("other")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(b',"Pod":%(other)b,"NodeNames":["n1","n2"]}', id="another pod after the names"),
+        pytest.param(b',"NodeNames":["n1","n2"]}', id="the names twice"),
+        pytest.param(b',"zzz":["q","n1"]}', id="something else after the names"),
+        pytest.param(b',"NodeNames":null,"Nodes":{"items":[%(ghost)b]},"zzz":["q"]}', id="whole nodes after the names"),
+    ],
+)
+def test_a_request_that_goes_on_after_the_names_is_not_remembered(odd: bytes) -> None:
+    """The last of two keys counts, so what precedes the names does not say which pod it is."""
+    peer = pod_object("peer", labels={"app": "web"}, node="n1")
+    world = World(node_object("n1", zone="a"), node_object("n2", zone="b"), peer)
+    verbs, names = Verbs(world, lean=False), ["n1", "n2"]
+    plain = request(ONE, names)
+    rest = odd % {b"other": encoded(OTHER), b"ghost": encoded(node_object("ghost"))}
+    answer(verbs.filter, plain[:-1] + rest)
+
+    for asked in (plain, request(ONE, ["ghost"])):
+        assert answer(verbs.afresh, asked) == answer(verbs.prioritize, asked)
+
+
+def test_as_much_is_remembered_as_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(node_object("n1", zone="a"), node_object("n2", zone="b"))
+    verbs, names = Verbs(world, lean=False), ["n1", "n2"]
+    bodies = [request(pod_object(f"pod-{number}"), names) for number in range(100)]
+    for body in bodies:
+        answer(verbs.filter, body)
+    taken = [verbs.handed.take(split_args(body)) is not None for body in bodies]
+    assert [False] * 36 + [True] * 64 == taken
+
+    monkeypatch.setattr(handed, "_MOST_BYTES", 2 * len(bodies[0]))
+    for body in bodies:
+        answer(verbs.filter, body)
+    assert 2 == sum(verbs.handed.take(split_args(body)) is not None for body in bodies)
+    answer(verbs.filter, request(ONE, ["n1"]))
+    assert verbs.handed.take(split_args(request(ONE, ["n1"]))) is None

@@ -3,6 +3,8 @@
 That they stay equal to a recount under any interleaving of events is stated in ``tests/property``.
 """
 
+from collections.abc import Collection
+
 import pytest
 
 from app.cluster import counters
@@ -203,6 +205,49 @@ class TestMinimum:
 )
 def test_the_domains_above_a_limit(limit: int, expected: set[str]) -> None:
     assert expected == set(by_zone(three_zones()).above(limit))
+
+
+@pytest.mark.parametrize("few", [0, 64], ids=["domain by domain", "by the union of the others"])
+@pytest.mark.parametrize(
+    ("blocked", "left"),
+    [
+        (set(), ["n-c", "n-a", "n-b"]),
+        ({"b"}, ["n-c", "n-a"]),
+        (["a", "c"], ["n-b"]),
+        ({"a", "b", "c"}, []),
+        ({"elsewhere"}, ["n-c", "n-a", "n-b"]),
+    ],
+)
+def test_the_nodes_outside_of_domains(
+    monkeypatch: pytest.MonkeyPatch, few: int, blocked: Collection[str], left: list[str]
+) -> None:
+    monkeypatch.setattr(counters, "_FEW_DOMAINS", few)
+    monkeypatch.setattr(counters, "_MAX_UNIONS", 1)
+    cluster = three_zones()
+    cluster.upsert_node(make_node("n-none", zone=None))
+    names = ["no-node", "n-c", "n-a", "n-none", "n-b"]
+
+    for _ in range(2):
+        assert left == cluster.counts.outside(ZONE, blocked, names)
+        assert ["n-c", "n-b"] == cluster.counts.outside(ZONE, ("a",), names)
+    assert [] == cluster.check()
+    cluster.upsert_node(make_node("n-c", zone="a"))
+    assert ["n-b"] == cluster.counts.outside(ZONE, ("a",), names)
+    assert [] == cluster.check()
+
+
+def test_the_nodes_outside_of_hosts() -> None:
+    cluster = three_zones()
+    names = ["n-c", "n-a", "no-node", "n-b"]
+
+    assert ["n-c", "n-b"] == cluster.counts.outside(HOSTNAME, ("n-a",), names)
+    cluster.upsert_node(make_node("n-b", hostname="n-a"))
+    assert ["n-c"] == cluster.counts.outside(HOSTNAME, {"n-a"}, names)
+    assert cluster.counts.on_every_node(HOSTNAME)
+    cluster.upsert_node(make_node("n-c", hostname=None))
+    assert not cluster.counts.on_every_node(HOSTNAME)
+    assert [] == cluster.counts.outside(HOSTNAME, {"n-a"}, names)
+    assert [] == cluster.check()
 
 
 class TestBounded:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from app.server.incoming import Incoming, Streamed
-from app.server.protocol import GRACE_SECONDS, MOST_BYTES
+from app.server.protocol import GRACE_SECONDS, MOST_BYTES, HttpProtocol
 from app.server.web import create_web, listen, server
 from app.wire.extender_v1 import LongBody
 
@@ -285,6 +285,30 @@ async def test_who_hangs_up_is_not_answered_and_others_are() -> None:
 
         assert b"stays" == (await line.answer())[1]
         assert served.echo.ways in (["short", "short"], ["short", "asgi", "short"])
+
+
+async def test_nothing_is_kept_of_what_was_answered() -> None:
+    async with serving() as served:
+        line = await served.connect()
+        line.send(post(b"z" * 900_000))
+        assert 900_000 == len((await line.answer())[1])
+
+        (kept,) = served.running.server_state.connections
+        assert isinstance(kept, HttpProtocol)
+        assert [] == kept._gathered
+
+
+async def test_what_turns_out_to_be_no_http_reaches_no_endpoint() -> None:
+    async with serving() as served:
+        line = await served.connect()
+        head = b"POST /lean/filter HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+        line.send(head, b"3\r\nabc\r\nnonsense\r\n")
+        told, _ = await line.answer()
+        await asyncio.sleep(GRACE_SECONDS * 2)
+
+        assert told.startswith("HTTP/1.1 400 ")
+        assert await line.ends()
+        assert [] == served.echo.ways
 
 
 async def test_what_is_under_way_is_finished_at_the_end() -> None:

@@ -58,6 +58,29 @@ async def test_a_call_that_waits_too_long_is_cancelled() -> None:
     assert 0 == asyncio.current_task().cancelling()  # type: ignore[union-attr]
 
 
+@virtual_time
+async def test_the_time_before_the_first_wait_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def call() -> None:
+        began = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: began + 2.0)
+        await asyncio.Event().wait()
+
+    scheduled: list[float] = []
+
+    def call_at(at: float, *_: object, **__: object) -> asyncio.Handle:
+        scheduled.append(at)
+        return loop.call_soon(lambda: None)
+
+    monkeypatch.setattr(loop, "call_at", call_at)
+    task = asyncio.create_task(within(3, call()))
+    began = loop.time()
+    await asyncio.sleep(0)
+    assert [began + 3] == scheduled
+    task.cancel()
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own")])
 @pytest.mark.parametrize("waits", [False, True])
 @virtual_time
