@@ -31,10 +31,11 @@ _MAX_UNIONS: Final = 32
 """Of one topology: what lies outside of some of its domains, as when zones take turns in being full."""
 
 _FEW_DOMAINS: Final = 64
+"""So many may be full in so few ways at a time that a union of the others is worth keeping."""
+
 _MAX_LIMITS: Final = 4
 """Limits of one Domains whose crossings are watched: each costs every event a comparison."""
 
-_NO_BUCKET: Final = set[str]()
 _STAMPS: Final = itertools.count(1)
 """No stamp is given out twice, whatever is given up and made anew."""
 
@@ -72,7 +73,7 @@ class Selection:
         else:
             nodes.pop(node, None)
         for domains in self.domains:
-            value = domains.places.get(node)
+            value = domains.topology.domain.get(node)
             if value is not None:
                 domains.add(value, delta)
 
@@ -192,12 +193,11 @@ class Domains:
     ``stamps`` holds, for the limits asked for last, a number that moves when a domain crosses the limit.
     """
 
-    __slots__ = ("by_count", "counts", "places", "selection", "stamps", "topology")
+    __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
 
     def __init__(self, selection: Selection, topology: Topology) -> None:
         self.selection = selection
         self.topology = topology
-        self.places = topology.domain
         self.counts: dict[str, int] = {}
         self.by_count: dict[int, set[str]] = {}
         self.stamps: dict[int, int] = {}
@@ -226,9 +226,8 @@ class Domains:
             del counts[value]
         else:
             counts[value] = new
-            bucket = by_count.get(new, _NO_BUCKET)
-            if bucket:
-                bucket.add(value)
+            if new in by_count:
+                by_count[new].add(value)
             else:
                 by_count[new] = {value}
         if self.stamps:

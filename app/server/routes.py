@@ -180,9 +180,8 @@ class _Endpoint:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
-            log = (
-                self._log.debug if failure.outcome == "overloaded" else self._log.info
-            )  # a flood is not logged line by line
+            floods = failure.outcome == "overloaded"  # not logged line by line
+            log = self._log.debug if floods else self._log.info
             log("verb failed", outcome=failure.outcome, message=failure.message)
             return *failure_answer(self._verb, failure), failure.outcome
         except ClientDisconnect:

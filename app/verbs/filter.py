@@ -103,14 +103,14 @@ class FilterVerb:
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
-        sent = None if args.names is not None else await read_nodes(args, self._deciding.cluster.nodes)
+        sent = await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
         await self._deciding.due.wait(framework.depends, args.pod)
         with self._deciding.cluster.without(args.pod.uid, args.pod.key):
             found = self._judged(framework, args.pod, args.names, sent)
         names = found.asked
-        told = found.passed and (self._lean or not found.rejected)
-        if told and request is not None and args.names is not None and request.may_be(args.names):
+        only_passed = found.passed and (self._lean or not found.rejected)
+        if only_passed and request is not None and args.names is not None and request.are(args.names):
             answer = self._handed_back(request, args.pod, found.passed)
         else:
             answer = _answer(found, lean=self._lean)
@@ -172,7 +172,7 @@ def by_lot(items: Sequence[T]) -> Sequence[T]:
         return items
     start = int(random() * len(items))  # noqa: S311  # ties, no secret
     turned = [*items[start:], *items[:start]]
-    return turned[::-1] if random() < 0.5 else turned  # noqa: S311
+    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # the same
 
 
 def _pass_all(args: ExtenderArgs, order: Callable[[Sequence[Any]], Sequence[Any]]) -> bytes | LongBody:

@@ -209,15 +209,8 @@ class SplitArgs(Struct, frozen=True):
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
-        """Whether these are the names that were decoded, in that order."""
+        """Whether these are the names that were decoded, in that order: then nothing else follows the cut."""
         return '","'.join(names).encode() == self.names
-
-    def may_be(self, names: Sequence[str]) -> bool:
-        """Whether the names end the request, so that ``before`` says all the rest, given that it was decoded to these.
-
-        What follows the cut has no escapes: more keys, or another list, would have more quotes.
-        """
-        return self.names.count(b'"') == 2 * (len(names) - 1)
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
@@ -64,7 +65,7 @@ def test_counting_is_exact() -> None:
         for _ in range(times):
             pass
 
-    one, two, three = (instructions(lambda times=times: loop(times)) for times in (1000, 2000, 3000))  # type: ignore[misc]
+    one, two, three = (instructions(partial(loop, times)) for times in (1000, 2000, 3000))
 
     assert three - two == two - one > 0
 
@@ -97,10 +98,7 @@ def test_a_candidate_of_preempt_is_little_work(shop: Shop) -> None:
         victims = {name: {"Pods": [{"UID": uid} for uid in list(info.pods)[:1]]} for name, info in nodes}
         return json.dumps({"Pod": pending_json(7, ZONE_FULL), "NodeNameToMetaVictims": victims}).encode()
 
-    few, many = (
-        instructions(lambda body=body: shop.call("preempt", body))  # type: ignore[misc]
-        for body in map(candidates, (FEW, MANY))
-    )
+    few, many = (instructions(partial(shop.call, "preempt", body)) for body in map(candidates, (FEW, MANY)))
 
     assert (many - few) / (MANY - FEW) <= 1500, (few, many)
 

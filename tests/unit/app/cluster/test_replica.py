@@ -165,7 +165,7 @@ async def test_a_part_that_ends_by_a_fault_begins_again() -> None:
     async with running("a", leases) as a:
         await until_it_may(a)
 
-        a.picture.catch_up = a.picture.breaks_once(a.picture.catch_up)  # type: ignore[method-assign]
+        a.picture.catch_up = a.picture.breaks_once(a.picture.catch_up)  # type: ignore[method-assign]  # it breaks once
         leases.down = "lost"
         await asyncio.sleep(LEASE)
         assert not a.replica.leads

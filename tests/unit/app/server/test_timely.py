@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from app.server.timely import OutOfTime, within
 from tests.api.virtual import now, virtual_time
 
-Call = Callable[[], Awaitable[str]]
+Call = Callable[[], Coroutine[Any, Any, str]]
 
 
 async def at_once() -> str:
@@ -38,7 +39,7 @@ async def waits_twice() -> str:
 @pytest.mark.parametrize("call", [at_once, yields, sleeps, waits_twice])
 @virtual_time
 async def test_what_is_returned(call: Call) -> None:
-    assert "done" == await within(2, call())  # type: ignore[arg-type]
+    assert "done" == await within(2, call())
 
 
 @virtual_time
@@ -55,7 +56,9 @@ async def test_a_call_that_waits_too_long_is_cancelled() -> None:
     with pytest.raises(OutOfTime):
         await within(3, call())
     assert [began + 3] == cleaned
-    assert 0 == asyncio.current_task().cancelling()  # type: ignore[union-attr]
+    task = asyncio.current_task()
+    assert task is not None
+    assert 0 == task.cancelling()
 
 
 @virtual_time
