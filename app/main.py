@@ -210,7 +210,7 @@ class Service:
             binder=self._feed.binder,
             clock=monotonic,
             waiting=self._waiting,
-            scheduler_name=scheduler_name,
+            serves=scheduler_name.__eq__,
         )
 
     @property

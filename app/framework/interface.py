@@ -216,8 +216,15 @@ class Clock(Protocol):
     def __call__(self) -> float: ...
 
 
+def _any_scheduler(_scheduler_name: str) -> bool:
+    return True
+
+
 class Handle(Struct, frozen=True):
-    """What a plugin may use of the world. ``scheduler_name`` is that of the profile the plugin belongs to."""
+    """What a plugin may use of the world.
+
+    ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
+    """
 
     counts: Counts
     objects: Objects
@@ -225,7 +232,7 @@ class Handle(Struct, frozen=True):
     binder: Binder
     clock: Clock
     waiting: WaitingPods
-    scheduler_name: str = ""
+    serves: Callable[[str], bool] = _any_scheduler
 
 
 class Plugin(Protocol):

@@ -103,7 +103,7 @@ class StickyNode(
         self._owners = Owners(args.owners, handle.objects)
         self._objects = handle.objects
         self._writer = handle.writer
-        self._scheduler_name = handle.scheduler_name
+        self._serves = handle.serves
         self._new: dict[Slot, _NewHome] = {}
 
     def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
@@ -204,7 +204,7 @@ class StickyNode(
             raise OSError(f"{unwritten} homes could not be copied to their owners")
 
     def _is_ours(self, pod: Pod) -> bool:
-        return bool(pod.annotations.get(HOME)) and self._scheduler_name in ("", pod.spec.scheduler_name)
+        return bool(pod.annotations.get(HOME)) and self._serves(pod.spec.scheduler_name)
 
     async def _repair_one(self, pod: Pod, node_name: str, owner: Owner) -> bool:
         try:
