@@ -17,6 +17,7 @@ from app.kube.credentials import CredentialsError
 from app.main import serve
 from app.runtime.profiles import ProfileErrors
 from app.runtime.registry import DuplicatePlugin
+from app.server.tls import CertificateError
 from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
@@ -27,6 +28,7 @@ _MISTAKES: Final = (
     ProfileErrors,
     SavedClusterError,
     CredentialsError,
+    CertificateError,
     plugins.PluginLoadError,
     DuplicatePlugin,
 )
@@ -35,6 +37,19 @@ _FLAGS: Final = (
     "cluster",
     "host",
     "port",
+    "tls",
+    "operator_host",
+    "operator_port",
+    "operator_tls",
+    "peer_host",
+    "peer_port",
+    "tls_cert_file",
+    "tls_private_key_file",
+    "client_ca_file",
+    "allowed_names",
+    "reader_names",
+    "open_reads",
+    "insecure",
     "advertise_address",
     "http_timeout",
     "max_priority",
@@ -171,7 +186,7 @@ def _add_explain(commands: Any) -> None:
 
 def _add_flag(parser: argparse.ArgumentParser, name: str) -> None:
     field = Settings.model_fields[name]
-    default = "" if field.default is None else f" Default: {field.default}."
+    default = "" if field.default in (None, (), "") else f" Default: {field.default}."
     parser.add_argument(
         f"--{name.replace('_', '-')}",
         metavar=name.rpartition("_")[2].upper(),

@@ -6,14 +6,15 @@ import asyncio
 import gc
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
 import structlog
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from app.cluster.lease import Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
 from app.cluster.replica import Replica
 from app.cluster.store import Cluster
-from app.config.settings import Settings
+from app.config.settings import Settings, is_loopback
 from app.framework.interface import Handle, PluginSpec, RepairPlugin
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
@@ -34,17 +35,21 @@ from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, resolve
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
+from app.server.access import Access, Role
 from app.server.admission import Admission
-from app.server.cycle import cycle_router
+from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
+from app.server.listener import Listener, listen
 from app.server.operator import FeedStatus, LeaderStatus, ProfileStatus, Status, operator_router, points_of
 from app.server.ops import ops_router
+from app.server.pages import Pages
 from app.server.routes import LEAN, VerbCall, Verbs, direct, verb_router
-from app.server.waiting import waiting_router
-from app.server.web import create_web, listen, run
+from app.server.tls import Certificates
+from app.server.waiting import waiting_list_router, waiting_router
+from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
-from app.verbs.bind import BindVerb
+from app.verbs.bind import DRAIN_SECONDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.cycle import CycleVerb
 from app.verbs.due import DueBinds
@@ -61,6 +66,18 @@ from app.verbs.standing import StandingRefusals
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must leave."""
+
+END_SECONDS: Final = 19.0
+"""From the signal to the end of the process, whatever clients and the API server do. A pod gets 30 by default."""
+
+_LEAVE_SECONDS: Final = 12.5
+"""Of them, to settle binds and hand over."""
+
+_LAST_SECONDS: Final = 2.0
+"""Of them, for what has no reason to take any."""
+
+_MOST_OPERATORS: Final = 256
+"""Connections to the operator listener: probes, scrapers and people."""
 
 
 class _Replicated(Struct, frozen=True):
@@ -84,6 +101,8 @@ class Service:
     ) -> None:
         self._settings = settings
         self._version = version
+        self._certificates = _certificates(settings)
+        self._ends_at = inf
         self._cluster = Cluster()
         self._metrics = Metrics()
         self._guard = Guard(self._metrics)
@@ -128,6 +147,8 @@ class Service:
         if self._replicated is not None:
             bind = LedBind(self._bind, self._replicated.replica, monotonic, time_limit=limit)
         self._callers = {"": self._verbs(deciding, bind), LEAN: self._verbs(deciding, bind, lean=True)}
+        self._pages = Pages()
+        self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
         self._metrics.add_collector(PictureCollector(self._feed.states, lambda: len(self._cluster.assumed)))
         for profile in resolved:
             for notice in profile.notices:
@@ -198,7 +219,11 @@ class Service:
         )
         feed.lead_by(replica.may_bind, replica.may_write)
         forwarder = Forwarder(
-            replica, self._metrics, lambda body: asked_hosts(body, self._cluster.nodes), clock=monotonic
+            replica,
+            self._metrics,
+            lambda body: asked_hosts(body, self._cluster.nodes),
+            clock=monotonic,
+            peer_tls=self._certificates.peer if self._certificates and self._settings.hops_over_tls else None,
         )
         return _Replicated(replica, forwarder, client)
 
@@ -218,27 +243,77 @@ class Service:
         """The picture of the cluster, for tests and benchmarks that fill it themselves."""
         return self._cluster
 
-    def web(self) -> FastAPI:
-        """The HTTP application; its lifespan starts and stops the rest."""
-        verbs = verb_router(
-            self._callers,
-            self._metrics,
-            Admission(
-                self._settings.http_timeout - _MARGIN,
-                self._settings.max_in_flight,
-                lambda body: asked_hosts(body, self._cluster.nodes),
-            ),
-            max_body_bytes=self._settings.max_body_bytes,
-            forwarder=self._replicated.forwarder if self._replicated is not None else None,
+    def web(self) -> Web:
+        """The HTTP application with everything in it; its lifespan starts and stops the rest."""
+        return self._web((*self._acting(), *self._reading()), self._lifespan)
+
+    def listeners(self) -> tuple[Web, list[Listener]]:
+        """The application with the lifespan, and all that is listened on. Raises ``OSError``."""
+        settings = self._settings
+        alone = settings.operator_port is None
+        web = self.web() if alone else self._web(self._acting(), self._lifespan, documented=False)
+        found = [self._listener("verbs", web, settings.host, settings.port, settings.serves_tls)]
+        if settings.operator_port is not None:
+            pages = self._web(self._reading(), None)
+            host, port = settings.operator_host, settings.operator_port
+            found.append(self._listener("operator", pages, host, port, settings.operator_serves_tls))
+        if settings.peer_port is not None:
+            verbs = self._web(self._verb_routers(), None, documented=False)
+            found.append(self._listener("peers", verbs, settings.peer_host, settings.peer_port, tls=True))
+        return web, found
+
+    def _listener(self, role: Role, web: Web, host: str, port: int, tls: bool) -> Listener:
+        settings = self._settings
+        certificates = self._certificates if tls else None
+        access = Access(
+            role,
+            loopback=is_loopback(host),
+            certified=role == "peers" or (role == "verbs" and settings.asks_for_certificates),
+            allowed=frozenset(settings.allowed_names),
+            readers=frozenset(settings.reader_names),
+            open_reads=settings.open_reads,
+            our_names=(lambda: certificates.names) if certificates is not None else frozenset,
         )
-        routers = (
-            verbs,
-            cycle_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
+        return Listener(
+            listen(host, port),
+            web,
+            access,
+            most=_MOST_OPERATORS if role == "operator" else settings.max_connections,
+            certificates=certificates,
+            turned_away=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
+        )
+
+    def _web(self, routers: Sequence[APIRouter], lifespan: Lifespan | None, *, documented: bool = True) -> Web:
+        found = {path: endpoint for router in routers for path, endpoint in direct(router).items()}
+        return create_web(
+            routers, lifespan, version=self._version, direct=found, pages=self._pages, documented=documented
+        )
+
+    def _acting(self) -> Sequence[APIRouter]:
+        """What decides and binds."""
+        most = self._settings.max_body_bytes
+        cycle = cycle_router(self._cycle, max_body_bytes=most)
+        return (*self._verb_routers(), cycle, waiting_router(self._waiting, max_body_bytes=most))
+
+    def _verb_routers(self) -> Sequence[APIRouter]:
+        return (
+            verb_router(
+                self._callers,
+                self._metrics,
+                self._admission,
+                max_body_bytes=self._settings.max_body_bytes,
+                forwarder=self._replicated.forwarder if self._replicated is not None else None,
+            ),
+        )
+
+    def _reading(self) -> Sequence[APIRouter]:
+        """What changes nothing."""
+        return (
+            explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self),
-            waiting_router(self._waiting, max_body_bytes=self._settings.max_body_bytes),
+            waiting_list_router(self._waiting),
             ops_router(self.problem, self._metrics, self._replicated.replica.role if self._replicated else str),
         )
-        return create_web(routers, self._lifespan, version=self._version, direct=direct(verbs))
 
     @asynccontextmanager
     async def _lifespan(self, _web: FastAPI) -> AsyncIterator[None]:
@@ -252,10 +327,12 @@ class Service:
         finally:
             repair.cancel()
             await self._sampling.stop()
-            await self._bind.drain()
-            if self._replicated is not None:
-                await self._replicated.stop()
-            await self._feed.stop()
+            await self._bind.drain(self._left())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    if self._replicated is not None:
+                        await self._replicated.stop()
+                    await self._feed.stop()
 
     async def _repair_forever(self) -> None:
         """Put right what a crash left half done: as soon as the picture is complete, then again and again.
@@ -283,10 +360,20 @@ class Service:
         """Why no verb can be answered; empty if all is well."""
         return self._feed.problem() or (self._replicated.replica.problem() if self._replicated else "")
 
-    async def hand_over(self) -> None:
-        """Let another replica lead, if there are several and this one does; before the end of the process."""
+    async def leave(self) -> None:
+        """Before the end of the process: settle what is under way, and let another replica lead if there are several.
+
+        What clients still send is answered meanwhile, where there is another one.
+        """
+        self._ends_at = monotonic() + END_SECONDS
         if self._replicated is not None:
-            await self._replicated.replica.hand_over(self._bind.drain)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_SECONDS):
+                    await self._replicated.replica.hand_over(self._bind.drain)
+
+    def _left(self) -> float:
+        """Seconds that binds under way may still take, where the process is to end."""
+        return max(0.0, min(DRAIN_SECONDS, self._ends_at - monotonic() - _LAST_SECONDS))
 
     def status(self) -> Status:
         feeds = {
@@ -310,9 +397,11 @@ class Service:
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
     """Serve until told to stop. Raises what ``Service`` raises, and ``OSError`` if it cannot listen."""
     service = Service(settings, specs, defaults, version=version)
-    listening = listen(settings.host, settings.port)
-    _LOG.info("serving", host=settings.host, port=listening.getsockname()[1], version=version)
-    run(service.web(), listening, service.hand_over if settings.leader_election.leader_elect else None)
+    web, listeners = service.listeners()
+    for it in listeners:
+        host, port = it.socket.getsockname()[:2]
+        _LOG.info("serving", listener=it.name, host=host, port=port, tls=it.certificates is not None, version=version)
+    run(web, listeners, service.leave)
 
 
 def _nobody_listens(_pod: Pod, _shown: int, _only: str, _outcome: Outcome) -> None:
@@ -329,6 +418,16 @@ def _live_feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]])
     asked = settings.leader_election
     longest = post_seconds(asked.lease_duration) if asked.leader_elect else REQUEST_SECONDS
     return LiveFeed(settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest)
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    """Raises ``CertificateError``; for replicas also where others would not accept them."""
+    if settings.tls_cert_file is None or settings.tls_private_key_file is None:
+        return None
+    found = Certificates(settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
+    if settings.hops_over_tls and settings.leader_election.leader_elect:
+        found.peer()
+    return found
 
 
 def _leader_status(replica: Replica) -> LeaderStatus:

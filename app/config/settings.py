@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel, to_snake
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableVariable
 
 from app.config.profile import DEFAULT_PROFILES, Profile
@@ -40,6 +41,30 @@ def parse_duration(value: Any) -> Any:
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
+
+
+def parse_names(value: Any) -> Any:
+    """The names of a list that is written with commas between, as on a command line; others are left as they are."""
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(parse_names)]
+"""Names in certificates: a common name, or an alternative name of any kind."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a listener on ``host``; empty stands for every address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def word(name: str) -> str:
+    """A setting as the configuration file spells it: ``client_ca_file`` is clientCAFile."""
+    return re.sub(r"Ca(?=[A-Z])", "CA", to_camel(name))
 
 
 class LeaderElection(BaseModel):
@@ -75,8 +100,56 @@ class Settings(BaseSettings):
     cluster: str | None = Field(
         default=None, description="Serve this saved cluster (kubectl get … -o yaml|json) without an API server."
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on.")
-    port: int = Field(default=8888, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    host: str = Field(
+        default="127.0.0.1",
+        description="Address on which the verbs are answered. Off loopback it needs clientCAFile, or insecure.",
+    )
+    port: int = Field(default=8888, ge=0, le=65535, description="Port of the verbs; 0 picks a free one.")
+    tls: bool | None = Field(
+        default=None, description="Whether the verbs are answered over TLS. Default: where tlsCertFile is given."
+    )
+    operator_host: str = Field(default="127.0.0.1", description="Address of the operator listener.")
+    operator_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of a listener of its own for probes, metrics and reading. Without it they are answered where "
+        "the verbs are, to whoever may call these.",
+    )
+    operator_tls: bool | None = Field(
+        default=None, description="Whether the operator listener speaks TLS. Default: where tlsCertFile is given."
+    )
+    peer_host: str = Field(default="", description="Address of the peer listener; empty for every address.")
+    peer_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port of a listener of its own for what other replicas send on, TLS on both sides only: for verbs "
+        "that stay on loopback.",
+    )
+    tls_cert_file: str | None = Field(
+        default=None, description="Certificate chain, PEM, leaf first; read again whenever it changes."
+    )
+    tls_private_key_file: str | None = Field(default=None, description="The key of tlsCertFile, PEM.")
+    client_ca_file: str | None = Field(
+        default=None,
+        description="Authorities, PEM: who calls a verb must have a certificate of one of them, and so must replicas.",
+    )
+    allowed_names: Names = Field(
+        default=(), description="Names (CN or SAN) of which a caller's certificate needs one; any if there are none."
+    )
+    reader_names: Names = Field(
+        default=(), description="Names (CN or SAN) whose certificates may read all pages of the operator listener."
+    )
+    open_reads: bool = Field(
+        default=False, description="Let anybody who reaches the operator listener read all of its pages."
+    )
+    insecure: bool = Field(
+        default=False, description="Let anybody who reaches the verbs off loopback call them. Nothing else allows it."
+    )
+    max_connections: int = Field(
+        default=2000, ge=10, description="Open connections to the verbs; what is beyond is closed at once."
+    )
     http_timeout: Seconds = Field(
         default=5.0,
         ge=0.5,
@@ -136,10 +209,61 @@ class Settings(BaseSettings):
     )
 
     @model_validator(mode="after")
+    def _can_be_trusted(self) -> Self:
+        mistakes = list(self._distrusted())
+        if mistakes:
+            raise ValueError("\n".join(mistakes))
+        return self
+
+    def _distrusted(self) -> Iterator[str]:
+        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
+            yield "tlsCertFile, tlsPrivateKeyFile: a certificate and its key are given together"
+        for name, asked in (("tls", self.tls), ("operatorTls", self.operator_tls)):
+            if asked and self.tls_cert_file is None:
+                yield f"{name}: needs tlsCertFile and tlsPrivateKeyFile"
+        if self.client_ca_file is not None and not (self.serves_tls or self.operator_serves_tls or self.peer_port):
+            yield "clientCAFile: asks for certificates of callers, and no listener speaks TLS"
+        if self.allowed_names and not self.asks_for_certificates:
+            yield "allowedNames: needs clientCAFile, and verbs that are answered over TLS"
+        if self.reader_names and not (self.operator_serves_tls and self.client_ca_file):
+            yield "readerNames: needs clientCAFile, and an operator listener that speaks TLS"
+        if self.peer_port is not None and not (self.tls_cert_file and self.client_ca_file):
+            yield "peerPort: needs tlsCertFile, tlsPrivateKeyFile and clientCAFile: replicas know each other by them"
+        if not (is_loopback(self.host) or self.asks_for_certificates or self.insecure):
+            yield (
+                f"host: {self.host or 'every address'} is not on loopback: whoever reaches it could bind any pod. Give "
+                "tlsCertFile, tlsPrivateKeyFile and clientCAFile, or say insecure: true"
+            )
+
+    @property
+    def serves_tls(self) -> bool:
+        """Whether the verbs are answered over TLS."""
+        return self.tls_cert_file is not None if self.tls is None else self.tls
+
+    @property
+    def operator_serves_tls(self) -> bool:
+        """Whether there is an operator listener, and it speaks TLS."""
+        if self.operator_port is None:
+            return False
+        return self.tls_cert_file is not None if self.operator_tls is None else self.operator_tls
+
+    @property
+    def asks_for_certificates(self) -> bool:
+        """Whether who calls a verb needs a certificate."""
+        return self.serves_tls and self.client_ca_file is not None
+
+    @property
+    def hops_over_tls(self) -> bool:
+        """Whether replicas speak TLS to each other."""
+        return self.peer_port is not None or self.asks_for_certificates
+
+    @model_validator(mode="after")
     def _can_be_led(self) -> Self:
         if self.leader_election.leader_elect:
             if self.cluster is not None:
                 raise ValueError("leaderElection: a saved cluster has no leases, several replicas need an API server")
+            if self.serves_tls and not self.hops_over_tls:
+                raise ValueError("clientCAFile: replicas that speak TLS to each other check who the other one is by it")
             if not self.advertised:
                 raise ValueError(
                     "advertiseAddress: the other replicas cannot be told where this one is: it listens on all "
@@ -152,10 +276,12 @@ class Settings(BaseSettings):
         """Where the other replicas reach this one; empty if that is not known."""
         if self.advertise_address is not None:
             return self.advertise_address
-        host = os.environ.get("POD_IP", "") if self.host in ("", "0.0.0.0", "::") else self.host
-        if not host or not self.port:
+        host, port = (self.host, self.port) if self.peer_port is None else (self.peer_host, self.peer_port)
+        if host in ("", "0.0.0.0", "::"):
+            host = os.environ.get("POD_IP", "")
+        if not host or not port:
             return ""
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
@@ -199,5 +325,5 @@ def read_config(path: Path) -> dict[str, Any]:
 def _sentence(found: Any) -> str:
     if not found["loc"]:
         return str(found["msg"]).removeprefix("Value error, ")
-    at = ".".join(to_camel(part) if isinstance(part, str) else str(part) for part in found["loc"])
+    at = ".".join(word(part) if isinstance(part, str) else str(part) for part in found["loc"])
     return f"{at}: unknown setting" if found["type"] == "extra_forbidden" else f"{at}: {found['msg']}"

@@ -24,6 +24,9 @@ from app.verbs.outcome import VerbFailure
 READ_WHEN_LATE: Final = 4 << 20
 """Bytes of a body that are still worth reading for the names in it, where there is no time to decide."""
 
+MOST_LATE_READS: Final = 16
+"""Such bodies at a time: each is memory that no limit on calls under way counts."""
+
 OVERLOADED: Final = "homeport: too many calls are under way"
 OUT_OF_TIME: Final = "homeport: not decided within httpTimeout"
 
@@ -79,6 +82,7 @@ class Admission:
         self.hosts_of = hosts_of
         self.deciding = Lane(most)
         self.binding = Lane()
+        self.late_reads = asyncio.Semaphore(MOST_LATE_READS)
 
     def deadline(self, arrived: float | None, seconds: float = inf) -> float:
         """When the answer to this request must leave, on the clock; ``seconds``: if its caller waits no longer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -15,7 +16,11 @@ from app.verbs.outcome import VerbFailure
 
 _MOST_BYTES: Final = 4 << 20
 """No object of an API server is larger than 1.5 MB."""
+BODY_SECONDS: Final = 8.0
+"""How long a body may take to come."""
+
 _FAILURES: Final = {
+    "408": {"description": "The body did not come in time."},
     "413": {"description": "The body is larger than 4 MiB, or than maxBodyBytes."},
     "422": {"description": "The body is not what is asked for; detail says where and why."},
 }
@@ -31,7 +36,11 @@ def body_of(model: type[Model], limit: int) -> Callable[[Request], Awaitable[Mod
 
     async def read(request: Request) -> Model:
         try:
-            return model.model_validate_json(bytes(await read_body(request, min(limit, _MOST_BYTES))))
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await read_body(request, min(limit, _MOST_BYTES))
+            return model.model_validate_json(bytes(body))
+        except TimeoutError:
+            raise HTTPException(408, f"homeport: the body did not come within {BODY_SECONDS:g} s") from None
         except VerbFailure as failure:
             raise HTTPException(413, failure.message) from None
         except ValidationError as error:

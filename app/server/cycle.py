@@ -150,10 +150,9 @@ def _rejections(statuses: Mapping[str, Status]) -> list[PluginStatus]:
 
 
 def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
-    """Both endpoints run on the same picture and profiles as the verbs."""
+    """It runs on the same picture and profiles as the verbs, and its picks are waited for."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     cycle_body = Depends(body_of(CycleRequest, max_body_bytes))
-    pod_body = Depends(body_of(PodRequest, max_body_bytes))
 
     @router.post(
         "/cycle",
@@ -166,6 +165,14 @@ def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
             return CycleResponse.of(await verb.run(_pod(verb, asked), asked.nodes))
         except VerbFailure as failure:
             raise _http(failure) from failure
+
+    return router
+
+
+def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
+    """The same picture and profiles; it changes nothing."""
+    router = APIRouter(prefix="/api/v1", tags=["operator"])
+    pod_body = Depends(body_of(PodRequest, max_body_bytes))
 
     @router.post(
         "/explain",

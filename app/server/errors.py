@@ -8,8 +8,8 @@
     preempt     500, no body                                            its answer has no field for an error
 
 It holds for every outcome that is a failure: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``,
-``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A non-200 has no body, or the
-caller's connection is lost.
+``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A non-200 has no
+body, or the caller's connection is lost.
 """
 
 from __future__ import annotations

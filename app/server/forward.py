@@ -1,5 +1,8 @@
 """Sends a verb on to the replica that leads: the body as it came, one hop, over connections that stay open.
 
+Over TLS (``PeerTls``) both sides show the certificate that all replicas share: an address that belongs to somebody else
+by now is nobody to speak to.
+
     no connection could be had     nothing was done: no_leader
     421                            it does not lead (any more), nothing was done: look again who does
     no answer, or half of one      not known what was done: no_leader, and bind never says success
@@ -19,6 +22,7 @@ import structlog
 
 from app.cluster.replica import NO_LEADER, Route
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Verb, VerbFailure
 
@@ -43,6 +47,9 @@ _BEFORE_THE_CALLER: Final = 0.98
 
 Hosts = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 
+PeerTls = Callable[[], Peer]
+"""How to speak to a replica now. Raises ``CertificateError``."""
+
 
 class Leadership(Protocol):
     """Who decides."""
@@ -55,14 +62,26 @@ class Leadership(Protocol):
 
 
 class Forwarder:
-    """``hosts`` reads the names that a prioritize request asks about: without a leader all get the same score."""
+    """``hosts`` reads the names that a prioritize request asks about: without a leader all get the same score.
 
-    def __init__(self, leadership: Leadership, metrics: Metrics, hosts: Hosts, *, clock: Callable[[], float]) -> None:
+    ``peer_tls``: how replicas speak TLS to each other; ``None``: they do not.
+    """
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        metrics: Metrics,
+        hosts: Hosts,
+        *,
+        clock: Callable[[], float],
+        peer_tls: PeerTls | None = None,
+    ) -> None:
         self._leadership = leadership
         self._metrics = metrics
         self._hosts = hosts
         self._clock = clock
-        self._peers: dict[str, Connections] = {}
+        self._peer_tls = peer_tls
+        self._peers: dict[tuple[str, Peer | None], Connections] = {}
 
     async def __call__(
         self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
@@ -113,10 +132,13 @@ class Forwarder:
 
     def _peer(self, address: str) -> Connections:
         try:
-            peer = self._peers.pop(address, None) or Connections(f"http://{address}", most=_MOST_OPEN)
+            tls = None if self._peer_tls is None else self._peer_tls()
+            peer = self._peers.pop((address, tls), None) or _connections(address, tls)
+        except CertificateError as error:
+            raise NotConnected(str(error)) from None
         except ValueError:
             raise NotConnected(f'its address is "{address}"') from None
-        self._peers[address] = peer
+        self._peers[address, tls] = peer
         while len(self._peers) > _KEPT:
             self._peers.pop(next(iter(self._peers))).close()
         return peer
@@ -136,6 +158,13 @@ class Forwarder:
             _LOG.warning("not forwarded", verb=verb, leader=route.leader, address=route.address, cause=message)
         hosts = await self._hosts(body) if verb == "prioritize" else ()
         return VerbFailure("no_leader", f"homeport: {message}", hosts)
+
+
+def _connections(address: str, tls: Peer | None) -> Connections:
+    """Raises ``ValueError`` for an address that is none."""
+    if tls is None:
+        return Connections(f"http://{address}", most=_MOST_OPEN)
+    return Connections(f"https://{address}", tls.context, tls.name, most=_MOST_OPEN)
 
 
 def seconds_left(told: str | None) -> float | None:

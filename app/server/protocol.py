@@ -1,4 +1,9 @@
-"""HTTP/1.1 over a connection: uvicorn's protocol, with a short way for what kube-scheduler sends.
+"""HTTP/1.1 over a connection: uvicorn's protocol, bounded, with a short way for what kube-scheduler sends.
+
+A stranger may open a connection and send what he likes, so whatever a connection holds is bounded from its first byte:
+how many there are, how long it takes to a request's last header, how long that head is, how many requests wait behind
+another, how long an answer is not fetched. What the listener does not let through is answered without its body having
+been kept, and reaches nobody.
 
 A request to a verb is mostly there as a whole as soon as it is there at all. It is answered without ASGI's scope and
 messages, which cost such a call more than half of its time: the endpoint gets the body, and one write sends the answer.
@@ -9,14 +14,19 @@ one is answered) goes uvicorn's way, on the same connection and in the order in 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any, ClassVar, Final, Protocol, cast
 
+import httptools
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from app.server.access import WATCHED, Names
 from app.server.incoming import ARRIVED, Incoming, Whole
+from app.server.listener import HEAD_SECONDS, Listener
+from app.server.tls import names_in
 from app.wire.extender_v1 import LongBody
 
 GRACE_SECONDS: Final = 0.02
@@ -24,6 +34,22 @@ GRACE_SECONDS: Final = 0.02
 
 MOST_BYTES: Final = 1 << 20
 """A longer body is read as it comes."""
+
+MOST_HEAD_BYTES: Final = 64 << 10
+"""Of a request line with its headers."""
+
+UNREAD_SECONDS: Final = 20.0
+"""How long an answer may lie here that the client does not fetch."""
+
+MOST_PIPELINED: Final = 32
+"""Requests behind one that is not answered yet. Schedulers send none."""
+
+LINGER_SECONDS: Final = 0.5
+"""For a client that still sends while it is told that nobody listens."""
+
+_TLS_HELLO: Final = b"\x16"
+_FORBIDDEN: Final = 403
+_TOO_LONG: Final = 431
 
 _HEAD: Final = b"content-length: %d\r\ncontent-type: application/json\r\n%s\r\n"
 _CLOSE: Final = b"connection: close\r\n"
@@ -36,6 +62,10 @@ class Endpoint(Protocol):
 
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
         """Status and JSON body."""
+        ...
+
+    def forbidden(self, message: str) -> tuple[int, bytes]:
+        """The same for a request that is not let through."""
         ...
 
 
@@ -54,30 +84,120 @@ class _Exchange:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """``direct`` of the application, by path: what a POST reaches in the short way.
+    """``listener.web`` has ``direct``, by path: what a POST reaches in the short way.
 
     It notes when a request's first byte was seen: its turn may come much later.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        direct: Mapping[str, Endpoint] = getattr(self.config.app, "direct", {})
+        self.app = listener.web
+        self._listener = listener
+        direct: Mapping[str, Endpoint] = getattr(listener.web, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
+        self._names: Names | None = None
+        self._watched: dict[bytes, bytes] = {}
+        self._refusal = ""
+        self._deaf = False
+        self._connected_at = monotonic()
+        self._in_message = self._in_head = False
+        self._head_size = self._undecided = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._endpoint: Endpoint | None = None
         self._gathered: list[bytes] = []
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
         self._arrived = 0.0
 
+    # the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        found = transport.get_extra_info("peercert")
+        self._names = names_in(found) if found else None
+        self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.leave(self)
+        self._cancel_deadline()
+        self._cancel_unread()
+        self._gather_no_more()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self._not_fetched)
+
+    def resume_writing(self) -> None:
+        self._cancel_unread()
+        super().resume_writing()
+
+    def _cancel_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _not_fetched(self) -> None:
+        self._listener.turn_away("answer_not_fetched", self.client)
+        self.transport.abort()
+
+    def _wait_for_head(self, seconds: float = HEAD_SECONDS) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(max(seconds, 0.0), self._too_late)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            if self._in_message:  # who never said anything is no news
+                self._listener.turn_away("head_too_slow", self.client)
+            self._deaf = True
+            self.transport.close()
+
     # what the parser tells
 
     def on_message_begin(self) -> None:
         self._arrived = monotonic()
+        self._in_message = self._in_head = True
+        self._head_size = self._undecided = 0
+        self._refusal = ""
+        self._watched = {}
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
 
+    def on_url(self, url: bytes) -> None:
+        self._head_size += len(url)
+        if self._head_size <= MOST_HEAD_BYTES:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_size += len(name) + len(value) + 4
+        if self._head_size > MOST_HEAD_BYTES:
+            return
+        super().on_header(name, value)
+        lowered = self.headers[-1][0]
+        if lowered in WATCHED:
+            self._watched[lowered] = value
+
     def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._cancel_deadline()
+        if self._head_size > MOST_HEAD_BYTES or self._deaf:
+            return
+        path = self.url if self.url in self._direct else httptools.parse_url(self.url).path or b""
+        self._refusal = self._listener.access.refusal(
+            self._names, self.parser.get_method(), path.decode("latin-1"), self._watched
+        )
+        if self._refusal:
+            self._wait_for_head()  # its body is not kept, but it may take no longer than a head
+            return
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._may_be_short():
             self._endpoint = endpoint
@@ -85,6 +205,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._begin_cycle()
 
     def on_body(self, body: bytes) -> None:
+        if self._refusal or self._deaf:
+            return
         if self._endpoint is None:
             super().on_body(body)
         else:
@@ -92,7 +214,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._size += len(body)
 
     def on_message_complete(self) -> None:
-        if self._endpoint is None:
+        self._in_message = False
+        if self._refusal:
+            self._cancel_deadline()
+            self._refuse(self._refusal)
+        elif self._deaf or self._head_size > MOST_HEAD_BYTES:
+            return
+        elif self._endpoint is None:
             super().on_message_complete()
         else:
             self._start()
@@ -100,9 +228,28 @@ class HttpProtocol(HttpToolsProtocol):
     # what the transport tells
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._endpoint is None:
+        if self._deaf:
             return
+        if not self._arrived and data.startswith(_TLS_HELLO):
+            self._deaf = True
+            self._listener.turn_away(
+                "tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not"
+            )
+            self.transport.close()
+            return
+        of_the_head = self._in_head or not self._in_message
+        super().data_received(data)
+        if self._in_head:
+            self._undecided += len(data) if of_the_head else 0
+            self._wait_for_head()
+        elif not self._in_message and not self._is_answering():
+            self._wait_for_head()  # blank lines: uvicorn has put its own clock away for them
+        if max(self._head_size, self._undecided if self._in_head else 0) > MOST_HEAD_BYTES and not self._deaf:
+            self._refuse_head()
+        elif self._endpoint is not None:
+            self._gather()
+
+    def _gather(self) -> None:
         if self.transport.is_closing():  # what came was no HTTP, and was told so
             self._gather_no_more()
         elif self._size > MOST_BYTES:
@@ -110,24 +257,58 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._grace is None:
             self._grace = self.loop.call_later(GRACE_SECONDS, self._go_uvicorns_way)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._gather_no_more()
-        super().connection_lost(exc)
-
     def shutdown(self) -> None:
         self._go_uvicorns_way()
         super().shutdown()
 
+    # what is not let through
+
+    def send_400_response(self, msg: str) -> None:
+        self._deaf = True
+        self._listener.turn_away("no_http", self.client, msg)
+        super().send_400_response(msg)
+
+    def _refuse_head(self) -> None:
+        self._listener.turn_away("head_too_long", self.client)
+        self._answer_and_close(_TOO_LONG, b"", LINGER_SECONDS)
+
+    def _refuse(self, message: str) -> None:
+        self._listener.turn_away("forbidden", self.client, message)
+        endpoint = self._direct.get(httptools.parse_url(self.url).path or b"")
+        if endpoint is not None:
+            self._answer_and_close(*endpoint.forbidden(message))
+        else:
+            self._answer_and_close(_FORBIDDEN, json.dumps({"detail": message}).encode())
+
+    def _answer_and_close(self, status: int, body: bytes, linger: float = 0.0) -> None:
+        """Nothing more is kept. An answer that is under way on this connection is lost with it.
+
+        ``linger``: seconds for which what still comes is taken in, as a client that is cut off sees no answer.
+        """
+        self._deaf = True
+        self._gather_no_more()
+        if not self._is_answering():
+            self.transport.write(STATUS_LINE[status] + _HEAD % (len(body), _CLOSE) + body)
+        if linger:
+            self._cancel_deadline()
+            self._deadline = self.loop.call_later(linger, self.transport.close)
+        else:
+            self.transport.close()
+
     # the short way
 
     def _may_be_short(self) -> bool:
-        under_way: RequestResponseCycle | None = self.cycle
         return (
             self.parser.get_method() == b"POST"
             and not self.expect_100_continue
             and not self.parser.should_upgrade()
-            and (under_way is None or under_way.response_complete)
+            and not self._is_answering()
         )
+
+    def _is_answering(self) -> bool:
+        """Whether a request is under way whose answer is not complete."""
+        under_way: RequestResponseCycle | None = self.cycle
+        return under_way is not None and not under_way.response_complete
 
     def _gather_no_more(self) -> bytes:
         """What was gathered."""
@@ -184,13 +365,25 @@ class HttpProtocol(HttpToolsProtocol):
             return
         begun = self._gather_no_more()
         self._begin_cycle()
-        if begun:
+        if begun and not self._deaf:
             super().on_body(begun)
 
     def _begin_cycle(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._deaf = True
+            self._listener.turn_away("too_many_pipelined", self.client)
+            self.transport.close()
+            return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
         self.headers[:] = headers
         cast("dict[str, object]", self.scope)[ARRIVED] = self._arrived
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """A request that was answered before its end gets no more time for the rest of it."""
+        under_way: object = self.cycle
+        if isinstance(under_way, RequestResponseCycle) and under_way.response_complete and under_way.more_body:
+            self.transport.close()
+        super().on_response_complete()

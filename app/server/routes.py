@@ -36,6 +36,9 @@ LEAN: Final = "/lean"
 """Below this prefix, answers leave out what kube-scheduler does not need to read."""
 
 _LOG: Final = structlog.get_logger(__name__)
+MOST_BIND_BYTES: Final = 64 << 10
+"""Of a bind request: four names. There is no limit to how many may be under way."""
+
 _JSON: Final = "application/json"
 _CONTENT_TYPE: Final = (b"content-type", _JSON.encode())
 _BEFORE_THE_FORWARDER: Final = 0.95
@@ -89,7 +92,7 @@ class _Endpoint:
         self._call = call
         self._admission = admission
         self._lane = admission.binding if verb == "bind" else admission.deciding
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = min(max_body_bytes, MOST_BIND_BYTES) if verb == "bind" else max_body_bytes
         self._duration = metrics.request_duration.labels(verb)
         self._requests = metrics.requests
         self._outcomes: dict[str, Counter] = {}
@@ -115,6 +118,11 @@ class _Endpoint:
         self._duration.observe(perf_counter() - started)
         self._count(outcome)
         return status, body
+
+    def forbidden(self, message: str) -> tuple[int, bytes]:
+        """Status and body for a request that the listener does not let through."""
+        self._count("forbidden")
+        return failure_answer(self._verb, VerbFailure("forbidden", message))
 
     def _count(self, outcome: str) -> None:
         counter = self._outcomes.get(outcome)
@@ -162,10 +170,10 @@ class _Endpoint:
 
     async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
         """As far as the answer needs them and they cost little."""
-        if self._verb != "prioritize":
+        if self._verb != "prioritize" or self._admission.late_reads.locked():
             return ()
         try:
-            async with asyncio.timeout(self._admission.left(deadline)):
+            async with self._admission.late_reads, asyncio.timeout(self._admission.left(deadline)):
                 body = await request.body(min(self._max_body_bytes, READ_WHEN_LATE))
         except (VerbFailure, TimeoutError):
             return ()

@@ -60,15 +60,22 @@ class Settled(BaseModel):
     pending: list[str]
 
 
-def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
-    """Operators settle what a plugin would settle otherwise."""
+def waiting_list_router(waiting: WaitingPods) -> APIRouter:
+    """Who waits."""
     router = APIRouter(prefix="/api/v1/waiting", tags=["operator"])
-    allow_body = Depends(body_of(AllowRequest, max_body_bytes))
-    reject_body = Depends(body_of(RejectRequest, max_body_bytes))
 
     @router.get("", summary="The pods that wait at Permit")
     async def listed() -> list[Waiting]:
         return [Waiting.of(it) for it in waiting.all()]
+
+    return router
+
+
+def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
+    """Settles what a plugin would settle otherwise: pods are bound or sent back, so it is served where bind is."""
+    router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
+    allow_body = Depends(body_of(AllowRequest, max_body_bytes))
+    reject_body = Depends(body_of(RejectRequest, max_body_bytes))
 
     @router.post(
         "/{uid}/allow",

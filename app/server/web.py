@@ -4,79 +4,131 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from math import inf
+from time import monotonic
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import structlog
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from starlette.types import Receive, Scope, Send
 
+from app.server.listener import Listener
 from app.server.openapi import with_verbs
+from app.server.pages import Pages
 from app.server.protocol import Endpoint, HttpProtocol
+from app.server.tls import Certificates
 
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
-_BACKLOG: Final = 2048
+CLOSE_SECONDS: Final = 14.0
+"""From the first signal until what clients have not finished by then is given up."""
 
+_MOST_CLOSE_SECONDS: Final = 10.0
+
+_LOG: Final = structlog.get_logger(__name__)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-class _Web(FastAPI):
+class Web(FastAPI):
+    """An application with all its routes. ``direct``, by path: what a POST reaches without being routed."""
+
     direct: Mapping[str, Endpoint]
+    pages: Pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """POSTs to the verbs go straight to them: routes and middleware cost a call as much as its decision."""
-        endpoint = self.direct.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        await (endpoint or super().__call__)(scope, receive, send)
+        """POSTs to the verbs go straight to them: routes and middleware cost a call as much as its decision.
+
+        All else takes turns: no page is worth a decision that is late.
+        """
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        endpoint = self.direct.get(scope["path"]) if scope["method"] == "POST" else None
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+        else:
+            await self.pages(super().__call__, scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """With the verbs, which are raw routes."""
-        return with_verbs(super().openapi())
+        found = super().openapi()
+        return with_verbs(found) if self.direct else found
 
 
 def create_web(
-    routers: Iterable[APIRouter], lifespan: Lifespan, *, version: str, direct: Mapping[str, Endpoint]
-) -> FastAPI:
-    """The application with all its routes. ``direct``, by path: what a POST reaches without being routed."""
-    web = _Web(
+    routers: Iterable[APIRouter],
+    lifespan: Lifespan | None,
+    *,
+    version: str,
+    direct: Mapping[str, Endpoint],
+    pages: Pages | None = None,
+    documented: bool = True,
+) -> Web:
+    """The application of a listener. One of them has the lifespan; ``pages`` is shared by those of a process.
+
+    ``documented``: with /docs and /openapi.json.
+    """
+    web = Web(
         title="Homeport",
         version=version,
         summary="A Kubernetes scheduler extender: replicas spread, machines come home.",
         lifespan=lifespan,
+        docs_url="/docs" if documented else None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if documented else None,
     )
     web.direct = direct
+    web.pages = pages or Pages()
     for router in routers:
         web.include_router(router)
     return web
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises ``OSError`` with a sentence."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-
-
 class _Server(uvicorn.Server):
     """On the first SIGINT or SIGTERM it serves on until ``leave`` has ended, and only then ends as uvicorn does."""
 
-    def __init__(self, config: uvicorn.Config, leave: Callable[[], Awaitable[None]] | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None
+    ) -> None:
         super().__init__(config)
+        self._listeners = listeners
         self._leave = leave
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._told = False
+        self._signalled_at = inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        await super().startup(sockets=sockets)
+        """As uvicorn's, with a protocol, an application and TLS for each listener."""
+        self._loop = loop = asyncio.get_running_loop()
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise SystemExit(uvicorn.config.STARTUP_FAILURE)
+        for it in self._listeners:
+            it.serve(partial(HttpProtocol, it, self.config, self.server_state, self.lifespan.state, _loop=loop))
+        self.servers = cast("list[asyncio.Server]", list(self._listeners))  # closed, and waited for, as servers are
+        self._following = [loop.create_task(it.follow()) for it in {id(it): it for it in self._certificates()}.values()]
+        self.started = True
+
+    def _certificates(self) -> Iterable[Certificates]:
+        return (it.certificates for it in self._listeners if it.certificates is not None)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._following:
+            task.cancel()
+        left = CLOSE_SECONDS - (monotonic() - self._signalled_at)
+        # It is handed to wait_for, which takes parts of a second too.
+        self.config.timeout_graceful_shutdown = max(1.0, min(left, _MOST_CLOSE_SECONDS))  # type: ignore[assignment]
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._signalled_at = min(self._signalled_at, monotonic())
         if self._leave is None or self._loop is None or self._told:
             super().handle_exit(sig, frame)
             return
@@ -93,24 +145,29 @@ class _Server(uvicorn.Server):
         self._leaving = asyncio.get_running_loop().create_task(leave_and_end())
 
 
-def run(web: FastAPI, listening: socket.socket, leave: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are finished. ``leave`` runs first, while it still serves."""
-    server(web, leave).run(sockets=[listening])
+def run(web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are finished, until ``CLOSE_SECONDS`` after it.
+
+    ``web`` has the lifespan. ``leave`` runs first, while all is still served.
+    """
+    server(web, listeners, leave).run()
 
 
-def server(web: FastAPI, leave: Callable[[], Awaitable[None]] | None = None) -> uvicorn.Server:
+def server(
+    web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None
+) -> uvicorn.Server:
     """The HTTP server, not yet running."""
     config = uvicorn.Config(
         web,
         loop="uvloop",
         http=HttpProtocol,
+        ws="none",
         lifespan="on",
         access_log=False,
-        log_level="warning",
+        log_level="error",  # what strangers send is told by the listener, now and then
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        backlog=_BACKLOG,
         server_header=False,
         date_header=False,
         proxy_headers=False,
     )
-    return _Server(config, leave)
+    return _Server(config, listeners, leave)

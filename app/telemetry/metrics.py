@@ -49,6 +49,12 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.turned_away = Counter(
+            "homeport_turned_away",
+            "Connections and requests that a listener did not let through, by its name and the cause.",
+            ["listener", "cause"],
+            registry=self.registry,
+        )
         self.sampled_out = Counter(
             "homeport_sampled_out",
             "Pods refused on every node they were shown while others would do.",

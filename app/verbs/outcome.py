@@ -28,13 +28,15 @@ Outcome = Literal[
     "bind_failed",
     "forwarded",
     "no_leader",
+    "forbidden",
 ]
 """``feasible``, ``no_fit``: filter · ``scored``: prioritize · ``candidates``: preempt, some nodes are left, else
 ``no_fit`` · ``nothing_to_do``: the pod is of no profile here, or nothing was asked · ``bound``, ``already_bound``,
 ``bind_conflict`` (a constraint would break, or the pod changed), ``bind_failed`` (the API server would not): bind ·
 ``fault``: a plugin failed · ``not_ready``: the picture is incomplete or too old · ``out_of_time`` ·
 ``overloaded``: turned away, too many calls are under way · ``bad_request`` · ``forwarded``: answered by the replica
-that leads, which counts it by its outcome · ``no_leader``: no replica leads, or not yet, or it cannot be reached.
+that leads, which counts it by its outcome · ``no_leader``: no replica leads, or not yet, or it cannot be reached ·
+``forbidden``: the caller may not ask this.
 """
 
 

@@ -19,7 +19,7 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 import plugins
-from app.config.settings import LeaderElection, Settings, load_settings, parse_duration
+from app.config.settings import LeaderElection, Settings, load_settings, parse_duration, word
 from app.framework.interface import PluginSpec
 from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS
@@ -68,14 +68,14 @@ class TestSettings:
     ROWS = table(page("configuration.md"), "setting")
 
     def test_every_setting_is_in_the_table_in_order(self) -> None:
-        assert [to_camel(name) for name in Settings.model_fields] == [ticked(name)[0] for name, *_ in self.ROWS]
+        assert [word(name) for name in Settings.model_fields] == [ticked(name)[0] for name, *_ in self.ROWS]
 
     def test_the_defaults_are_right(self) -> None:
         shown = {ticked(name)[0]: ticked(default)[0] if ticked(default) else None for name, default, _ in self.ROWS}
         del shown["profiles"], shown["leaderElection"]
 
         defaults = {
-            to_camel(name): field.default
+            word(name): field.default or None if isinstance(field.default, str | tuple) else field.default
             for name, field in Settings.model_fields.items()
             if name not in ("profiles", "leader_election")
         }
@@ -94,7 +94,7 @@ class TestSettings:
         }
 
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
-        (block,) = blocks(ROOT / "docs" / "configuration.md", "yaml")
+        block = blocks(ROOT / "docs" / "configuration.md", "yaml")[0]
         (tmp_path / "homeport.yaml").write_text(block)
 
         found = load_settings({}, config=str(tmp_path / "homeport.yaml"))

@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.server.web import listen, run
+from app.server.web import run
+from tests.listening import on_loopback
 
 
 def create(folder: Path) -> FastAPI:
@@ -33,4 +34,5 @@ def create(folder: Path) -> FastAPI:
 
 
 if __name__ == "__main__":
-    run(create(Path(sys.argv[2])), listen("127.0.0.1", int(sys.argv[1])))
+    web = create(Path(sys.argv[2]))
+    run(web, [on_loopback(web, int(sys.argv[1]))])

@@ -21,10 +21,11 @@ import uvloop
 from app.config.settings import Settings
 from app.kube.core_v1 import decode_node
 from app.main import Service
-from app.server.web import listen, server
+from app.server.web import server
 from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.controlplane.processes import free_port
+from tests.listening import on_loopback
 from tests.load import cluster
 from tests.load.bench import answers, wait_for
 
@@ -84,8 +85,9 @@ async def measure(count: int) -> dict[str, Any]:
     asked = {"Pod": cluster.pending_pod(7), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None}
     body = json.dumps(asked, separators=(",", ":")).encode()
     port = free_port()
-    running = server(service.web())
-    serving = asyncio.create_task(running.serve(sockets=[listen("127.0.0.1", port)]))
+    web = service.web()
+    running = server(web, [on_loopback(web, port)])
+    serving = asyncio.create_task(running.serve())
     await asyncio.to_thread(wait_for, lambda: answers(port))
     found: list[float] = []
     watching = asyncio.create_task(pauses(found))

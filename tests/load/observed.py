@@ -17,9 +17,10 @@ from starlette.responses import JSONResponse, Response
 
 from app.config.settings import Settings
 from app.main import Service
-from app.server.web import listen, run
+from app.server.web import run
 from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.listening import on_loopback
 
 _TICK = 0.0005
 
@@ -70,7 +71,7 @@ def main(port: int, kubeconfig: str) -> None:
     service = Service(Settings(kubeconfig=kubeconfig), IN_TREE, DEFAULT_WEIGHTS, version="bench")
     web = service.web()
     web.add_route("/bench/pauses", Pauses().tell, methods=["GET"])
-    run(web, listen("127.0.0.1", port))
+    run(web, [on_loopback(web, port)])
 
 
 if __name__ == "__main__":

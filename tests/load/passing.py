@@ -13,7 +13,8 @@ from msgspec import Raw, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.server.web import listen, run
+from app.server.web import run
+from tests.listening import on_loopback
 
 
 class _Asked(Struct, rename="pascal"):
@@ -52,4 +53,5 @@ def create() -> FastAPI:
 
 
 if __name__ == "__main__":
-    run(create(), listen("127.0.0.1", int(sys.argv[1])))
+    web = create()
+    run(web, [on_loopback(web, int(sys.argv[1]))])

@@ -85,6 +85,19 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
         "cluster": "c",
         "host": "::1",
         "port": "1",
+        "tls": "true",
+        "operator-host": "::1",
+        "operator-port": "2",
+        "operator-tls": "true",
+        "peer-host": "::1",
+        "peer-port": "3",
+        "tls-cert-file": "t",
+        "tls-private-key-file": "p",
+        "client-ca-file": "ca",
+        "allowed-names": "a",
+        "reader-names": "r",
+        "open-reads": "true",
+        "insecure": "true",
         "advertise-address": "a:1",
         "http-timeout": "2s",
         "max-priority": "100",
@@ -98,9 +111,10 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
 
     (found,) = served
     assert {name.replace("-", "_") for name in values} == set(command_line._FLAGS)
-    assert ("k", "c", "::1", 1, "a:1", 2.0, 100, 0.001, False, "debug", "console") == tuple(
-        getattr(found, name.replace("-", "_")) for name in values
-    )
+    listeners = ("::1", 1, True, "::1", 2, True, "::1", 3)
+    trust = ("t", "p", "ca", ("a",), ("r",), True, True)
+    rest = ("a:1", 2.0, 100, 0.001, False, "debug", "console")
+    assert ("k", "c", *listeners, *trust, *rest) == tuple(getattr(found, name.replace("-", "_")) for name in values)
 
 
 def test_the_file_is_named_by_a_flag_or_the_environment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -18,6 +18,10 @@ HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 def no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(f"HOMEPORT_{name.upper()}", raising=False)
+
+
+OPEN: Final = {"insecure": "true"}
+PAIR: Final = {"tls_cert_file": "tls.crt", "tls_private_key_file": "tls.key", "client_ca_file": "ca.crt"}
 
 
 def config(folder: Path, **fields: Any) -> str:
@@ -59,6 +63,20 @@ class TestSources:
             "cluster": None,
             "host": "127.0.0.1",
             "port": 8888,
+            "tls": None,
+            "operator_host": "127.0.0.1",
+            "operator_port": None,
+            "operator_tls": None,
+            "peer_host": "",
+            "peer_port": None,
+            "tls_cert_file": None,
+            "tls_private_key_file": None,
+            "client_ca_file": None,
+            "allowed_names": (),
+            "reader_names": (),
+            "open_reads": False,
+            "insecure": False,
+            "max_connections": 2000,
             "http_timeout": 5.0,
             "max_priority": 10,
             "max_body_bytes": 134217728,
@@ -262,8 +280,13 @@ class TestLeaderElection:
         [
             pytest.param({}, {}, "127.0.0.1:8888", id="where it listens"),
             pytest.param({"host": "::1"}, {}, "[::1]:8888", id="with brackets around an address of version 6"),
-            pytest.param({"host": "0.0.0.0"}, {"POD_IP": "10.1.2.3"}, "10.1.2.3:8888", id="the pod's, on all of them"),
-            pytest.param({"host": "::"}, {"POD_IP": "fd00::3"}, "[fd00::3]:8888", id="of version 6 too"),
+            pytest.param(
+                {"host": "0.0.0.0", **OPEN}, {"POD_IP": "10.1.2.3"}, "10.1.2.3:8888", id="the pod's, on all of them"
+            ),
+            pytest.param({"host": "::", **OPEN}, {"POD_IP": "fd00::3"}, "[fd00::3]:8888", id="of version 6 too"),
+            pytest.param(
+                {"peer_port": "9443", **PAIR}, {"POD_IP": "10.1.2.3"}, "10.1.2.3:9443", id="the peer listener's"
+            ),
             pytest.param({"advertise_address": "a:1", "port": "0"}, {"POD_IP": "b"}, "a:1", id="what is said"),
         ],
     )
@@ -284,10 +307,15 @@ class TestLeaderElection:
                 id="a saved cluster",
             ),
             pytest.param(
-                {"host": "0.0.0.0"},
+                {"host": "0.0.0.0", **OPEN},
                 "advertiseAddress: the other replicas cannot be told where this one is: it listens on all addresses "
                 "and $POD_IP is not set, or on a port that is not known yet",
                 id="on all addresses",
+            ),
+            pytest.param(
+                {"tls_cert_file": "c", "tls_private_key_file": "k"},
+                "clientCAFile: replicas that speak TLS to each other check who the other one is by it",
+                id="TLS between replicas that could not know each other",
             ),
             pytest.param(
                 {"port": "0"},
@@ -316,3 +344,99 @@ class TestLeaderElection:
 
     def test_without_it_nothing_of_that_matters(self) -> None:
         assert not load_settings({"cluster": "c", "port": "0"}).leader_election.leader_elect
+
+
+def open_to_all(host: str) -> str:
+    return (
+        f"host: {host or 'every address'} is not on loopback: whoever reaches it could bind any pod. "
+        "Give tlsCertFile, tlsPrivateKeyFile and clientCAFile, or say insecure: true"
+    )
+
+
+class TestTrust:
+    """Who may call the verbs is settled before anything is listened on."""
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            pytest.param({}, id="on loopback, whoever is on this machine"),
+            pytest.param({"host": "::1"}, id="of version 6 too"),
+            pytest.param({"host": "localhost"}, id="by name"),
+            pytest.param({"host": "0.0.0.0", **PAIR}, id="off loopback, who has a certificate"),
+            pytest.param({"host": "0.0.0.0", **OPEN}, id="off loopback, anybody, in so many words"),
+            pytest.param(
+                {"operator_host": "0.0.0.0", "operator_port": "8889"}, id="an operator listener is for anybody"
+            ),
+            pytest.param({"peer_port": "9443", "tls": "false", **PAIR}, id="replicas over TLS, verbs on loopback"),
+        ],
+    )
+    def test_what_can_be(self, given: dict[str, str]) -> None:
+        assert set(given) <= set(dict(load_settings(given)))
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            *(
+                pytest.param(
+                    {"host": host, **others},
+                    [open_to_all(host)],
+                    id=f"off loopback: {host or 'every address'}, {why}",
+                )
+                for host in ("0.0.0.0", "::", "10.0.0.1", "homeport.example", "")
+                for others, why in (
+                    ({}, "nothing said"),
+                    ({"tls_cert_file": "c", "tls_private_key_file": "k"}, "TLS without an authority"),
+                    ({**PAIR, "tls": "false", "operator_port": "1"}, "an authority without TLS"),
+                )
+            ),
+            pytest.param(
+                {"tls_cert_file": "c"},
+                ["tlsCertFile, tlsPrivateKeyFile: a certificate and its key are given together"],
+                id="a certificate without its key",
+            ),
+            pytest.param(
+                {"tls": "true", "operator_tls": "true"},
+                [
+                    "tls: needs tlsCertFile and tlsPrivateKeyFile",
+                    "operatorTls: needs tlsCertFile and tlsPrivateKeyFile",
+                ],
+                id="TLS without a certificate",
+            ),
+            pytest.param(
+                {**PAIR, "tls": "false"},
+                ["clientCAFile: asks for certificates of callers, and no listener speaks TLS"],
+                id="an authority that is never asked",
+            ),
+            pytest.param(
+                {"allowed_names": "a,b"},
+                ["allowedNames: needs clientCAFile, and verbs that are answered over TLS"],
+                id="names without certificates",
+            ),
+            pytest.param(
+                {**PAIR, "reader_names": "a", "operator_port": "1", "operator_tls": "false"},
+                ["readerNames: needs clientCAFile, and an operator listener that speaks TLS"],
+                id="readers without certificates",
+            ),
+            pytest.param(
+                {"peer_port": "1"},
+                [
+                    "peerPort: needs tlsCertFile, tlsPrivateKeyFile and clientCAFile: replicas know each other by them",
+                ],
+                id="replicas without certificates",
+            ),
+        ],
+    )
+    def test_what_cannot_be(self, given: dict[str, str], said: list[str]) -> None:
+        with pytest.raises(SettingsError) as refused:
+            load_settings(given)
+
+        assert said == str(refused.value).splitlines()
+
+    def test_names_are_written_with_commas_or_as_a_list(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("HOMEPORT_ALLOWED_NAMES", "system:kube-scheduler, spiffe://here/scheduler,")
+        from_variable = load_settings(PAIR).allowed_names
+        monkeypatch.delenv("HOMEPORT_ALLOWED_NAMES")
+        fields = {"tlsCertFile": "c", "tlsPrivateKeyFile": "k", "clientCAFile": "a", "allowedNames": ["one", "two"]}
+
+        assert ("system:kube-scheduler", "spiffe://here/scheduler") == from_variable
+        assert ("one", "two") == load_settings({}, config=config(tmp_path, **fields)).allowed_names

@@ -18,6 +18,7 @@ FAILURES: tuple[Outcome, ...] = (
     "bind_conflict",
     "bind_failed",
     "no_leader",
+    "forbidden",
 )
 
 

@@ -13,10 +13,13 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
+from app.server import protocol
 from app.server.incoming import Incoming, Streamed
-from app.server.protocol import GRACE_SECONDS, MOST_BYTES, HttpProtocol
-from app.server.web import create_web, listen, server
+from app.server.listener import Listener
+from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_PIPELINED, HttpProtocol
+from app.server.web import create_web, server
 from app.wire.extender_v1 import LongBody
+from tests.listening import on_loopback
 
 ROOM = 1 << 26
 
@@ -48,6 +51,9 @@ class Echo:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
+    def forbidden(self, message: str) -> tuple[int, bytes]:
+        return 200, message.encode()
+
     async def _told(self, request: Incoming) -> tuple[int, bytes | LongBody]:
         assert request.arrived is not None
         self.headers.append(request.header("x-asked"))
@@ -60,10 +66,12 @@ class Echo:
 class Served:
     """A server on loopback with one endpoint, and connections to it."""
 
-    def __init__(self, echo: Echo, running: uvicorn.Server, port: int) -> None:
+    def __init__(self, echo: Echo, running: uvicorn.Server, listener: Listener, turned_away: list[str]) -> None:
         self.echo = echo
         self.running = running
-        self.port = port
+        self.listener = listener
+        self.port = listener.port
+        self.turned_away = turned_away
         self.lines: list[Line] = []
 
     async def connect(self) -> Line:
@@ -94,12 +102,12 @@ class Line:
 
 
 def post(body: bytes, *headers: str, path: str = "/lean/filter", version: str = "1.1") -> bytes:
-    lines = (f"POST {path} HTTP/{version}", "Host: test", f"Content-Length: {len(body)}", *headers)
+    lines = (f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(body)}", *headers)
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Served]:
+async def serving(most: int = 100) -> AsyncIterator[Served]:
     echo, router = Echo(), APIRouter()
 
     @asynccontextmanager
@@ -107,12 +115,13 @@ async def serving() -> AsyncIterator[Served]:
         yield
 
     web = create_web([router], lifespan, version="test", direct={"/lean/filter": echo})
-    listening = listen("127.0.0.1", 0)
-    running = server(web)
-    task = asyncio.create_task(running._serve(sockets=[listening]))
+    turned_away: list[str] = []
+    listener = on_loopback(web, most=most, turned_away=lambda _, cause: turned_away.append(cause))
+    running = server(web, [listener])
+    task = asyncio.create_task(running._serve())
     while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
         await asyncio.sleep(0.001)
-    served = Served(echo, running, listening.getsockname()[1])
+    served = Served(echo, running, listener, turned_away)
     try:
         yield served
     finally:
@@ -197,7 +206,7 @@ async def test_requests_that_do_not_wait_are_answered_in_order(packets: int) -> 
     ("request_", "way"),
     [
         pytest.param(
-            b"POST /lean/filter HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            b"POST /lean/filter HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "short",
             id="chunks",
         ),
@@ -301,7 +310,7 @@ async def test_nothing_is_kept_of_what_was_answered() -> None:
 async def test_what_turns_out_to_be_no_http_reaches_no_endpoint() -> None:
     async with serving() as served:
         line = await served.connect()
-        head = b"POST /lean/filter HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = b"POST /lean/filter HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         line.send(head, b"3\r\nabc\r\nnonsense\r\n")
         told, _ = await line.answer()
         await asyncio.sleep(GRACE_SECONDS * 2)
@@ -328,3 +337,206 @@ async def test_what_is_under_way_is_finished_at_the_end() -> None:
             head, answer = await waiting.answer()
             assert body == answer
             assert "connection: close\r\n" in head
+
+
+class TestBounds:
+    """Whatever is sent, a connection holds little, and not for long."""
+
+    @pytest.fixture
+    def hurried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No test waits ten seconds."""
+        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.05)
+        monkeypatch.setattr(protocol.HttpProtocol._wait_for_head, "__defaults__", (0.05,))
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            pytest.param(b"POST /" + b"x" * MOST_HEAD_BYTES, id="a request line without end"),
+            pytest.param(b"POST /filter HTTP/1.1\r\nX: " + b"y" * MOST_HEAD_BYTES, id="a header without end"),
+            pytest.param(b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEAD_BYTES // 4), id="headers without end"),
+            pytest.param(
+                b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEAD_BYTES // 4) + b"\r\n", id="a whole, long head"
+            ),
+            pytest.param(
+                post(b"", "Transfer-Encoding: chunked", version="1.1").replace(b"Content-Length: 0\r\n", b"")
+                + b"0\r\n"
+                + b"x: y\r\n" * (MOST_HEAD_BYTES // 4),
+                id="trailers without end",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("parts", [1, 40])
+    async def test_a_head_beyond_the_limit_is_not_read(self, head: bytes, parts: int) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            size = len(head) // parts + 1
+            for start in range(0, len(head), size):
+                line.send(head[start : start + size])
+                await asyncio.sleep(0)
+            told = await asyncio.wait_for(line.reader.read(), 10)
+
+            assert told.startswith(b"HTTP/1.1 431 ")
+            assert [] == served.echo.ways
+            assert ["head_too_long"] == served.turned_away
+
+    async def test_a_head_up_to_the_limit_is_read_behind_a_long_body(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            long = "X: " + "y" * (MOST_HEAD_BYTES - 500)
+            line.send(post(b"z" * 700_000), post(b"{}", long), post(b"1", long))
+
+            assert [700_000, 2, 1] == [len((await line.answer())[1]) for _ in range(3)]
+
+    @pytest.mark.usefixtures("hurried")
+    @pytest.mark.parametrize(
+        ("begun", "cause"),
+        [
+            pytest.param(b"", [], id="nothing"),
+            pytest.param(b"PO", ["head_too_slow"], id="half a request line"),
+            pytest.param(b"POST /lean/filter HTTP/1.1\r\nHost: loc", ["head_too_slow"], id="half its headers"),
+            pytest.param(post(b"{}") + b"POST /le", ["head_too_slow"], id="a request, and half of one"),
+        ],
+    )
+    async def test_half_a_head_is_not_waited_for(self, begun: bytes, cause: list[str]) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(begun)
+            told = await asyncio.wait_for(line.reader.read(), 10)
+
+            assert told.endswith(b"{}") == (b"{}" in begun)
+            assert cause == served.turned_away
+
+    @pytest.mark.usefixtures("hurried")
+    async def test_blank_lines_keep_no_connection(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"{}"))
+            assert b"{}" == (await line.answer())[1]
+            line.send(b"\r\n")
+
+            assert await line.ends()
+
+    @pytest.mark.usefixtures("hurried")
+    async def test_a_request_that_is_late_on_a_kept_connection_is_no_slow_head(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            for _ in range(3):
+                line.send(post(b"{}"))
+                assert b"{}" == (await line.answer())[1]
+                await asyncio.sleep(0.1)
+
+            assert [] == served.turned_away
+
+    async def test_a_request_that_is_answered_before_its_end_gets_no_more_time(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+
+            assert (await line.answer())[0].startswith("HTTP/1.1 404 ")
+            assert await line.ends()
+
+    async def test_an_answer_that_is_not_fetched_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.05)
+        async with serving() as served:
+            line = await served.connect()
+            line.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            while not served.turned_away:
+                line.send(post(b"x" * 900_000))
+                await asyncio.sleep(0.01)
+
+            assert "answer_not_fetched" == served.turned_away[0]
+
+    async def test_connections_beyond_the_limit_are_closed_and_others_live(self) -> None:
+        async with serving(most=2) as served:
+            first, second, third = [await served.connect() for _ in range(3)]
+
+            assert await third.ends()
+            for line in (first, second):
+                line.send(post(b"{}"))
+                assert b"{}" == (await line.answer())[1]
+            assert ["too_many_connections"] == served.turned_away
+
+            first.writer.close()
+            await first.writer.wait_closed()
+            fourth = await served.connect()
+            fourth.send(post(b"{}"))
+            assert b"{}" == (await fourth.answer())[1]
+
+    async def test_requests_behind_one_that_is_not_answered_are_few(self) -> None:
+        async with serving() as served:
+            served.echo.open.clear()
+            line = await served.connect()
+            line.send(post(b"{}") * (MOST_PIPELINED + 2))
+
+            assert await line.ends()
+            assert ["too_many_pipelined"] == served.turned_away
+
+    @pytest.mark.parametrize(
+        ("sent", "cause"),
+        [
+            pytest.param(bytes.fromhex("16030100a5010000a10303"), "tls_on_a_plain_port", id="TLS"),
+            pytest.param(b"\x00\x01nonsense\r\n\r\n", "no_http", id="nonsense"),
+            pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "no_http", id="HTTP/2 without asking"),
+        ],
+    )
+    async def test_what_is_no_http_is_told_in_the_log_and_reaches_nobody(self, sent: bytes, cause: str) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(sent)
+            await asyncio.wait_for(line.reader.read(), 10)
+
+            assert [cause] == served.turned_away
+            assert [] == served.echo.ways
+
+    async def test_strangers_do_not_fill_the_log(self, capsys: pytest.CaptureFixture[str]) -> None:
+        async with serving() as served:
+            for _ in range(20):
+                line = await served.connect()
+                line.send(b"\x00\r\n")
+                await asyncio.wait_for(line.reader.read(), 10)
+
+            assert 20 == len(served.turned_away)
+            assert 1 == capsys.readouterr().out.count("turned away")
+
+
+class TestForbidden:
+    """What a listener does not let through reaches nobody, and is told in the words of who asked."""
+
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            pytest.param(post(b"{}", "Origin: http://evil.example"), id="at once"),
+            pytest.param(post(b"{}", "Origin: http://evil.example", path="/lean/filter?x=1"), id="with a query"),
+        ],
+    )
+    async def test_a_verb_answers_as_a_verb(self, request_: bytes) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(request_)
+
+            assert b"homeport: not from a page of another site" == (await line.answer())[1]
+            assert await line.ends()
+            assert ([], ["forbidden"]) == (served.echo.ways, served.turned_away)
+
+    async def test_a_page_is_forbidden(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(b"GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            head, body = await line.answer()
+
+            assert head.startswith("HTTP/1.1 403 ")
+            assert b'{"detail": "homeport: a listener on loopback is asked by its own name only"}' == body
+
+    async def test_its_body_is_read_and_not_kept(self) -> None:
+        """Else the caller would see a broken connection instead of the answer."""
+        async with serving() as served:
+            line = await served.connect()
+            whole = post(b"x" * 5_000_000, "Origin: http://evil.example")
+            line.send(whole[:-3])
+            await line.writer.drain()
+            (kept,) = served.running.server_state.connections
+            assert isinstance(kept, HttpProtocol)
+            assert [] == kept._gathered
+            line.send(whole[-3:])
+
+            assert b"homeport: not from a page of another site" == (await line.answer())[1]

@@ -8,7 +8,8 @@ import signal
 import httpx
 from fastapi import FastAPI
 
-from app.server.web import listen, server
+from app.server.web import server
+from tests.listening import on_loopback
 
 
 async def test_it_serves_until_it_has_left() -> None:
@@ -18,10 +19,10 @@ async def test_it_serves_until_it_has_left() -> None:
         leaving.set()
         await left.wait()
 
-    listening = listen("127.0.0.1", 0)
-    running = server(web, leave)
-    serving = asyncio.create_task(running._serve(sockets=[listening]))
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}/nothing"
+    listener = on_loopback(web)
+    running = server(web, [listener], leave)
+    serving = asyncio.create_task(running._serve())
+    url = f"http://127.0.0.1:{listener.port}/nothing"
     while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
         await asyncio.sleep(0.001)
     running.handle_exit(signal.SIGTERM, None)
@@ -39,9 +40,9 @@ async def test_a_second_signal_does_not_wait() -> None:
     async def leave() -> None:
         await asyncio.Event().wait()
 
-    listening = listen("127.0.0.1", 0)
-    running = server(FastAPI(), leave)
-    serving = asyncio.create_task(running._serve(sockets=[listening]))
+    web = FastAPI()
+    running = server(web, [on_loopback(web)], leave)
+    serving = asyncio.create_task(running._serve())
     while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
         await asyncio.sleep(0.001)
     running.handle_exit(signal.SIGTERM, None)

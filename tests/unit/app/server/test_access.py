@@ -1,0 +1,145 @@
+"""Who may ask what of which listener."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from app.server.access import (
+    FOREIGN_HOST,
+    FOREIGN_SITE,
+    NO_CERTIFICATE,
+    NOT_A_PEER,
+    READS_CLOSED,
+    WRONG_NAME,
+    Access,
+    is_own_host,
+)
+
+NOBODY: Final = frozenset[str]()
+OURS: Final = frozenset({"homeport-peer", "homeport"})
+SCHEDULER: Final = frozenset({"system:kube-scheduler", "scheduler.example"})
+
+
+def access(role: str = "verbs", **fields: object) -> Access:
+    return Access(role, **{"loopback": False, **fields}, our_names=lambda: OURS)  # type: ignore[arg-type]
+
+
+class TestCallers:
+    @pytest.mark.parametrize(
+        ("asked", "names", "said"),
+        [
+            pytest.param(access(), None, "", id="insecure: anybody"),
+            pytest.param(access(certified=True), None, NO_CERTIFICATE, id="no certificate"),
+            pytest.param(access(certified=True), NOBODY, "", id="any certificate of the authority"),
+            pytest.param(access(certified=True, allowed=SCHEDULER), NOBODY, WRONG_NAME, id="one without a name"),
+            pytest.param(
+                access(certified=True, allowed=SCHEDULER), frozenset({"kubelet"}), WRONG_NAME, id="one of another name"
+            ),
+            pytest.param(
+                access(certified=True, allowed=SCHEDULER), frozenset({"scheduler.example", "x"}), "", id="one that may"
+            ),
+            pytest.param(access(certified=True, allowed=SCHEDULER), OURS, "", id="another replica"),
+            pytest.param(access("peers", certified=True), None, NO_CERTIFICATE, id="peers: nobody without"),
+            pytest.param(
+                access("peers", certified=True, allowed=SCHEDULER), SCHEDULER, NOT_A_PEER, id="peers: no other"
+            ),
+            pytest.param(access("peers", certified=True), frozenset({"homeport"}), "", id="peers: a replica"),
+        ],
+    )
+    @pytest.mark.parametrize("path", ["/bind", "/lean/filter", "/api/v1/cycle", "/readyz", "/nothing"])
+    def test_the_verbs(self, asked: Access, names: frozenset[str] | None, said: str, path: str) -> None:
+        assert said == asked.refusal(names, b"POST", path, {})
+
+    @pytest.mark.parametrize(
+        ("asked", "names", "reads"),
+        [
+            pytest.param(access("operator", loopback=True), None, "", id="on loopback"),
+            pytest.param(access("operator"), None, READS_CLOSED, id="off loopback"),
+            pytest.param(access("operator"), SCHEDULER, READS_CLOSED, id="a certificate is not enough"),
+            pytest.param(access("operator", readers=SCHEDULER), SCHEDULER, "", id="a reader"),
+            pytest.param(access("operator", readers=frozenset({"prometheus"})), SCHEDULER, READS_CLOSED, id="another"),
+            pytest.param(access("operator", open_reads=True), None, "", id="open"),
+        ],
+    )
+    def test_the_operator_s_pages(self, asked: Access, names: frozenset[str] | None, reads: str) -> None:
+        for path in ("/livez", "/readyz", "/metrics"):
+            assert "" == asked.refusal(names, b"GET", path, {})
+        for path in ("/api/v1/status", "/api/v1/explain", "/docs", "/readyz/../api/v1/status", "/readyz/", "//readyz"):
+            assert reads == asked.refusal(names, b"GET", path, {})
+
+
+class TestSites:
+    """A web page may make its reader's browser ask anything of what the reader reaches."""
+
+    @pytest.mark.parametrize("role", ["verbs", "operator", "peers"])
+    @pytest.mark.parametrize(
+        ("method", "headers", "said"),
+        [
+            pytest.param(b"POST", {b"host": b"10.0.0.1:8888"}, "", id="a scheduler, curl"),
+            pytest.param(b"POST", {b"origin": b"http://10.0.0.1:8888"}, "foreign", id="a page of nowhere"),
+            pytest.param(b"POST", {b"host": b"h:1", b"origin": b"http://h:1"}, "", id="our own page"),
+            pytest.param(b"POST", {b"host": b"H:1", b"origin": b"http://h:1"}, "", id="in any case"),
+            pytest.param(b"POST", {b"host": b"h:1", b"origin": b"http://h:2"}, "foreign", id="another port"),
+            pytest.param(b"POST", {b"host": b"h:1", b"origin": b"http://evil"}, "foreign", id="another host"),
+            pytest.param(b"POST", {b"host": b"h:1", b"origin": b"null"}, "foreign", id="a page in a frame"),
+            pytest.param(b"POST", {b"host": b"h:1", b"origin": b"http://["}, "foreign", id="no origin at all"),
+            pytest.param(b"POST", {b"host": b"", b"origin": b""}, "foreign", id="an empty one"),
+            pytest.param(b"POST", {b"host": b"h", b"sec-fetch-site": b"same-origin"}, "", id="the same origin"),
+            pytest.param(b"GET", {b"host": b"h", b"sec-fetch-site": b"none"}, "", id="typed by hand"),
+            *(
+                pytest.param(
+                    b"GET", {b"host": b"h", b"sec-fetch-site": site}, "foreign", id=f"loaded by a page: {site!r}"
+                )
+                for site in (b"cross-site", b"same-site", b"", b"None")
+            ),
+            pytest.param(
+                b"POST",
+                {b"host": b"h", b"sec-fetch-site": b"cross-site", b"sec-fetch-mode": b"navigate"},
+                "foreign",
+                id="a form of another site",
+            ),
+        ],
+    )
+    def test_which_pages_may_ask(self, role: str, method: bytes, headers: dict[bytes, bytes], said: str) -> None:
+        asked = access(role, open_reads=True)
+
+        assert (FOREIGN_SITE if said else "") == asked.refusal(NOBODY, method, "/api/v1/status", headers)
+
+    @pytest.mark.parametrize(("role", "said"), [("operator", ""), ("verbs", ""), ("peers", FOREIGN_SITE)])
+    def test_a_link_into_the_pages_works(self, role: str, said: str) -> None:
+        """On one port they are answered where the verbs are."""
+        headers = {b"host": b"h", b"sec-fetch-site": b"cross-site", b"sec-fetch-mode": b"navigate"}
+
+        assert said == access(role, open_reads=True).refusal(NOBODY, b"GET", "/api/v1/status", headers)
+
+    @pytest.mark.parametrize(
+        ("host", "own"),
+        [
+            (b"127.0.0.1:8888", True),
+            (b"127.0.0.1", True),
+            (b"127.9.9.9:1", True),
+            (b"localhost", True),
+            (b"LocalHost:8888", True),
+            (b"[::1]:8888", True),
+            (b"[::1]", True),
+            (b"", True),
+            (b"evil.example", False),
+            (b"evil.example:8888", False),
+            (b"localhost.evil.example", False),
+            (b"127.0.0.1.evil.example", False),
+            (b"10.0.0.1:8888", False),
+            (b"127.0.0.1:evil", False),
+            (b"2130706433", False),
+            (b"\xff\xfe", False),
+            (b"[::1", False),
+            (b"localhost" * 100, False),
+        ],
+    )
+    def test_a_name_that_resolves_to_loopback_is_foreign_there(self, host: bytes, own: bool) -> None:
+        asked = access("verbs", loopback=True)
+
+        assert own == is_own_host(host)
+        assert ("" if own else FOREIGN_HOST) == asked.refusal(None, b"POST", "/bind", {b"host": host})
+        assert "" == access("verbs").refusal(None, b"POST", "/bind", {b"host": host})
