@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from app.cluster.saved import SavedClusterError
-from app.commands import evaluate, explain, plugins
+from app.commands import evaluate, explain, plugins, rbac
 from app.config.settings import Settings, SettingsError, load_settings
 from app.framework.interface import PluginSpec
 from app.kube.credentials import CredentialsError
@@ -125,6 +125,14 @@ def _plugins(_arguments: argparse.Namespace) -> None:
     print(plugins.listing(IN_TREE, plugins.installed()))  # noqa: T201  # the answer of the command
 
 
+def _rbac(arguments: argparse.Namespace) -> None:
+    configure("warning", "console")
+    account = rbac.Account(arguments.namespace, arguments.service_account)
+    config = arguments.config or os.environ.get("HOMEPORT_CONFIG")
+    settings = load_settings(rbac.given(arguments.kubeconfig), config=config)
+    print(rbac.run(settings, _specs(), DEFAULT_WEIGHTS, account, arguments.output), end="")  # noqa: T201  # the answer
+
+
 def _version(_arguments: argparse.Namespace) -> None:
     print(version("homeport"))  # noqa: T201  # the answer of the command
 
@@ -137,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_evaluate(commands)
     _add_explain(commands)
+    _add_rbac(commands)
     listing = commands.add_parser("plugins", help="list the plugins that a profile can name")
     listing.set_defaults(run=_plugins)
     commands.add_parser("version", help="print the version").set_defaults(run=_version)
@@ -182,6 +191,25 @@ def _add_explain(commands: Any) -> None:
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
     parser.set_defaults(run=_explain)
+
+
+def _add_rbac(commands: Any) -> None:
+    parser = commands.add_parser(
+        "rbac",
+        help="print the least role for a configuration, and its bindings",
+        description="Print what Homeport must be allowed under a configuration, each rule with its reason, for "
+        "kubectl apply. No cluster is needed; kinds that are not known are looked up in one if it can be reached.",
+    )
+    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
+    _add_flag(parser, "kubeconfig")
+    parser.add_argument(
+        "-n", "--namespace", default="kube-system", help="of the service account. Default: %(default)s."
+    )
+    parser.add_argument(
+        "--service-account", metavar="NAME", default="homeport", help="Also names the roles. Default: %(default)s."
+    )
+    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="Default: yaml.")
+    parser.set_defaults(run=_rbac)
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str) -> None:

@@ -18,10 +18,12 @@ from fastapi import APIRouter, FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.cluster.access_review import PermissionCheck
 from app.cluster.feeds import Feed, SavedFeed
 from app.cluster.leader import Elector
 from app.cluster.lease import Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
+from app.cluster.permissions import Lease, Work
 from app.cluster.replica import Replica
 from app.cluster.store import Cluster
 from app.config.settings import Settings, is_loopback
@@ -37,10 +39,20 @@ from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
 from app.server.admission import Admission
+from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
 from app.server.listener import Listener, listen
-from app.server.operator import FeedStatus, LeaderStatus, ProfileStatus, Status, operator_router, points_of
+from app.server.operator import (
+    FeedStatus,
+    LeaderStatus,
+    MissingRight,
+    PermissionsStatus,
+    ProfileStatus,
+    Status,
+    operator_router,
+    points_of,
+)
 from app.server.ops import ops_router
 from app.server.pages import Pages
 from app.server.routes import LEAN, VerbCall, Verbs, direct, verb_router
@@ -113,6 +125,11 @@ class Service:
         elected = settings.leader_election.leader_elect
         self._replicated = self._replicate(live) if live is not None and elected else None
         self._metrics.leader.set(self._replicated is None)
+        self._permissions = (
+            PermissionCheck(live.client, work_of(settings, resolved), self._metrics.permissions_missing.set)
+            if live is not None
+            else None
+        )
         self._leads = Leads(self._cluster)
         self._frameworks = self._build(resolved)
         self._bind = BindVerb(
@@ -308,11 +325,17 @@ class Service:
 
     def _reading(self) -> Sequence[APIRouter]:
         """What changes nothing."""
+        replica = self._replicated.replica if self._replicated is not None else None
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self),
             waiting_list_router(self._waiting),
-            ops_router(self.problem, self._metrics, self._replicated.replica.role if self._replicated else str),
+            ops_router(
+                self.problem,
+                self._metrics,
+                replica.role if replica is not None else str,
+                lambda: checks(self._feed, replica, self._permissions),
+            ),
         )
 
     @asynccontextmanager
@@ -320,12 +343,15 @@ class Service:
         await self._feed.start()
         if self._replicated is not None:
             await self._replicated.replica.start()
-        repair = asyncio.create_task(self._repair_forever())
+        background = [asyncio.create_task(self._repair_forever())]
+        if self._permissions is not None:
+            background.append(asyncio.create_task(self._permissions.run()))
         gc.freeze()
         try:
             yield
         finally:
-            repair.cancel()
+            for task in background:
+                task.cancel()
             await self._sampling.stop()
             await self._bind.drain(self._left())
             with suppress(TimeoutError):
@@ -385,6 +411,7 @@ class Service:
             problem=self.problem(),
             feeds=feeds,
             leader=_leader_status(self._replicated.replica) if self._replicated else None,
+            permissions=_permissions_status(self._permissions) if self._permissions else None,
             assumed_pods=len(self._cluster.assumed),
             counters=self._cluster.counts.statistics(),
             profiles=[_profile_status(it) for it in self._frameworks.values()],
@@ -412,6 +439,13 @@ def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
     return list(dict.fromkeys(kind for profile in resolved for kind in sorted(profile.kinds(), key=repr)))
 
 
+def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
+    """What Homeport has to be allowed to do under these settings, on a live cluster."""
+    asked = settings.leader_election
+    lease = Lease(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
+    return Work(tuple(use for profile in resolved for use in profile.uses()), settings.sampling_guard, lease)
+
+
 def _live_feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]]) -> LiveFeed | None:
     if settings.cluster is not None:
         return None
@@ -436,6 +470,11 @@ def _leader_status(replica: Replica) -> LeaderStatus:
     return LeaderStatus(
         here=replica.leads, identity=found[0], address=found[1], since=found[2], replica=replica.identity
     )
+
+
+def _permissions_status(found: PermissionCheck) -> PermissionsStatus:
+    missing = [MissingRight(right=str(rule), needed_for=rule.purpose) for rule in found.missing]
+    return PermissionsStatus(problem=found.problem, missing=missing)
 
 
 def _profile_status(framework: Framework) -> ProfileStatus:

@@ -51,6 +51,16 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
+async def fence_off(client: KubeClient, pod: Pod) -> bytes:
+    """Move the pod's version on from what was read; returns the pod as it then is. UID and version are preconditions.
+
+    Through ``pods/status``, which stores annotations too: who may patch only that cannot change what a pod runs.
+    """
+    annotations = {FENCE: pod.resource_version}
+    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
+    return await client.patch(PODS, pod.namespace, pod.name, {"metadata": metadata}, subresource="status")
+
+
 class ApiBinder:
     """Binds through ``pods/binding``. Success is only ever said of a pod that was seen bound to that node."""
 
@@ -116,7 +126,7 @@ class ApiBinder:
     async def _after_unknown(self, pod: Pod, node_name: str) -> Status:
         """Read until the API server answers; if the pod is not bound, fence it off before it is given up.
 
-        Where we may not patch pods, a late POST is waited out instead.
+        Where we may not patch their status, a late POST is waited out instead.
         """
         not_arrived = error("the binding did not arrive at the API server")
         while True:
@@ -133,10 +143,8 @@ class ApiBinder:
 
     async def _fence(self, found: Pod) -> Fence:
         """Move the version on from what was read. ``unclear``: the pod changed meanwhile and must be read again."""
-        annotations = {FENCE: found.resource_version}
-        metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": annotations}
         try:
-            await self._client.patch(PODS, found.namespace, found.name, {"metadata": metadata})
+            await fence_off(self._client, found)
         except (ApiError, ApiUnavailable, UnknownOutcome) as cause:
             _LOG.warning("pod not fenced off", pod=str(found), cause=str(cause))
             if isinstance(cause, ApiError) and will_never_do(cause.status):

@@ -17,7 +17,10 @@ from app.kube.kinds import NODES, PODS, Kind
 
 
 class FeedState(Struct, frozen=True):
-    """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of."""
+    """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of.
+
+    ``cause``: why ``state`` is what it is, for a person; empty while all is well.
+    """
 
     state: str
     objects: int
@@ -26,6 +29,7 @@ class FeedState(Struct, frozen=True):
     events: int = 0
     relists: int = 0
     undecodable: int = 0
+    cause: str = ""
 
 
 class Feed(Protocol):

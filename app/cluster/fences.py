@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from app.cluster.api_writes import FENCE, PODS, will_never_do
+from app.cluster.api_writes import PODS, fence_off, will_never_do
 from app.cluster.store import Cluster
 from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
 from app.kube.core_v1 import Pod, decode_pod
@@ -121,11 +121,9 @@ class Fences:
 
     async def _fence(self, pod: Pod) -> None:
         """What comes back is in the picture when this returns: a pod that was bound meanwhile counts."""
-        annotations = {FENCE: pod.resource_version}
-        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
         try:
             try:
-                raw = await self._client.patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
+                raw = await fence_off(self._client, pod)
             except ApiError as refused:
                 if refused.status != _CONFLICT:
                     raise

@@ -80,6 +80,11 @@ class LiveFeed:
         self.nominator: Nominator = self._nominator
         self.fences = Fences(self._client, cluster)
 
+    @property
+    def client(self) -> KubeClient:
+        """Whoever the picture is read as; closed when the feed stops."""
+        return self._client
+
     def lead_by(self, may_bind: Callable[[str], str], may_write: Callable[[], str]) -> None:
         """Ask before each write whether this process leads; ``may_bind`` is told the namespace of the pod."""
         self.gate.fence(may_bind)
@@ -233,6 +238,7 @@ class LiveFeed:
                 events=it.events,
                 relists=it.relists,
                 undecodable=it.undecodable,
+                cause=it.cause,
             )
             for kind, it in self._reflectors.items()
         }

@@ -532,15 +532,27 @@ class PluginArgs(BaseModel):
 Args = TypeVar("Args", bound=PluginArgs)
 
 
+class Writes(Struct, frozen=True):
+    """Objects of ``kind`` are annotated through ``Handle.writer``; ``what`` is written there, for a person."""
+
+    kind: Kind[Any]
+    what: str
+
+
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
+    return ()
+
+
+def _no_writes(_args: Any) -> tuple[Writes, ...]:
     return ()
 
 
 class PluginSpec(Generic[Args]):
     """How a plugin is found, configured and built: ``plugin(args, handle)``.
 
-    ``kinds`` names the kinds it reads beside pods and nodes. ``reads_pods``: its filter's answer depends on other
-    pods; if not, no bind needs to be waited for on its account.
+    ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
+    Homeport must be allowed follows from these. ``reads_pods``: its filter's answer depends on other pods; if not, no
+    bind needs to be waited for on its account.
     """
 
     def __init__(
@@ -550,12 +562,14 @@ class PluginSpec(Generic[Args]):
         plugin: Callable[[Args, Handle], Plugin],
         *,
         kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
+        writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
         reads_pods: bool = True,
     ) -> None:
         self.name = name
         self.args = args
         self.plugin: Any = plugin
         self.kinds = kinds
+        self.writes = writes
         self.reads_pods = reads_pods
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:

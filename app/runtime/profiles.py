@@ -13,7 +13,8 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from app.config.profile import POINTS, PluginRef, PluginSet, Profile
-from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
+from app.framework.uses import Use
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework, Nominations, PluginSlot, has_form
 from app.runtime.guard import Guard
@@ -45,9 +46,17 @@ class ResolvedProfile(Struct, frozen=True):
     absent: tuple[str, ...]
     notices: tuple[str, ...]
 
+    def uses(self) -> Iterable[Use]:
+        """What its plugins do with objects of kinds beside pods and nodes."""
+        for name, spec in self.specs.items():
+            written = {it.kind: it.what for it in spec.writes(self.args[name])}
+            looks_up = has_form(spec.plugin, LookUpPlugin)
+            for kind in dict.fromkeys((*spec.kinds(self.args[name]), *written)):
+                yield Use(name, kind, looks_up=looks_up, writes=written.get(kind, ""))
+
     def kinds(self) -> set[Kind[Any]]:
         """The kinds its plugins read beside pods and nodes."""
-        return {kind for name, spec in self.specs.items() for kind in spec.kinds(self.args[name])}
+        return {use.kind for use in self.uses()}
 
 
 def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:

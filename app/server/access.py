@@ -24,8 +24,8 @@ from msgspec import Struct
 
 Role = Literal["verbs", "operator", "peers"]
 
-OPEN_PATHS: Final = frozenset({"/livez", "/readyz", "/metrics"})
-"""Probes and metrics: they tell nothing of anybody's pods, and change nothing."""
+OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
+"""Probes and metrics: they tell nothing of anybody's pods, and change nothing. With a query they may tell more."""
 
 WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
 """The headers that are looked at."""
@@ -62,16 +62,16 @@ class Access(Struct, frozen=True):
     open_reads: bool = False
     our_names: Callable[[], Names] = frozenset
 
-    def refusal(self, names: Names | None, method: bytes, path: str, headers: Headers) -> str:
+    def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers) -> str:
         """Why a request is not answered; empty if it is. ``names``: in the caller's certificate, ``None`` without one.
 
-        ``headers`` holds those of ``WATCHED``.
+        ``target``: the path, with its query. ``headers`` holds those of ``WATCHED``.
         """
-        return self._of_caller(names, path) or self._of_site(method, headers)
+        return self._of_caller(names, target) or self._of_site(method, headers)
 
-    def _of_caller(self, names: Names | None, path: str) -> str:
+    def _of_caller(self, names: Names | None, target: str) -> str:
         if self.role == "operator":
-            if path in OPEN_PATHS or self.loopback or self.open_reads or not self.readers.isdisjoint(names or ()):
+            if target in OPEN_TARGETS or self.loopback or self.open_reads or not self.readers.isdisjoint(names or ()):
                 return ""
             return READS_CLOSED
         if not self.certified:

@@ -34,6 +34,20 @@ class LeaderStatus(BaseModel):
     replica: str = Field(description="The identity of this replica.")
 
 
+class MissingRight(BaseModel):
+    """Something that this process may not do."""
+
+    right: str = Field(description="Verbs and resources: list, watch replicasets.apps")
+    needed_for: str = Field(description="What does not work without it.")
+
+
+class PermissionsStatus(BaseModel):
+    """What the API server lets this process do, as far as the configuration needs it."""
+
+    problem: str = Field(description="Why that could not be checked; empty if it could.")
+    missing: list[MissingRight]
+
+
 class Status(BaseModel):
     """What is running here."""
 
@@ -41,6 +55,7 @@ class Status(BaseModel):
     problem: str = Field(description="Why no decision can be taken; empty if all is well.")
     feeds: dict[str, FeedStatus]
     leader: LeaderStatus | None = Field(description="null where leaderElect is off.")
+    permissions: PermissionsStatus | None = Field(description="null for a saved cluster.")
     assumed_pods: int
     counters: dict[str, dict[str, int]] = Field(description="Entries, hits and misses of each level of kept counts.")
     profiles: list[ProfileStatus]

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from app.server.checks import Check, verbose
 from app.telemetry.metrics import Metrics
 
 
-def ops_router(problem: Callable[[], str], metrics: Metrics, role: Callable[[], str] = str) -> APIRouter:
-    """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica."""
+def ops_router(
+    problem: Callable[[], str],
+    metrics: Metrics,
+    role: Callable[[], str] = str,
+    checks: Callable[[], Iterable[Check]] = tuple,
+) -> APIRouter:
+    """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica.
+
+    ``checks`` are the lines of ``/readyz?verbose``.
+    """
     router = APIRouter(tags=["operations"])
 
     @router.get("/livez", response_class=PlainTextResponse, summary="The process serves requests")
@@ -20,10 +30,15 @@ def ops_router(problem: Callable[[], str], metrics: Metrics, role: Callable[[], 
         return "ok\n"
 
     @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on, and a leader")
-    async def readyz() -> Response:
+    async def readyz(
+        asked: Annotated[str | None, Query(alias="verbose", description="Any value, or none: a line a check.")] = None,
+    ) -> Response:
         found = problem()
+        status = 503 if found else 200
+        if asked is not None:
+            return PlainTextResponse(verbose(checks(), found), status_code=status)
         if found:
-            return PlainTextResponse(f"{found}\n", status_code=503)
+            return PlainTextResponse(f"{found}\n", status_code=status)
         return PlainTextResponse(f"ok: {told}\n" if (told := role()) else "ok\n")
 
     @router.get("/metrics", summary="Prometheus metrics")

@@ -191,9 +191,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._cancel_deadline()
         if self._head_size > MOST_HEAD_BYTES or self._deaf:
             return
-        path = self.url if self.url in self._direct else httptools.parse_url(self.url).path or b""
         self._refusal = self._listener.access.refusal(
-            self._names, self.parser.get_method(), path.decode("latin-1"), self._watched
+            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched
         )
         if self._refusal:
             self._wait_for_head()  # its body is not kept, but it may take no longer than a head

@@ -72,6 +72,11 @@ class Metrics:
         self.leader_transitions = Counter(
             "homeport_leader_transitions", "New leaders seen by this replica.", registry=self.registry
         )
+        self.permissions_missing = Gauge(
+            "homeport_permissions_missing",
+            "Permissions that the configuration needs and the API server does not grant.",
+            registry=self.registry,
+        )
         self.forwarded = Counter(
             "homeport_forwarded_requests",
             "Requests sent on to the leader, by verb and outcome.",

@@ -447,7 +447,7 @@ class SamplingGuard:
             case.over.set()
         elif effect == "forbidden":
             self._off = True
-            _LOG.warning("sampling guard off: patching pods/status is forbidden, see examples/rbac.yaml")
+            _LOG.warning("sampling guard off: patching pods/status is forbidden, see homeport rbac")
         elif effect == "lost" and case.lost < _LOST_FREE:
             case.lost += 1
         elif not case.over.is_set():

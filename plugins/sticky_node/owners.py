@@ -80,6 +80,11 @@ def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     return tuple(kind for rule in rules for kind in Chain.of(rule).kinds)
 
 
+def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
+    """The kinds that keep homes."""
+    return tuple(Chain.of(rule).kinds[-1] for rule in rules)
+
+
 def _ordinal(name: str) -> str | None:
     _, dash, number = name.rpartition("-")
     return number if dash and number.isascii() and number.isdecimal() else None

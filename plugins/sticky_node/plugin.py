@@ -24,6 +24,7 @@ from app.framework.interface import (
     StampPlugin,
     Table,
     WriteConflict,
+    Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
@@ -31,7 +32,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.home import HOME, annotations_for, had_home, is_copied, recorded_home
-from plugins.sticky_node.owners import Missing, Owner, Owners, kinds_of
+from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = "node(s) were not the pod's home"
@@ -262,4 +263,8 @@ def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
     return kinds_of(args.owners)
 
 
-SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, reads_pods=False)
+def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
+    return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
+
+
+SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, reads_pods=False)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from app.config.settings import Settings
+from tests.api.apiserver import kubeconfig
 from tests.api.service import VERSION, Api, example, serving
 
 PLUGINS = {
@@ -53,6 +56,31 @@ async def test_a_page(api: Api, path: str, content_type: str, text: str) -> None
     assert (200, content_type, text) == (response.status_code, response.headers["content-type"], response.text)
 
 
+@pytest.mark.parametrize("query", ["verbose", "verbose=", "verbose=true"])
+async def test_ready_in_many_words(api: Api, query: str) -> None:
+    response = await api.http.get(f"/readyz?{query}")
+
+    first, *feeds, last = response.text.splitlines()
+    assert (200, "[+]picture ok", "readyz check passed") == (response.status_code, first, last)
+    assert sorted(f"[+]feed/{kind} ok: saved, {count} objects" for kind, count in OBJECTS.items()) == sorted(feeds)
+
+
+async def test_not_ready_in_many_words_and_in_one(tmp_path: Path) -> None:
+    """A cluster that nobody reaches. The word alone is what it always was."""
+    settings = Settings(kubeconfig=str(kubeconfig(tmp_path, "http://127.0.0.1:1")))
+    async with serving(settings) as api:
+        short, long = [await api.http.get(f"/readyz{query}") for query in ("", "?verbose")]
+        status = await api.get("/api/v1/status")
+
+    lines = long.text.splitlines()
+    assert (503, 503) == (short.status_code, long.status_code)
+    assert (f"[-]picture failed: {short.text.strip()}", "readyz check failed") == (lines[0], lines[-1])
+    assert {f"[-]feed/{kind} failed" for kind in OBJECTS} == {line.partition(": ")[0] for line in lines[1:-2]}
+    assert lines[-2].startswith("[-]permissions failed: not checked")
+    assert [] == status["permissions"]["missing"]
+    assert status["permissions"]["problem"]
+
+
 async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
     status = await api.get("/api/v1/status")
 
@@ -61,6 +89,7 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "problem": "",
         "feeds": {kind: {"state": "saved", "objects": count, "age_seconds": 0} for kind, count in OBJECTS.items()},
         "leader": None,
+        "permissions": None,
         "assumed_pods": 0,
         "profiles": [{"scheduler_name": name, "points": PLUGINS} for name in ("default-scheduler", "homeport")],
     } == {key: value for key, value in status.items() if key != "counters"}

@@ -124,6 +124,14 @@ class TestSpec:
     def test_the_kinds_it_reads_are_kinds(self, spec: PluginSpec[Any]) -> None:
         assert all(isinstance(kind, Kind) for kind in spec.kinds(spec.args()))
 
+    @pytest.mark.parametrize(("spec", "given_"), list(all_arguments()))
+    def test_what_it_writes_it_reads_and_says_what_for(self, spec: PluginSpec[Any], given_: JsonObject) -> None:
+        args = spec.args.model_validate(given_)
+        writes = spec.writes(args)
+
+        assert {it.kind for it in writes} <= set(spec.kinds(args))
+        assert all(it.what for it in writes)
+
 
 class TestArguments:
     @pytest.mark.parametrize(("spec", "given_"), list(all_arguments()))

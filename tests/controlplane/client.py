@@ -42,6 +42,7 @@ class Resource:
 
 
 RESOURCES: Final[Mapping[str, Resource]] = {
+    "Chassis": Resource("example.com/v1", "chassis"),
     "ClusterRole": Resource(RBAC, "clusterroles", namespaced=False),
     "ClusterRoleBinding": Resource(RBAC, "clusterrolebindings", namespaced=False),
     "ConfigMap": Resource("v1", "configmaps"),

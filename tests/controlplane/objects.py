@@ -210,8 +210,8 @@ def pod_disruption_budget(name: str, labels: Labels, *, min_available: int, name
 def kubevirt_definitions() -> list[Json]:
     """CustomResourceDefinitions of VirtualMachine and VirtualMachineInstance that accept anything."""
     return [
-        _definition("VirtualMachine", "virtualmachines", ["vm", "vms"]),
-        _definition("VirtualMachineInstance", "virtualmachineinstances", ["vmi", "vmis"]),
+        definition("VirtualMachine", "virtualmachines", ["vm", "vms"]),
+        definition("VirtualMachineInstance", "virtualmachineinstances", ["vmi", "vmis"]),
     ]
 
 
@@ -278,7 +278,8 @@ def _template(labels: Labels) -> Json:
     return {"metadata": {"labels": dict(labels)}, "spec": {"containers": [_container(None)]}}
 
 
-def _definition(kind: str, plural: str, short_names: Sequence[str]) -> Json:
+def definition(kind: str, plural: str, short_names: Sequence[str] = (), group: str = KUBEVIRT) -> Json:
+    """A CustomResourceDefinition that accepts anything."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -291,6 +292,6 @@ def _definition(kind: str, plural: str, short_names: Sequence[str]) -> Json:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{KUBEVIRT}"},
-        "spec": {"group": KUBEVIRT, "names": names, "scope": "Namespaced", "versions": [version]},
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
     }

@@ -1,44 +1,66 @@
-"""The permissions in examples/rbac.yaml are enough: everything is done as a service account that has no others."""
+"""What `homeport rbac` prints is enough and no more, and a right that is missing is named before it is missed."""
 
+import asyncio
 import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
+import pytest
 import yaml
 
+from app.cluster.access_review import PermissionCheck
+from app.cluster.permissions import Rule
+from app.commands import rbac
+from app.config.settings import Settings, load_settings
+from app.kube.client import KubeClient
+from app.kube.credentials import load
+from app.main import work_of
+from app.runtime.profiles import resolve
+from app.runtime.registry import Registry
+from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.controlplane import objects
-from tests.controlplane.client import Client
+from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
+from tests.integration.roles import Account, apply
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_home_stories import boot, home_of, install_kubevirt
+from tests.integration.test_replicas import FENCE
 from tests.integration.test_spread_stories import WEB, make_zones
 
-ROLE = Path(__file__).parents[2] / "examples" / "rbac.yaml"
-RBAC = "rbac.authorization.k8s.io"
-ACCOUNT = "/api/v1/namespaces/default/serviceaccounts"
+HEAD: Final = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+ELECTION: Final = {"leaderElect": True, "leaseDuration": "2s", "renewDeadline": "1500ms", "retryPeriod": "500ms"}
+CHASSIS: Final = objects.definition("Chassis", "chassis", group="example.com")
 
 
-def token_for_homeport(client: Client) -> str:
-    """A token of a service account that is bound to the role of the example."""
-    role, leases = (dict[str, Any](it) for it in yaml.safe_load_all(ROLE.read_text()))
-    name = role["metadata"]["name"]
-    binding = {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
-    }
-    there = f"/apis/{RBAC}/v1/namespaces/{leases['metadata']['namespace']}"
-    in_namespace = {**binding, "kind": "RoleBinding", "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name}}
-    client.request("POST", f"{there}/roles", leases)
-    client.request("POST", f"{there}/rolebindings", in_namespace)
-    client.request("POST", f"/apis/{RBAC}/v1/clusterroles", role)
-    client.request("POST", f"/apis/{RBAC}/v1/clusterrolebindings", binding)
-    client.request("POST", ACCOUNT, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return str(client.request("POST", f"{ACCOUNT}/{name}/token", asked)["status"]["token"])
+def printed(config: Path, name: str, *flags: str) -> list[Json]:
+    """Roles and bindings for an account of namespace ``default``, as the command prints them."""
+    command = [sys.executable, "-m", "homeport", "rbac", f"--config={config}", f"--service-account={name}"]
+    done = subprocess.run([*command, "--namespace=default", "--output=json", *flags], capture_output=True, check=True)
+    items: list[Json] = json.loads(done.stdout)["items"]
+    return items
+
+
+def without(found: list[Json], resource: str) -> list[Json]:
+    """The same roles without the rules for a resource."""
+    return [
+        {**it, "rules": [rule for rule in it["rules"] if resource not in rule["resources"]]} if "rules" in it else it
+        for it in found
+    ]
+
+
+def configured(folder: Path, **settings: Any) -> Path:
+    path = folder / "homeport.yaml"
+    path.write_text(yaml.safe_dump({**HEAD, **settings}))
+    return path
+
+
+def ready(homeport: Homeport, query: str = "") -> str:
+    return httpx.get(f"{homeport.url}/readyz{query}", trust_env=False).text
 
 
 def refused_on_zone_a(homeport: Homeport, pod: dict[str, Any]) -> bool:
@@ -52,35 +74,140 @@ def nominated(client: Client, pod: str) -> str:
     return str(client.get("Pod", pod)["status"].get("nominatedNodeName", ""))
 
 
-def test_the_example_role_is_enough(plane: ControlPlane, tmp_path: Path) -> None:
-    """Lists, watches, binds, writes the home of a machine, leads a pod to a node it was not shown, holds the Lease."""
-    install_kubevirt(plane.client)
+def fenced(client: Client, pod: str) -> bool:
+    return FENCE in client.get("Pod", pod)["metadata"].get("annotations", {})
+
+
+def missing_count(homeport: Homeport) -> int:
+    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    (line,) = [it for it in text.splitlines() if it.startswith("homeport_permissions_missing ")]
+    return int(float(line.split()[1]))
+
+
+def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane, tmp_path: Path) -> None:
+    """Lists, watches, binds, writes a machine's home, leads a pod to a node, holds the Lease, fences at a take-over.
+
+    Before, without one of its rules, Homeport is as ready as ever and says what will not work.
+    """
+    client = plane.client
+    install_kubevirt(client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
-    machine = plane.client.create(objects.virtual_machine("db01"))
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token_for_homeport(plane.client)}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(config))
+    machine = client.create(objects.virtual_machine("db01"))
+    config = configured(tmp_path, leaderElection=ELECTION)
+    account = Account(plane, "homeport")
+    roles = printed(config, "homeport")
+    apply(client, without(roles, "pods/status"))
 
-    settings = tmp_path / "homeport.yaml"
-    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-    settings.write_text(yaml.safe_dump({**head, "leaderElection": {"leaderElect": True}}))
+    with Homeport(account.kubeconfig, tmp_path, [f"--config={config}"]) as homeport:
+        client.wait_for(lambda: missing_count(homeport), what="the check")
+        (line,) = [it for it in ready(homeport, "?verbose").splitlines() if it.startswith("[-]")]
+        told = [it for it in homeport.log().splitlines() if "right missing" in it]
+        status = homeport.get("/api/v1/status")["permissions"]
+        before = (ready(homeport), missing_count(homeport), status["problem"])
+        client.create(objects.pod("waits", scheduler_name="homeport"))
+        homeport.kill()
+        apply(client, roles)
 
-    with Homeport(kubeconfig, tmp_path, [f"--config={settings}"]) as homeport, start_scheduler(plane, homeport):
-        home = plane.client.wait_bound(boot(plane.client, machine, "first"))
-        plane.client.wait_for(lambda: home_of(plane.client, "db01") == home, what="the home to be on the machine")
-        plane.client.create(objects.pod("crowd", labels=WEB, node_name="zone-a-0"))
-        spread = [objects.spread(WEB)]
-        late = plane.client.create(
-            objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread)
-        )
-        plane.client.wait_for(
-            lambda: refused_on_zone_a(homeport, late) and nominated(plane.client, "late"), what="the pod to be led"
-        )
-        states = {it["state"] for it in homeport.get("/api/v1/status")["feeds"].values()}
+        homeport.start()
+        client.wait_for(lambda: fenced(client, "waits"), what="the pod that waited to be fenced off")
+        client.wait_for(lambda: ready(homeport) == "ok: leader\n", what="it to lead")
+        with start_scheduler(plane, homeport):
+            home = client.wait_bound(boot(client, machine, "first"))
+            client.wait_for(lambda: home_of(client, "db01") == home, what="the home to be on the machine")
+            client.create(objects.pod("crowd", labels=WEB, node_name="zone-a-0"))
+            spread = [objects.spread(WEB)]
+            late = client.create(objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread))
+            client.wait_for(
+                lambda: refused_on_zone_a(homeport, late) and nominated(client, "late"), what="the pod to be led"
+            )
+        lines = ready(homeport, "?verbose").splitlines()
+        log = homeport.log()
 
-        here = homeport.get("/api/v1/status")["leader"]["here"]
+    (missing,) = status["missing"]
+    assert "patch pods/status" == missing["right"]
+    assert f"[-]permissions failed: may not patch pods/status, needed for {missing['needed_for']}" == line
+    assert ["fencing", "leading"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
+    assert (1, True) == (len(told), missing["needed_for"] in told[0])
+    assert ("ok: leader\n", 1, "") == before
+    assert nominated(client, "late") == "zone-b-0"
+    assert [] == [it for it in lines if it.startswith("[-]")]
+    assert ["[+]leader ok: leader", "[+]permissions ok", "readyz check passed"] == lines[-3:]
+    assert 1 == log.count("right missing")
 
-    assert nominated(plane.client, "late") == "zone-b-0"
-    assert states == {"watching"}
-    assert here
+
+EVERYTHING: Final = Settings.model_validate({"leader_election": ELECTION, "advertise_address": "127.0.0.1:1"})
+PRINTED: Final[list[Json]] = json.loads(
+    rbac.run(EVERYTHING, IN_TREE, DEFAULT_WEIGHTS, rbac.Account("default", "checked"), "json")
+)["items"]
+
+
+def each_rule() -> Iterator[Any]:
+    for number, role in enumerate(PRINTED):
+        for index, rule in enumerate(role.get("rules", ())):
+            yield pytest.param(number, index, id=f"{' '.join(rule['verbs'])} {' '.join(rule['resources'])}")
+
+
+def granted(rules: Iterable[Json]) -> set[tuple[str, ...]]:
+    return {
+        (verb, rule["apiGroups"][0], resource, *rule.get("resourceNames", ()))
+        for rule in rules
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+
+
+def named(found: Iterable[Rule]) -> set[tuple[str, ...]]:
+    return {
+        (verb, rule.group, resource, *([rule.name] if rule.name else ()))
+        for rule in found
+        for verb in rule.verbs
+        for resource in rule.resources
+    }
+
+
+async def until_missing(settings: Settings, account: Account, expected: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """What the check misses; the API server may take a moment to hear of a new role."""
+    work = work_of(settings, resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS)))
+    async with KubeClient(load(str(account.kubeconfig))) as client:
+        check = PermissionCheck(client, work)
+        for _ in range(200):
+            await check.check()
+            if not check.problem and named(check.missing) == expected:
+                break
+            await asyncio.sleep(0.02)
+    assert "" == check.problem
+    return named(check.missing)
+
+
+async def test_nothing_is_missing_from_the_least_role(plane: ControlPlane) -> None:
+    install_kubevirt(plane.client)
+    account = Account(plane, "checked")
+    apply(plane.client, PRINTED)
+
+    assert set() == await until_missing(EVERYTHING, account, set())
+
+
+@pytest.mark.parametrize(("role", "index"), list(each_rule()))
+async def test_each_rule_that_is_taken_away_is_named(plane: ControlPlane, role: int, index: int) -> None:
+    install_kubevirt(plane.client)
+    account = Account(plane, "checked")
+    roles = deepcopy(PRINTED)
+    taken = roles[role]["rules"].pop(index)
+    apply(plane.client, roles)
+
+    assert granted([taken]) == await until_missing(EVERYTHING, account, granted([taken]))
+
+
+async def test_the_plural_of_a_custom_resource_is_the_cluster_s(plane: ControlPlane, tmp_path: Path) -> None:
+    """``chassis``, and not what a rule would make of it."""
+    plane.client.install(CHASSIS)
+    plane.client.wait_for(lambda: plane.client.request("GET", "/apis/example.com/v1")["resources"], what="discovery")
+    owner = {"apiVersion": "example.com/v1", "kind": "Chassis"}
+    config = configured(tmp_path, profiles=[{"pluginConfig": [{"name": "StickyNode", "args": {"owners": [owner]}}]}])
+    account = Account(plane, "checked")
+    roles = printed(config, "checked", f"--kubeconfig={account.kubeconfig}")
+    apply(plane.client, without(roles, "chassis"))
+
+    expected: set[tuple[str, ...]] = {(verb, "example.com", "chassis") for verb in ("get", "list", "watch", "patch")}
+    assert expected == granted(it for it in roles[0]["rules"] if it["apiGroups"] == ["example.com"])
+    assert expected == await until_missing(load_settings({}, config=str(config)), account, expected)

@@ -48,12 +48,14 @@ class Connection:
 
     def get(self, path: str) -> bytes:
         """The same for a page."""
-        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return self._receive()
 
     def post(self, path: str, body: bytes) -> bytes:
         """The body of the answer. Raises ``RuntimeError`` unless it is a 200."""
-        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        )
         self._socket.sendall(head.encode() + b"\r\n\r\n" + body)
         return self._receive()
 
@@ -95,7 +97,7 @@ def answers(port: int, path: str = "") -> bool:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as probe:
             if not path:
                 return True
-            probe.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n".encode())
+            probe.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             return probe.recv(64).startswith(b"HTTP/1.1 200")
     except OSError:
         return False

@@ -26,7 +26,7 @@ async def post(port: int, body: bytes) -> tuple[str, float]:
     """What is said, and after how many seconds."""
     began = perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     writer.write(head.encode() + body)
     answer = await reader.read()
     writer.close()

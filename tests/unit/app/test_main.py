@@ -38,7 +38,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["--help"], ["serve", "version", "evaluate", "explain", "plugins"], id="homeport"),
+        pytest.param(["--help"], ["serve", "version", "evaluate", "explain", "rbac", "plugins"], id="homeport"),
         pytest.param(
             ["serve", "--help"],
             [

@@ -23,7 +23,7 @@ from tests.builders import JsonObject, controller, encoded, make_pod, pod_object
 POD_PATH = "/api/v1/namespaces/default/pods/web-1"
 POST = f"POST {POD_PATH}/binding"
 GET = f"GET {POD_PATH}"
-PATCH = f"PATCH {POD_PATH}"
+PATCH = f"PATCH {POD_PATH}/status"
 GONE = error('pods "web-1" not found')
 NOT_ARRIVED = error("the binding did not arrive at the API server")
 

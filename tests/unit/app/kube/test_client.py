@@ -151,6 +151,11 @@ def test_paths(resource: Resource, arguments: tuple[str, ...], path: str) -> Non
             Request("POST", "/api/v1/bindings", body=b'{"a":1}', content_type="application/json"),
             id="a creation",
         ),
+        pytest.param(
+            kube.review_request("/apis/x/v1/reviews", {"a": 1}),
+            Request("POST", "/apis/x/v1/reviews", body=b'{"a":1}', content_type="application/json", asks=True),
+            id="a question that takes a POST",
+        ),
     ],
 )
 def test_requests_are_built_without_a_network(built: Request, expected: Request) -> None:
@@ -261,12 +266,14 @@ async def test_a_write_is_only_called_failed_when_it_is(
     async with client_of(tmp_path, Script(failure)) as client:
         with pytest.raises(KubeError) as read:
             await client.get(PODS, "ns", "web")
+        with pytest.raises(KubeError) as reviewed:
+            await client.review("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {})
         with pytest.raises(KubeError) as posted:
             await client.post(PODS.path("ns", "web", "binding"), {})
         with pytest.raises(KubeError) as patched:
             await client.patch(PODS, "ns", "web", {})
 
-    assert (of_read, of_write, of_write) == (read.type, posted.type, patched.type)
+    assert (of_read, of_read, of_write, of_write) == (read.type, reviewed.type, posted.type, patched.type)
 
 
 async def test_a_deadline_covers_the_whole_request(tmp_path: Path) -> None:

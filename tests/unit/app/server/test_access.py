@@ -66,7 +66,9 @@ class TestCallers:
     def test_the_operator_s_pages(self, asked: Access, names: frozenset[str] | None, reads: str) -> None:
         for path in ("/livez", "/readyz", "/metrics"):
             assert "" == asked.refusal(names, b"GET", path, {})
-        for path in ("/api/v1/status", "/api/v1/explain", "/docs", "/readyz/../api/v1/status", "/readyz/", "//readyz"):
+        for page in ("/api/v1/status", "/api/v1/explain", "/docs", "/readyz?verbose"):
+            assert reads == asked.refusal(names, b"GET", page, {})
+        for path in ("/readyz/../api/v1/status", "/readyz/", "//readyz", "/%72eadyz", "http://x/readyz"):
             assert reads == asked.refusal(names, b"GET", path, {})
 
 

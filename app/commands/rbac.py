@@ -1,0 +1,151 @@
+"""``homeport rbac``: the least role for a configuration, and who has it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import yaml
+from msgspec import Struct
+
+from app.cluster.permissions import (
+    Rule,
+    discovered_at,
+    group_of,
+    guessed_plural,
+    is_known,
+    rules,
+)
+from app.config.settings import Settings
+from app.framework.interface import PluginSpec
+from app.kube.kinds import Kind
+from app.main import work_of
+from app.runtime.profiles import resolve
+from app.runtime.registry import Registry
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_API_VERSION: Final = f"{_GROUP}/v1"
+_WIDTH: Final = 110
+_SOMEWHERE: Final = "127.0.0.1:1"
+
+Object = dict[str, Any]
+Guesses = Mapping[tuple[str, str], str]
+"""By group and plural: why it is no more than a guess."""
+
+
+class Account(Struct, frozen=True):
+    """The service account that Homeport runs as. The roles have its name."""
+
+    namespace: str
+    name: str
+
+
+class Role(Struct, frozen=True):
+    """``namespace`` is empty for a ClusterRole."""
+
+    namespace: str
+    rules: Sequence[Rule]
+
+
+def given(kubeconfig: str | None) -> dict[str, Any]:
+    """Settings that are of no matter here, and would be missed or refused away from where Homeport runs."""
+    return {"cluster": None, "advertise_address": _SOMEWHERE} | ({"kubeconfig": kubeconfig} if kubeconfig else {})
+
+
+def run(
+    settings: Settings,
+    specs: Iterable[PluginSpec[Any]],
+    defaults: Mapping[str, int],
+    account: Account,
+    output: Literal["yaml", "json"],
+) -> str:
+    """The text to print. Raises ``ProfileErrors``."""
+    work = work_of(settings, resolve(settings.profiles, Registry(specs, defaults)))
+    plurals, guesses = asyncio.run(_plurals(settings.kubeconfig, [it for it in work.kinds if not is_known(it)]))
+    roles = _roles(rules(work.needs(plurals)))
+    if output == "json":
+        items = [it for role in roles for it in (_role(role, account), _binding(role, account))]
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2) + "\n"
+    return "".join(_documents(roles, account, guesses))
+
+
+async def _plurals(kubeconfig: str | None, unknown: Sequence[Kind[Any]]) -> tuple[dict[Kind[Any], str], Guesses]:
+    found = await discovered_at(kubeconfig, unknown) if unknown else ""
+    plurals = {} if isinstance(found, str) else dict(found.plurals)
+    cause = f"no cluster could be asked: {found}" if isinstance(found, str) else "the cluster does not serve it"
+    guesses = {
+        (group_of(kind), guessed_plural(kind)): f"the plural of {kind!r} is a guess, {' '.join(cause.split())}"
+        for kind in unknown
+        if kind not in plurals
+    }
+    return plurals, guesses
+
+
+def _roles(found: Sequence[Rule]) -> list[Role]:
+    """The cluster's first, then one for each namespace."""
+    namespaces = sorted({rule.namespace for rule in found})
+    return [Role(namespace, [rule for rule in found if rule.namespace == namespace]) for namespace in namespaces]
+
+
+def _role(role: Role, account: Account) -> Object:
+    kind = "Role" if role.namespace else "ClusterRole"
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": kind,
+        "metadata": _metadata(role, account),
+        "rules": [_policy(it) for it in role.rules],
+    }
+
+
+def _metadata(role: Role, account: Account) -> Object:
+    return {"name": account.name} | ({"namespace": role.namespace} if role.namespace else {})
+
+
+def _policy(rule: Rule) -> Object:
+    named = {"resourceNames": [rule.name]} if rule.name else {}
+    return {"apiGroups": [rule.group], "resources": list(rule.resources), **named, "verbs": list(rule.verbs)}
+
+
+def _binding(role: Role, account: Account) -> Object:
+    kind = "Role" if role.namespace else "ClusterRole"
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": f"{kind}Binding",
+        "metadata": _metadata(role, account),
+        "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": account.name},
+        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists of words on one line, as people write them."""
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
+        words = all(isinstance(it, str) for it in sequence)
+        return super().represent_sequence(tag, sequence, flow_style=words)
+
+
+def _documents(roles: Sequence[Role], account: Account, guesses: Guesses) -> Iterable[str]:
+    yield "# What Homeport may do under this configuration: the least role, each rule with its reason.\n"
+    yield "# Made by: homeport rbac\n"
+    for number, role in enumerate(roles):
+        yield "---\n" if number else ""
+        yield _dumped({**_role(role, account), "rules": []}).removesuffix(" []\n") + "\n"
+        for rule in role.rules:
+            yield from (f"# {line}\n" for line in _comment(rule, guesses))
+            yield _dumped([_policy(rule)])
+        yield "---\n"
+        yield _dumped(_binding(role, account))
+
+
+def _comment(rule: Rule, guesses: Guesses) -> Iterable[str]:
+    yield from rule.reasons
+    for resource in rule.resources:
+        if (rule.group, resource) in guesses:
+            yield guesses[rule.group, resource]
+
+
+def _dumped(found: object) -> str:
+    return yaml.dump(found, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=_WIDTH)

@@ -1,0 +1,21 @@
+"""What plugins do with the objects of a cluster: declared by them, collected by the runtime, allowed by a role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from app.kube.kinds import Kind
+
+
+class Use(Struct, frozen=True):
+    """A plugin lists and watches a kind. ``looks_up``: it has single objects read as well, which a watch may lack.
+
+    ``writes``: what it writes on them, for a person; empty: nothing.
+    """
+
+    plugin: str
+    kind: Kind[Any]
+    looks_up: bool = False
+    writes: str = ""

@@ -1,0 +1,32 @@
+"""``/readyz?verbose`` as kube-apiserver writes it, a line a check."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.server.checks import Check, verbose
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (Check("picture"), "[+]picture ok"),
+        (Check("leader", told="follower of a"), "[+]leader ok: follower of a"),
+        (Check("leader", "no replica leads", "no replica leads"), "[-]leader failed: no replica leads"),
+    ],
+)
+def test_a_line(found: Check, line: str) -> None:
+    assert line == str(found)
+
+
+@pytest.mark.parametrize(
+    ("problem", "verdict"),
+    [
+        pytest.param("", "readyz check passed", id="a check that fails alone makes it no less ready"),
+        pytest.param("no picture", "readyz check failed", id="not ready"),
+    ],
+)
+def test_the_answer(problem: str, verdict: str) -> None:
+    lines = [Check("picture"), Check("permissions", "may not patch pods/status")]
+
+    assert f"[+]picture ok\n[-]permissions failed: may not patch pods/status\n{verdict}\n" == verbose(lines, problem)
