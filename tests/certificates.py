@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,22 @@ class Authority:
         self._issuer.cert_pem.write_to_path(str(self.file))
 
     def issue(self, name: str, *names: str, **fields: Any) -> tuple[Path, Path]:
-        """A pair for servers and clients; replaces one of that name. ``names``: alternative names."""
+        """A pair for servers and clients; replaces one of that name. ``names``: alternative names.
+
+        Both files change at once, as kubelet changes those of a volume: they are links through one link.
+        """
         issued = self._issuer.issue_cert(*(names or (f"{name}.example",)), **fields)
-        pair = self._folder / f"{name}.crt", self._folder / f"{name}.key"
-        written = b"".join(it.bytes() for it in issued.cert_chain_pems), issued.private_key_pem.bytes()
-        for file, content in zip(pair, written, strict=True):
-            fresh = file.with_suffix(f"{file.suffix}.new")
-            fresh.write_bytes(content)
-            fresh.replace(file)
-        return pair
+        made = Path(tempfile.mkdtemp(dir=self._folder, prefix=f"..{name}-"))
+        (made / "tls.crt").write_bytes(b"".join(it.bytes() for it in issued.cert_chain_pems))
+        (made / "tls.key").write_bytes(issued.private_key_pem.bytes())
+        data = self._folder / f"..{name}"
+        fresh = made / "link"
+        fresh.symlink_to(made, target_is_directory=True)
+        fresh.replace(data)
+        return self._linked(f"{name}.crt", data / "tls.crt"), self._linked(f"{name}.key", data / "tls.key")
+
+    def _linked(self, name: str, target: Path) -> Path:
+        found = self._folder / name
+        if not found.is_symlink():
+            found.symlink_to(target)
+        return found

@@ -29,11 +29,18 @@ class Homeport:
         module: str = "homeport",
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
+        pages: int = 0,
+        plain: bool = False,
     ) -> None:
-        """`module` is what Python runs, with `serve` and the flags; `environment` is added to that of the tests."""
+        """`module` is what Python runs, with `serve` and the flags; `environment` is added to that of the tests.
+
+        `pages`: the port of a plain operator listener; the verbs are then over TLS, unless they are `plain`.
+        """
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._flags = [f"--kubeconfig={kubeconfig}", f"--port={self.port}", *flags]
+        self.url = f"{'https' if pages and not plain else 'http'}://127.0.0.1:{self.port}"
+        self.pages = f"http://127.0.0.1:{pages}" if pages else self.url
+        operator = [f"--operator-port={pages}", "--operator-tls=false"] if pages else []
+        self._flags = [f"--kubeconfig={kubeconfig}", f"--port={self.port}", *operator, *flags]
         self._module = module
         self._environment = environment
         self._start_seconds = start_seconds
@@ -92,11 +99,11 @@ class Homeport:
 
     def get(self, path: str) -> Any:
         """The JSON of one of its pages."""
-        return httpx.get(f"{self.url}{path}", trust_env=False).raise_for_status().json()
+        return httpx.get(f"{self.pages}{path}", trust_env=False).raise_for_status().json()
 
     def outcomes(self, verb: str) -> dict[str, int]:
         """How often each outcome of a verb was counted."""
-        text = httpx.get(f"{self.url}/metrics", trust_env=False).text
+        text = httpx.get(f"{self.pages}/metrics", trust_env=False).text
         found: dict[str, int] = {}
         for line in text.splitlines():
             if line.startswith("homeport_requests_total{") and f'verb="{verb}"' in line:
@@ -106,7 +113,7 @@ class Homeport:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=2).is_success
+            return httpx.get(f"{self.pages}/readyz", trust_env=False, timeout=2).is_success
         except httpx.TransportError:
             return False
 

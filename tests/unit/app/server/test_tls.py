@@ -93,7 +93,7 @@ class TestChanges:
             pytest.param(lambda _, key: key.unlink(), id="a key that is gone"),
             pytest.param(
                 lambda certificate, _: certificate.write_bytes(
-                    Authority(certificate.parent, "x").issue("x")[0].read_bytes()
+                    Authority(certificate.parent, "x").issue("y")[0].read_bytes()
                 ),
                 id="a certificate whose key has not come yet",
             ),
