@@ -40,6 +40,7 @@ _FLAGS: Final = (
     "max_priority",
     "due_bind_wait",
     "sampling_guard",
+    "bind_others",
     "log_level",
     "log_format",
 )

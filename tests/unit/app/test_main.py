@@ -90,6 +90,7 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
         "max-priority": "100",
         "due-bind-wait": "1ms",
         "sampling-guard": "false",
+        "bind-others": "false",
         "log-level": "debug",
         "log-format": "console",
     }
@@ -98,7 +99,7 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
 
     (found,) = served
     assert {name.replace("-", "_") for name in values} == set(command_line._FLAGS)
-    assert ("k", "c", "::1", 1, "a:1", 2.0, 100, 0.001, False, "debug", "console") == tuple(
+    assert ("k", "c", "::1", 1, "a:1", 2.0, 100, 0.001, False, False, "debug", "console") == tuple(
         getattr(found, name.replace("-", "_")) for name in values
     )
 
