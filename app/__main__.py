@@ -55,6 +55,7 @@ _FLAGS: Final = (
     "max_priority",
     "due_bind_wait",
     "sampling_guard",
+    "bind_others",
     "log_level",
     "log_format",
 )

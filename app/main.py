@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from pathlib import Path
@@ -34,7 +34,7 @@ from app.kube.credentials import load
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import ResolvedProfile, build, resolve
+from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
@@ -74,6 +74,7 @@ from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
+from app.verbs.unserved import Unserved
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
@@ -118,6 +119,7 @@ class Service:
         self._cluster = Cluster()
         self._metrics = Metrics()
         self._guard = Guard(self._metrics)
+        self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         self._waiting = WaitingPods()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
         live = _live_feed(settings, self._cluster, _kinds(resolved))
@@ -145,11 +147,13 @@ class Service:
                     is_placed=self._is_placed,
                 ),
                 max_priority=settings.max_priority,
+                unserved=self._unserved,
             ),
             self._feed.binder,
             self._feed.gate,
             monotonic,
             time_limit=(limit := settings.http_timeout - _MARGIN),
+            bind_others=settings.bind_others,
         )
         guarding = replace(deciding, problem=self._problem_here)
         self._sampling = SamplingGuard(guarding, self._feed.nominator, self._leads, monotonic, self._metrics)
@@ -191,12 +195,12 @@ class Service:
         }
 
     def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
-        served = [profile.scheduler_name for profile in resolved]
+        names = [profile.scheduler_name for profile in resolved]
         return {
             profile.scheduler_name: build(
                 profile,
-                self._handle(profile.scheduler_name),
-                served=served,
+                self._handle(names_of(profile.scheduler_name, names)),
+                served=served_names(names),
                 nominations=self._leads,
                 waiting=self._waiting,
                 guard=self._guard,
@@ -228,13 +232,12 @@ class Service:
             elector,
             feed,
             feed.fences,
-            [profile.scheduler_name for profile in self._settings.profiles],
             post_seconds=post_seconds(asked.lease_duration),
             clock=never_stopping,
             on_change=self._metrics.leader.set,
             on_leader=self._metrics.leader_transitions.inc,
         )
-        feed.lead_by(replica.may_bind, replica.may_write)
+        feed.lead_by(replica)
         forwarder = Forwarder(
             replica,
             self._metrics,
@@ -244,7 +247,7 @@ class Service:
         )
         return _Replicated(replica, forwarder, client)
 
-    def _handle(self, scheduler_name: str) -> Handle:
+    def _handle(self, serves: Container[str]) -> Handle:
         return Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
@@ -252,7 +255,7 @@ class Service:
             binder=self._feed.binder,
             clock=monotonic,
             waiting=self._waiting,
-            serves=scheduler_name.__eq__,
+            serves=serves.__contains__,
         )
 
     @property
@@ -415,6 +418,7 @@ class Service:
             assumed_pods=len(self._cluster.assumed),
             counters=self._cluster.counts.statistics(),
             profiles=[_profile_status(it) for it in self._frameworks.values()],
+            unserved=dict(self._unserved.requests),
         )
 
     def check(self) -> list[str]:

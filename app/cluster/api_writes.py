@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import structlog
 from msgspec.structs import replace
 
+from app.cluster.answers import as_asked
 from app.cluster.gate import BindGate, HeldBack
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
@@ -158,7 +159,8 @@ class ApiBinder:
         delay = _RETRY_SECONDS
         while True:
             try:
-                return decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
+                found = decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
+                return as_asked(found, pod.namespace, pod.name)
             except ApiError as refused:
                 if refused.status == _NOT_FOUND:
                     return None
@@ -224,7 +226,8 @@ class ApiWriter:
         if problem:
             raise OSError(problem)
         try:
-            written = await self._client.patch(resource, found.namespace, found.name, {"metadata": metadata})
+            raw = await self._client.patch(resource, found.namespace, found.name, {"metadata": metadata})
+            written = as_asked(kind.decode(raw), *found.key)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 raise self._gone(kind, found) from None
@@ -234,18 +237,19 @@ class ApiWriter:
             raise OSError(refused.message) from refused
         except (UnknownOutcome, ApiUnavailable) as unclear:
             raise OSError(str(unclear)) from unclear
-        self._objects.upsert_read(kind, kind.decode(written))
+        self._objects.upsert_read(kind, written)
 
     async def _refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
         try:
             raw = await self._client.get(self._resource(kind), found.namespace, found.name)
+            newest = as_asked(kind.decode(raw), *found.key)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 raise self._gone(kind, found) from None
             raise OSError(refused.message) from refused
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
-        self._objects.upsert_read(kind, kind.decode(raw))
+        self._objects.upsert_read(kind, newest)
 
     def _gone(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> ObjectGone:
         self._objects.delete(kind, found.key, found.uid)

@@ -7,12 +7,14 @@ arrives at a pod that has moved on, and meets a conflict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 
+from app.cluster.answers import as_asked
 from app.cluster.api_writes import PODS, fence_off, will_never_do
+from app.cluster.callers import Callers
 from app.cluster.store import Cluster
 from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
 from app.kube.core_v1 import Pod, decode_pod
@@ -57,11 +59,11 @@ class Fences:
             self._asked[namespace] = None
             await self._moved.wait()
 
-    def note(self, scheduler_names: Collection[str]) -> int:
+    def note(self, callers: Callers) -> int:
         """Every pod that waits for one of these schedulers now has to be fenced off; returns how many these are."""
         self._waiting.clear()
         for pod in self._cluster.pods():
-            if _may_be_bound(pod) and pod.spec.scheduler_name in scheduler_names:
+            if _may_be_bound(pod) and pod.spec.scheduler_name in callers:
                 self._waiting.setdefault(pod.namespace, []).append(pod)
         self._left = {namespace: len(pods) for namespace, pods in self._waiting.items()}
         return self.pending
@@ -132,7 +134,7 @@ class Fences:
             if refused.status != _NOT_FOUND:
                 raise
             return
-        self._cluster.upsert_read_pod(decode_pod(raw))
+        self._cluster.upsert_read_pod(as_asked(decode_pod(raw), pod.namespace, pod.name))
 
 
 def _may_be_bound(pod: Pod) -> bool:

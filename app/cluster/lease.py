@@ -7,6 +7,11 @@ ends before anybody else does, whatever the delays and the wall clocks.
     following ──(free: none, released, or not changed for its duration)──▶ write ──(taken)──▶ leading
         ▲                                                                                       │
         └── another holds it, it is gone, or no renewal was answered for ``renew_deadline`` ◀───┘
+
+It also remembers whose pods were bound (``callers``): a name is in a Lease that was written before its first Binding
+leaves, so that the next leader knows which waiting pods a late Binding may reach. While one process holds the Lease,
+each write of its has all names of the form it replaces, so that a name that was seen there stays. A Lease that was
+released by a holder that had everything settled lets the names be: nothing is late.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from app.cluster.callers import EVERYBODY, NOBODY, Callers
 from app.cluster.objects import precedes
 from app.kube.client import Resource
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
@@ -28,6 +34,9 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 ADDRESS: Final = f"{ANNOTATION_DOMAIN}address"
 """Annotation of the Lease: ``host:port`` at which its holder answers the verbs."""
+
+SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
+"""Annotation of the Lease: the scheduler names whose pods were bound, see ``app.cluster.callers``."""
 
 LONGEST_POST: Final = 10.0
 _POST_PART: Final = 3
@@ -49,7 +58,8 @@ def post_seconds(lease_duration: float) -> float:
 class LeaseRecord(Struct, frozen=True):
     """A Lease as it was seen. ``holder`` is empty where it was released. ``duration`` is in seconds.
 
-    ``since``: when its holder took it, on the holder's wall clock, for people · ``found``: the whole object.
+    ``since``: when its holder took it, on the holder's wall clock, for people · ``callers``: whose pods were bound,
+    ``None`` where that is lost or cannot be read · ``found``: the whole object.
     """
 
     holder: str
@@ -58,6 +68,7 @@ class LeaseRecord(Struct, frozen=True):
     since: str
     transitions: int
     version: str
+    callers: Callers | None
     found: Mapping[str, Any]
 
     @classmethod
@@ -65,13 +76,15 @@ class LeaseRecord(Struct, frozen=True):
         """Raises ``msgspec.DecodeError`` for what is no object."""
         found = msgspec.json.decode(raw, type=dict[str, Any])
         metadata, spec = found.get("metadata") or {}, found.get("spec") or {}
+        annotations = metadata.get("annotations") or {}
         return cls(
             holder=str(spec.get("holderIdentity") or ""),
             duration=float(spec.get("leaseDurationSeconds") or 0),
-            address=str((metadata.get("annotations") or {}).get(ADDRESS) or ""),
+            address=str(annotations.get(ADDRESS) or ""),
             since=str(spec.get("acquireTime") or ""),
             transitions=int(spec.get("leaseTransitions") or 0),
             version=str(metadata.get("resourceVersion") or ""),
+            callers=Callers.read(annotations.get(SCHEDULERS)),
             found=found,
         )
 
@@ -79,12 +92,13 @@ class LeaseRecord(Struct, frozen=True):
 class Term(Struct, frozen=True):
     """One stay in office. ``safe_at``: when the last Binding that the predecessor could send has had its time.
 
-    ``fence``: the predecessor did not say that all its binds are settled, or it is not known who that was.
+    ``fence``: whose waiting pods a Binding of the predecessor may still reach; nobody's where it said that all its
+    binds are settled, and where there was none.
     """
 
     number: int
     safe_at: float
-    fence: bool
+    fence: Callers
     predecessor: str
 
 
@@ -121,6 +135,7 @@ class Election:
         self._retry_period = retry_period
         self._clock = clock
         self._known = False  # what the API server has, as far as anybody told
+        self._seen = False  # that there was a Lease at any time
         self._heard_at = -inf
         self._retry_at = -inf
         self._sent_at = -inf  # the last write, answered or not
@@ -129,6 +144,8 @@ class Election:
         self._safe_at = -inf
         self._terms = 0
         self._next_term: Term | None = None
+        self._callers = NOBODY  # what the next write says of them; of the record, or more, while it is ours
+        self._sent_callers: Callers | None = None  # what the last write said of them, unless it is known to have failed
         self._retired = self._resigned = False
         self.stands = True
         """Whether it would take a free Lease: not before it could decide anything."""
@@ -147,6 +164,17 @@ class Election:
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:
             return "the lease of this replica may end before the binding is answered"
         return ""
+
+    @property
+    def recorded(self) -> Callers:
+        """Whose Bindings may leave while we lead: those that the Lease names, as far as we have seen it written."""
+        found = self.record.callers if self.record is not None and self._is_ours() else None
+        return NOBODY if found is None else found
+
+    def remember(self, scheduler_name: str) -> None:
+        """Let the Lease name a scheduler too, as long as it is ours."""
+        if self._is_ours():
+            self._callers = self._callers.with_(Callers(frozenset((scheduler_name,))))
 
     @property
     def leader(self) -> LeaseRecord | None:
@@ -180,7 +208,8 @@ class Election:
         if not self._known:
             return self._retry_at
         if self._is_ours():
-            return max(self._sent_at + self._retry_period, self._retry_at)
+            untold = self._callers not in (self._sent_callers, self.recorded)
+            return self._retry_at if untold else max(self._sent_at + self._retry_period, self._retry_at)
         poll = self._heard_at + _POLL * self._retry_period
         if self._retired or not self.stands:
             return max(poll, self._retry_at)
@@ -200,8 +229,10 @@ class Election:
         """The Lease with us as its holder, to be sent now. With a ``resourceVersion`` it replaces the one last seen."""
         self._sent_at = self._clock()
         if self._is_ours() and self.record is not None:
+            self._sent_callers = self._callers
             return self._object(self.record.since, self.record.transitions)
         self._next_term = self._term()
+        self._sent_callers = self._callers = self._inherited()
         transitions = self.record.transitions + 1 if self.record is not None else 0
         return self._object(_wall_clock(), transitions)
 
@@ -209,8 +240,18 @@ class Election:
         record, now = self.record, self._clock()
         self._terms += 1
         if record is not None and not record.holder:
-            return Term(self._terms, safe_at=now, fence=False, predecessor="")
-        return Term(self._terms, max(now, self._safe_at), fence=True, predecessor=record.holder if record else "")
+            return Term(self._terms, safe_at=now, fence=NOBODY, predecessor="")
+        fence, predecessor = self._inherited(), record.holder if record is not None else ""
+        return Term(self._terms, max(now, self._safe_at), fence, predecessor)
+
+    def _inherited(self) -> Callers:
+        """Whom the one before us let bind. Where the record of that is lost, it may be everybody."""
+        record = self.record
+        if record is None:
+            return EVERYBODY if self._seen else NOBODY
+        if not record.holder:
+            return record.callers if record.callers is not None and not record.callers.everybody else NOBODY
+        return record.callers if record.callers is not None else EVERYBODY
 
     def resignation(self) -> dict[str, Any]:
         """The Lease without a holder. From now on we do not lead, whatever becomes of the write."""
@@ -225,7 +266,8 @@ class Election:
         found = dict(self.record.found) if self.record is not None else {}
         metadata = dict(found.get("metadata") or {})
         metadata.pop("managedFields", None)
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), ADDRESS: self.address}
+        ours = {ADDRESS: self.address, SCHEDULERS: self._callers.written()}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **ours}
         spec = {
             **(found.get("spec") or {}),
             "holderIdentity": self.identity,
@@ -251,7 +293,9 @@ class Election:
         if record is None:
             self._stop_leading()  # anybody may make a new one
             return
+        self._seen = True
         if self._is_ours():
+            self._callers = self._callers.with_(self.recorded)
             if self.term is None and self._next_term is not None:
                 self.term, self._next_term = self._next_term, None
             return
@@ -272,12 +316,12 @@ class Election:
 
     def conflicted(self) -> None:
         """Our last write was refused: the Lease is not what we thought."""
-        self._known = False
+        self._known, self._sent_callers = False, None
         self._retry_at = -inf
 
     def failed(self, patience: float = 1.0) -> None:
         """No answer: what the Lease is now is not known. ``patience``: of a retry period until the next attempt."""
-        self._known = False
+        self._known, self._sent_callers = False, None
         self._retry_at = self._clock() + self._retry_period * patience
 
 

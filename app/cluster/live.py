@@ -7,15 +7,16 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from math import inf
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
+from app.cluster.answers import as_asked
 from app.cluster.api_writes import PODS as PODS_RESOURCE
 from app.cluster.api_writes import ApiBinder, ApiWriter
 from app.cluster.feeds import FeedState
 from app.cluster.fences import Fences
-from app.cluster.gate import BindGate
+from app.cluster.gate import BindGate, Leadership
 from app.cluster.nominator import ApiNominator, Nominator
 from app.cluster.reflector import QUIET_SECONDS, Reflector
 from app.cluster.sinks import sink_for
@@ -26,6 +27,7 @@ from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
+from app.kube.names import is_segment
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """kube-scheduler does not see finished pods either."""
@@ -46,6 +48,14 @@ _LIST_PATIENCE_SECONDS: Final = 10.0
 _AFTER_FAULT_SECONDS: Final = 2.0
 
 _LOG: Final = structlog.get_logger(__name__)
+
+
+class Leads(Leadership, Protocol):
+    """Whether this process decides, where it is one of several."""
+
+    def may_write(self) -> str:
+        """Why it may not write now; empty if it may."""
+        ...
 
 
 class LiveFeed:
@@ -85,10 +95,10 @@ class LiveFeed:
         """Whoever the picture is read as; closed when the feed stops."""
         return self._client
 
-    def lead_by(self, may_bind: Callable[[str], str], may_write: Callable[[], str]) -> None:
-        """Ask before each write whether this process leads; ``may_bind`` is told the namespace of the pod."""
-        self.gate.fence(may_bind)
-        self._writer.may_write = self._nominator.may_write = may_write
+    def lead_by(self, leadership: Leads) -> None:
+        """Ask before each write whether this process leads."""
+        self.gate.lead_by(leadership)
+        self._writer.may_write = self._nominator.may_write = leadership.may_write
 
     def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
         return Reflector(
@@ -175,14 +185,18 @@ class LiveFeed:
         resource = self._resource(kind)
         if resource is None or self._missed.get((kind, namespace, name), 0.0) > monotonic():
             return
+        if not is_segment(name) or not is_segment(namespace or name):
+            return  # an owner reference may hold any text, and much of it: nothing to ask for, or to remember
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
             )
-        except (ApiError, ApiUnavailable):
+            found = as_asked(kind.decode(raw), namespace if resource.namespaced else "", name)
+        except (ApiError, ApiUnavailable) as cause:
+            _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
             self._remember_miss(kind, namespace, name)
             return
-        self._cluster.others.upsert_read(kind, kind.decode(raw))
+        self._cluster.others.upsert_read(kind, found)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
@@ -193,13 +207,14 @@ class LiveFeed:
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:
             raw = await self._client.get(PODS_RESOURCE, namespace, name, timeout=_FETCH_SECONDS)
+            found = as_asked(decode_pod(raw), namespace, name)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 return
             raise OSError(refused.message) from refused
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
-        self._cluster.upsert_read_pod(decode_pod(raw))
+        self._cluster.upsert_read_pod(found)
 
     def _follows(self) -> bool:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))

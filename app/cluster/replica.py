@@ -2,7 +2,8 @@
 
     take-over   wait until the predecessor's last Binding has had its time  (skipped if it released the Lease)
                 make sure that the picture has all that was written before
-                lead; fence off the pods that waited, those of the namespaces that are asked for first  (skipped too)
+                lead; fence off the pods that waited and that a late Binding may reach: those of the schedulers that
+                the Lease names; the namespaces that are asked for come first  (skipped too)
     hand-over   no new binds, settle those under way, release the Lease, stay until somebody else leads
 
 Not here: HTTP. ``app.server.forward`` sends on what this replica does not decide.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, Protocol
@@ -30,6 +31,7 @@ SUCCESSOR_SECONDS: Final = 2.0
 """How long a process that is told to end waits for another one to lead, and sends on to it what still comes in."""
 
 NO_LEADER: Final = "no replica leads"
+NOT_REMEMBERED: Final = "the lease could not be made to name this pod's scheduler in time"
 _LOOK_SECONDS: Final = 0.25
 """Between looks for what nobody tells: that renewals have stayed away for too long."""
 
@@ -75,7 +77,6 @@ class Replica:
         elector: Elector,
         feed: CatchesUp,
         fences: Fences,
-        scheduler_names: Collection[str],
         *,
         post_seconds: float,
         clock: Callable[[], float],
@@ -86,7 +87,6 @@ class Replica:
         self._election = elector.election
         self._feed = feed
         self._fences = fences
-        self._scheduler_names = scheduler_names
         self._post_seconds = post_seconds
         self._clock = clock
         self._on_change = on_change
@@ -127,6 +127,20 @@ class Replica:
         if not found and self._fences.pending_in(namespace):
             return "taking over: the pods that waited are not fenced off yet"
         return found
+
+    def is_remembered(self, scheduler_name: str) -> bool:
+        """Whether the Lease is known to name a scheduler, so that who takes over from here fences off its pods."""
+        return scheduler_name in self._election.recorded
+
+    async def remember(self, scheduler_name: str, seconds: float) -> str:
+        """Have the Lease name it, and wait at most so many seconds until it does; returns why it does not."""
+        self._election.remember(scheduler_name)
+        self._elector.tell()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.leads and not self.is_remembered(scheduler_name):
+                    await self._elector.changed()
+        return "" if self.is_remembered(scheduler_name) else self.may_write() or NOT_REMEMBERED
 
     def may_write(self) -> str:
         """The same for any other write."""
@@ -281,7 +295,7 @@ class Replica:
         await self._feed.complete()
         self._doing = "the picture of the cluster is not known to be current"
         await self._feed.catch_up()
-        waiting = self._fences.note(self._scheduler_names) if term.fence else 0
+        waiting = self._fences.note(term.fence) if term.fence else 0
         self._ready = term
         self._elector.tell()
         _LOG.info("taken over", identity=self.identity, predecessor=term.predecessor, to_fence_off=waiting)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
+
+from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
 
 POINTS: Final = (
     "preEnqueue",
@@ -26,6 +28,9 @@ POINTS: Final = (
     "postBind",
 )
 """Extension points as KubeSchedulerConfiguration spells them, in the order of a cycle."""
+
+ANY: Final = "*"
+"""The schedulerName of the profile that takes the pods of all names without one of their own."""
 
 
 class _Words(BaseModel):
@@ -89,15 +94,21 @@ class PluginConfig(_Words):
 
 
 class Profile(_Words):
-    """Which plugins judge the pods of one ``spec.schedulerName``."""
+    """Which plugins judge the pods of one ``spec.schedulerName``, or (``*``) of each that no other profile has."""
 
-    scheduler_name: str = Field(default="default-scheduler", min_length=1)
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = Field(
         default=None, description="The scheduler's business: accepted in a KubeSchedulerConfiguration and not used."
     )
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
+    @field_validator("scheduler_name")
+    @classmethod
+    def _empty_is_default(cls, found: str) -> str:
+        """As kube-scheduler reads it."""
+        return found or DEFAULT_SCHEDULER_NAME
 
-DEFAULT_PROFILES: Final = (Profile(scheduler_name="default-scheduler"), Profile(scheduler_name="homeport"))
-"""Without configuration both names are served alike."""
+
+DEFAULT_PROFILES: Final = (Profile(scheduler_name=ANY),)
+"""Without configuration every pod is judged, whatever scheduler it is for: a name left out would go unchecked."""

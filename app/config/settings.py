@@ -180,6 +180,10 @@ class Settings(BaseSettings):
         default=True,
         description="Lead a pod that was refused on every node shown to one that was not, by its nominatedNodeName.",
     )
+    bind_others: bool = Field(
+        default=True,
+        description="Bind pods of no profile here too, without a check. false: their bind is an Error.",
+    )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,
@@ -205,7 +209,7 @@ class Settings(BaseSettings):
     profiles: tuple[Profile, ...] = Field(
         default=DEFAULT_PROFILES,
         min_length=1,
-        description="Profiles by schedulerName, in KubeSchedulerConfiguration's words.",
+        description="Profiles by schedulerName, in KubeSchedulerConfiguration's words; * takes all other names.",
     )
 
     @model_validator(mode="after")

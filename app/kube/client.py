@@ -35,6 +35,7 @@ from app.kube.connections import (
     NotConnected,
 )
 from app.kube.credentials import Access, Credentials, CredentialsError
+from app.kube.names import is_segment, shown
 from app.kube.retiring import Retiring
 
 JSON: Final = "application/json"
@@ -51,6 +52,7 @@ _CONNECT_SECONDS: Final = 2.0
 """For a connection with its TLS handshake. A read loses nothing by asking again, and then an outage may be over."""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
+_BAD_REQUEST: Final = 400
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
@@ -141,11 +143,14 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the collection (in one namespace or in all), of an object, or of its subresource."""
-        scope = ("namespaces", namespace) if self.namespaced and namespace else ()
-        parts = (*scope, self.plural, *filter(None, (name, subresource)))
-        return f"{_root(self.api_version)}/{'/'.join(quote(part, safe='') for part in parts)}"
+    def path(self, namespace: str = "", name: str | None = None, subresource: str = "") -> str:
+        """The path of the collection (in one namespace or in all), of an object, or of its subresource.
+
+        Raises ``ApiError`` for what cannot be a name: it might mean another path.
+        """
+        of_object = () if name is None else (name, *filter(None, (subresource,)))
+        scope = ("namespaces", namespace) if self.namespaced and (namespace or of_object) else ()
+        return _path(*_root(self.api_version), *scope, self.plural, *of_object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,7 @@ class Request:
 
 
 def discovery_request(api_version: str) -> Request:
-    return Request("GET", _root(api_version))
+    return Request("GET", _path(*_root(api_version)))
 
 
 def list_request(
@@ -248,8 +253,16 @@ def review_request(path: str, body: Mapping[str, Any]) -> Request:
     return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON, asks=True)
 
 
-def _root(api_version: str) -> str:
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+def _root(api_version: str) -> tuple[str, ...]:
+    return ("apis", *api_version.split("/", 1)) if "/" in api_version else ("api", api_version)
+
+
+def _path(*segments: str) -> str:
+    """The one place where names become a path. Raises ``ApiError``, as the API server would if it saw them whole."""
+    for segment in segments:
+        if not is_segment(segment):
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 
 def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

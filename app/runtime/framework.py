@@ -6,7 +6,7 @@ Kubernetes 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -170,7 +170,7 @@ class Framework:
         scheduler_name: str,
         slots: Mapping[str, Sequence[PluginSlot]],
         *,
-        served: Collection[str],
+        served: Container[str],
         nominations: Nominations,
         waiting: WaitingPods,
         guard: Guard,

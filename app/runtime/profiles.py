@@ -6,13 +6,13 @@ mistakes of all profiles are collected and raised together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app.config.profile import POINTS, PluginRef, PluginSet, Profile
+from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Profile
 from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
 from app.framework.uses import Use
 from app.kube.kinds import Kind
@@ -72,7 +72,7 @@ def build(
     profile: ResolvedProfile,
     handle: Handle,
     *,
-    served: Iterable[str],
+    served: Container[str],
     nominations: Nominations,
     waiting: WaitingPods,
     guard: Guard,
@@ -86,11 +86,31 @@ def build(
     return Framework(
         profile.scheduler_name,
         slots,
-        served=frozenset(served),
+        served=served,
         nominations=nominations,
         waiting=waiting,
         guard=guard,
     )
+
+
+class _AllBut:
+    """Every name except these."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self._names
+
+
+def served_names(profile_names: Collection[str]) -> Container[str]:
+    """The scheduler names whose pods any of these profiles judges."""
+    return _AllBut(()) if ANY in profile_names else frozenset(profile_names)
+
+
+def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str]:
+    """The scheduler names whose pods one of these profiles judges."""
+    return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
 def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[str]:

@@ -104,7 +104,7 @@ _SCHEMAS: Final[Document] = {
     "ExtenderPreemptionResult": _object(NodeNameToMetaVictims=_map(_ref("MetaVictims"))),
     "ExtenderBindingArgs": {
         **_object(PodName=_TEXT, PodNamespace=_TEXT, PodUID=_TEXT, Node=_TEXT),
-        "required": ["PodName", "PodNamespace", "Node"],
+        "required": ["PodName", "PodNamespace", "PodUID", "Node"],
     },
     "ExtenderBindingResult": {
         **_object(Error=_TEXT),

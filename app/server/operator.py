@@ -59,6 +59,9 @@ class Status(BaseModel):
     assumed_pods: int
     counters: dict[str, dict[str, int]] = Field(description="Entries, hits and misses of each level of kept counts.")
     profiles: list[ProfileStatus]
+    unserved: dict[str, int] = Field(
+        description="Requests about pods of no profile here, which go unchecked, by schedulerName."
+    )
 
 
 class Check(BaseModel):

@@ -42,6 +42,12 @@ class Metrics:
             ["answer"],
             registry=self.registry,
         )
+        self.unserved = Counter(
+            "homeport_unserved_requests",
+            "Requests about pods of no profile here, which go unchecked, by verb and schedulerName.",
+            ["verb", "scheduler_name"],
+            registry=self.registry,
+        )
         self.due_bind_wait = Histogram(
             "homeport_due_bind_wait_seconds",
             "Time filter calls waited for binds that were on their way.",

@@ -33,6 +33,7 @@ from app.runtime.guard import PluginError
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
+from app.verbs.unserved import printable
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -44,12 +45,14 @@ _LEAD: Final = 0.05
 """Part of the time limit by which a transaction stops waiting before its caller does, so that it can say why."""
 
 UNSETTLED: Final = "homeport: other binds that this one depends on did not settle in time"
+NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
 ENTANGLED: Final = "homeport: this bind and others under way wait for one another"
 
 
 class _Running(Struct, frozen=True):
     node: str
     uid: str
+    deadline: float
     task: asyncio.Task[Answer]
 
 
@@ -72,15 +75,25 @@ class _InHand(Struct):
 class BindVerb:
     """``time_limit``: seconds a caller is kept waiting, and a transaction waits for others to settle.
 
-    It keeps ``gate``: see ``LastWord``.
+    ``bind_others``: whether pods of no profile here are bound, unchecked. It keeps ``gate``: see ``LastWord``.
     """
 
-    def __init__(self, deciding: Deciding, binder: Binder, gate: BindGate, clock: Clock, *, time_limit: float) -> None:
+    def __init__(
+        self,
+        deciding: Deciding,
+        binder: Binder,
+        gate: BindGate,
+        clock: Clock,
+        *,
+        time_limit: float,
+        bind_others: bool = True,
+    ) -> None:
         self._deciding = deciding
         self._cluster = deciding.cluster
         self._binder = binder
         self._clock = clock
         self._time_limit = time_limit
+        self._bind_others = bind_others
         self._running: dict[ObjectKey, _Running] = {}
         self._in_hand: dict[str, _InHand] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -127,8 +140,9 @@ class BindVerb:
             done, _ = await asyncio.wait({running.task}, timeout=deadline - self._clock())
             if not done:
                 raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
-        task = asyncio.create_task(self._run(args, deadline - _LEAD * self._time_limit))
-        self._running[key] = _Running(args.node, args.uid, task)
+        waits_until = deadline - _LEAD * self._time_limit
+        task = asyncio.create_task(self._run(args, waits_until))
+        self._running[key] = _Running(args.node, args.uid, waits_until, task)
         task.add_done_callback(lambda done: self._end(key, args.uid, done))
         return task
 
@@ -143,7 +157,7 @@ class BindVerb:
         pod = await self._pod(args)
         if pod.node_name:
             return _answer_bound(pod, args.node)
-        framework = self._deciding.framework_for(pod)
+        framework = self._deciding.asked_framework("bind", pod)
         if framework is None:
             return await self._bind_foreign(pod, self._node(args.node))
         await self._deciding.look_up_missing(framework, pod)
@@ -158,7 +172,12 @@ class BindVerb:
         return Answer(encode_binding(), "bound")
 
     async def _bind_foreign(self, pod: Pod, node: NodeInfo) -> Answer:
-        """A pod of no profile here: kube-scheduler leaves its binding to us all the same."""
+        """A pod of no profile here: kube-scheduler leaves its binding to us all the same.
+
+        It sends an extender the pods of all its profiles, and would ask about one that is refused again and again.
+        """
+        if not self._bind_others:
+            raise VerbFailure("bind_failed", f"homeport: {NO_PROFILE.format(printable(pod.spec.scheduler_name))}")
         self._cluster.assume(pod, node.name)
         try:
             _raise_unless_bound(await self._binder.bind(pod, node.name, {}))
@@ -171,7 +190,7 @@ class BindVerb:
     async def _pod(self, args: BindingArgs) -> Pod:
         """The pod that is meant, read from the API server if the picture does not have it yet."""
         known = self._cluster.pod(args.namespace, args.name)
-        if known is None or args.uid not in ("", known.uid):
+        if known is None or known.uid != args.uid:
             try:
                 await self._deciding.reader.fetch_pod(args.namespace, args.name)
             except OSError as cause:
@@ -182,7 +201,7 @@ class BindVerb:
         pod = self._cluster.pod(args.namespace, args.name)
         if pod is None:
             raise VerbFailure("bind_failed", f'homeport: pods "{args.name}" not found')
-        if args.uid not in ("", pod.uid):
+        if pod.uid != args.uid:
             raise VerbFailure("bind_failed", "homeport: the pod was replaced by another of the same name")
         return pod
 
@@ -265,6 +284,11 @@ class BindVerb:
             held.failure = failure
             return error(failure.message)
         return SUCCESS
+
+    def seconds_left(self, pod: Pod) -> float:
+        """Implements ``LastWord``."""
+        running = self._running.get(pod.key)
+        return self._time_limit if running is None else running.deadline - self._clock()
 
     def _possible(self, held: _InHand, pod: Pod) -> bool:
         """Whether it still holds whatever becomes of the others; ``False``: not certain. Raises ``VerbFailure``."""

@@ -19,6 +19,7 @@ from app.verbs.candidates import UNKNOWN_NODE
 from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
+from app.verbs.unserved import printable
 
 _NO_SCORES = Scores((), {}, Classed((), {}), 0)
 
@@ -82,7 +83,8 @@ class CycleVerb:
         require_picture(self._deciding.problem)
         framework = self._deciding.framework_for(pod)
         if framework is None:
-            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{pod.spec.scheduler_name}"')
+            name = printable(pod.spec.scheduler_name)
+            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         await self._deciding.look_up_missing(framework, pod)
         return framework
 

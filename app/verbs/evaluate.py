@@ -25,7 +25,7 @@ from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.verbs.verdict import Verdict, judged
@@ -122,7 +122,7 @@ class Evaluator:
             return build(
                 profile,
                 handle,
-                served=(profile.scheduler_name,),
+                served=served_names((profile.scheduler_name,)),
                 nominations=cluster,
                 waiting=self._waiting,
                 guard=self._guard,

@@ -70,7 +70,7 @@ class FilterVerb:
             args = decode_args(body)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
-        framework = self._deciding.framework_for(args.pod)
+        framework = self._deciding.asked_framework("filter", args.pod)
         if framework is None:
             return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
         require_picture(self._deciding.problem)

@@ -15,6 +15,8 @@ not. For one pod:
 A nomination that the scheduler sees is told by the pod in its next filter call: asked about the nominated node alone,
 in-tree filters passed it; asked about others, they refused it. Written before the scheduler has dealt with our answer,
 a nomination is cleared unseen: hence the moments.
+
+A request says which pod to look at, and no more: who is led, and where, is decided by the pod of the picture.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ _AT_ONCE: Final = 32
 _LOG: Final = structlog.get_logger(__name__)
 
 _WATCHED_SECONDS: Final = 0.25
+_UNKNOWN_SECONDS: Final = 2.0
 _LATEST_UNSEEN_SECONDS: Final = 0.1
 _LOST_FREE: Final = 3
 
@@ -118,7 +121,10 @@ class Leads:
 
 
 class _Case:
-    """One pod under guard. ``node`` is where it was led last; ``effect`` what came of it, while that is waited for."""
+    """One pod under guard. ``node`` is where it was led last; ``effect`` what came of it, while that is waited for.
+
+    ``pod``: as the picture has it once it was ``seen`` there, which is waited for until ``unknown_until``.
+    """
 
     __slots__ = (
         "asked",
@@ -134,6 +140,7 @@ class _Case:
         "shown",
         "taken_at",
         "task",
+        "unknown_until",
         "unseen",
     )
 
@@ -141,6 +148,7 @@ class _Case:
         self.pod = pod
         self.shown = shown
         self.seen = False
+        self.unknown_until = now + _UNKNOWN_SECONDS
         self.refused_at = now
         self.asked = asyncio.Event()
         self.looks = 0
@@ -155,7 +163,6 @@ class _Case:
 
     def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
         """A filter call for the pod was answered; ``only``: the node, if it asked about one."""
-        self.pod = pod
         passed = outcome == "feasible"
         if only and only == self.node:
             self._settle("hit" if passed else "overtaken")
@@ -243,9 +250,9 @@ class SamplingGuard:
     def answered(self, pod: Pod, shown: int, only: str, outcome: Outcome) -> None:
         """Told of every filter answer. A pod that is under guard, or need not be, costs a look into a dict."""
         case = self._cases.get(pod.uid)
-        if case is not None:
+        if case is not None and case.pod.key == pod.key:
             case.hear(pod, only, outcome, self._clock())
-        elif outcome == "no_fit" and self._may_begin(pod):
+        elif case is None and outcome == "no_fit" and self._may_begin(pod):
             if shown < len(self._cluster.nodes):
                 self._begin(pod, shown)
             else:
@@ -352,6 +359,8 @@ class SamplingGuard:
     def _plan(self, case: _Case, turn: str = "") -> _Plan:
         """On the picture as it is at this moment. ``turn``: a node that is ours to lead to, if it is still good."""
         pod = self._waiting(case)
+        if pod is None and not case.seen and self._clock() < case.unknown_until:
+            return _Plan(wait=_WATCHED_SECONDS)
         framework = None if pod is None else self._deciding.framework_for(pod)
         if pod is None or framework is None or case.over.is_set() or self._deciding.problem():
             return _LEAVE
@@ -383,14 +392,13 @@ class SamplingGuard:
         return _Plan(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
 
     def _waiting(self, case: _Case) -> Pod | None:
-        """The newest form of the pod, if it waits for a node and nobody else has nominated it."""
-        known = self._cluster.pod(*case.pod.key)
-        gone = known is None and case.seen
-        case.seen = case.seen or known is not None
-        pod = known or case.pod
-        if gone or pod.uid != case.pod.uid or pod.node_name or pod.terminating or pod.finished or pod.spec.gated:
+        """The pod as the picture has it, if it waits for a node and nobody else has nominated it."""
+        pod = self._cluster.pod(*case.pod.key)
+        case.seen = case.seen or pod is not None
+        if pod is None or pod.uid != case.pod.uid or _is_settled(pod):
             self._leads.drop(case.pod.uid)
             return None
+        case.pod = pod
         if not pod.nominated_node_name:
             return pod
         return pod if self._leads.is_ours(pod) and not self._evicting(pod.nominated_node_name) else None
@@ -480,6 +488,11 @@ class SamplingGuard:
             if pod is None:
                 case.over.set()
                 return "overtaken"
-            if case.seen and pod.nominated_node_name != node:
+            if pod.nominated_node_name != node:
                 return "lost" if case.unseen else "refused"  # cleared without a call: no node at all passed in-tree
         return "unanswered"
+
+
+def _is_settled(pod: Pod) -> bool:
+    """Whether it does not wait for a node, or not any more."""
+    return bool(pod.node_name) or pod.terminating or pod.finished or pod.spec.gated

@@ -29,7 +29,7 @@ class PreemptVerb:
             args = decode_preemption(body)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed preempt request: {error}") from None
-        framework = self._deciding.framework_for(args.pod)
+        framework = self._deciding.asked_framework("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
         require_picture(self._deciding.problem)

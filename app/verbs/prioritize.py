@@ -60,7 +60,7 @@ class PrioritizeVerb:
         handed = self._handed.take(split_args(body))
         asked = await self._read(body) if handed is None else _Asked(handed.pod, handed.names, None, handed.node_set)
         pod, hosts = asked.pod, asked.hosts
-        framework = self._deciding.framework_for(pod)
+        framework = self._deciding.asked_framework("prioritize", pod)
         if framework is None or not hosts:
             return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
         require_picture(self._deciding.problem, hosts)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.cluster.store import Cluster
+from app.config.profile import ANY
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.due import DueBinds
-from app.verbs.outcome import VerbFailure
+from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.readiness import Problem
+from app.verbs.unserved import Unserved
 
 
 class Reader(Protocol):
@@ -38,10 +40,19 @@ class Deciding(Struct, frozen=True):
     problem: Problem
     due: DueBinds
     max_priority: int = 10
+    unserved: Unserved = field(default_factory=Unserved)
 
     def framework_for(self, pod: Pod) -> Framework | None:
-        """The profile of the pod's schedulerName; ``None`` where it is none of ours."""
-        return self.profiles.get(pod.spec.scheduler_name)
+        """The profile of the pod's schedulerName, else that of all others; ``None`` where it is none of ours."""
+        found = self.profiles.get(pod.spec.scheduler_name)
+        return found if found is not None else self.profiles.get(ANY)
+
+    def asked_framework(self, verb: Verb, pod: Pod) -> Framework | None:
+        """The same for a request; that there is none is noted."""
+        found = self.framework_for(pod)
+        if found is None:
+            self.unserved.note(verb, pod)
+        return found
 
     async def look_up_missing(self, framework: Framework, pod: Pod, hosts: Sequence[str] = ()) -> None:
         """Fetch what the plugins need of this pod's owners and the watch has not brought yet.

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from app.kube.core_v1 import Pod, PodObject, slim_pod
+from app.kube.names import is_label, is_subdomain, shown
 
 
 class MalformedRequest(ValueError):
@@ -101,7 +102,7 @@ class _BindingArgs(Struct, rename="pascal", forbid_unknown_fields=True):
 
 
 class BindingArgs(Struct, frozen=True):
-    """A bind request. ``uid`` may be empty: then any pod of that name is meant."""
+    """A bind request: of the one pod with that UID."""
 
     namespace: str
     name: str
@@ -166,14 +167,21 @@ def decode_preemption(body: bytes | memoryview) -> PreemptionArgs:
 
 
 def decode_binding(body: bytes | memoryview) -> BindingArgs:
-    """Read a bind request. Raises ``MalformedRequest``."""
+    """Read a bind request. Raises ``MalformedRequest``, also for a name that the API server would not have taken."""
     found = _decode(body, _BINDING, lambda it: it.pod_name is not None)
     return BindingArgs(
-        namespace=_given("PodNamespace", found.pod_namespace),
-        name=_given("PodName", found.pod_name),
-        uid=found.pod_uid or "",
-        node=_given("Node", found.node),
+        namespace=_named("PodNamespace", found.pod_namespace, is_label),
+        name=_named("PodName", found.pod_name, is_subdomain),
+        uid=_given("PodUID", found.pod_uid),
+        node=_named("Node", found.node, is_subdomain),
     )
+
+
+def _named(field_name: str, value: str | None, is_name: Callable[[str], bool]) -> str:
+    name = _given(field_name, value)
+    if not is_name(name):
+        raise MalformedRequest(f"{field_name} is {shown(name)}, which cannot be a name")
+    return name
 
 
 def _given(field_name: str, value: str | None) -> str:
@@ -317,9 +325,12 @@ def encode_binding(error: str = "") -> bytes:
 
 def _slim(found: PodObject) -> Pod:
     try:
-        return slim_pod(found)
+        pod = slim_pod(found)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Pod: {error}") from None
+    _named("Pod.metadata.name", pod.name, is_subdomain)
+    _named("Pod.metadata.namespace", pod.namespace, is_label)
+    return pod
 
 
 def _decode(body: bytes | memoryview, decoder: msgspec.json.Decoder[T], is_usual: Callable[[T], bool]) -> T:

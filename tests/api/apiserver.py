@@ -14,9 +14,10 @@ from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, Kubeconfig
 from tests.builders import JsonObject
 
-Fault = Literal["lost", "unanswered", "late", "unreachable"] | int
+Fault = Literal["lost", "unanswered", "late", "unreachable", "another"] | int
 """``lost``: never arrived · ``unanswered``: carried out · ``late``: carried out when the test says so; none of these is
-answered · ``unreachable``: no connection · a number: that status."""
+answered · ``unreachable``: no connection · ``another``: carried out, and answered with an object of another name · a
+number: that status."""
 
 _PLURALS: Final = {
     "Pod": "/api/v1/namespaces/{}/pods/{}",
@@ -81,6 +82,9 @@ class ApiServer:
                 raise httpx.ReadTimeout("no answer")
             case "unreachable":
                 raise httpx.ConnectError("no route")
+            case "another":
+                answer = self._carry_out(request).json()
+                return httpx.Response(200, json={**answer, "metadata": {**answer["metadata"], "name": "another"}})
         return _status(fault, "told to")
 
     def _carry_out(self, request: httpx.Request) -> httpx.Response:

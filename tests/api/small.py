@@ -1,7 +1,7 @@
 """A small cluster and the requests about it.
 
 Three nodes in three zones; ``web-1`` runs on n1 and is spread hard over zones, so that ``web-new`` may go to n2 and n3
-only; ``batch`` runs on n1 too, in nobody's way; ``foreign`` waits for a scheduler that is none of ours.
+only; ``batch`` runs on n1 too, in nobody's way; ``foreign`` waits for a scheduler that has no profile among ``OURS``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from app.config.profile import Profile
 from app.verbs.outcome import Verb
 from tests.builders import JsonObject, constraint, node_object, pod_object
 
 WEB: Final = {"app": "web"}
 SPREAD: Final = [constraint(app="web")]
+OURS: Final = (Profile(),)
 NODES: Final = [node_object(f"n{number}", zone=f"z{number}") for number in (1, 2, 3)]
 NEW: Final = pod_object("web-new", labels=WEB, spread=SPREAD)
 FOREIGN: Final = pod_object("foreign", labels=WEB, spread=SPREAD, scheduler="volcano")

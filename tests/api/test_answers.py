@@ -16,6 +16,7 @@ from tests.api.small import (
     FOREIGN,
     NEW,
     NODES,
+    OURS,
     TOO_MANY,
     UNKNOWN_NODE,
     VICTIMS,
@@ -46,7 +47,7 @@ def sent_as(name: str, *, zone: str | None) -> JsonObject:
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with serving(Settings(cluster=saved(tmp_path, SOFT))) as api:
+    async with serving(Settings(cluster=saved(tmp_path, SOFT), profiles=OURS)) as api:
         yield api
 
 
@@ -235,7 +236,10 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
         ),
         pytest.param("bind", binding(), Reply(200, {"Error": ""}, "bound"), id="bind"),
         pytest.param(
-            "bind", {**binding(), "PodUID": ""}, Reply(200, {"Error": ""}, "bound"), id="bind, any pod of that name"
+            "bind",
+            {**binding(), "PodUID": ""},
+            Reply(200, {"Error": "homeport: malformed bind request: PodUID is empty"}, "bad_request"),
+            id="bind, any pod of that name",
         ),
         pytest.param(
             "bind",

@@ -16,7 +16,7 @@ from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.apiserver import kubeconfig
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
-from tests.api.small import FOREIGN, NEW, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
+from tests.api.small import FOREIGN, NEW, OURS, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
 from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
 
 SPREAD: Final = "PodTopologySpread"
@@ -43,7 +43,7 @@ NO_LABEL: Final = f"{TOO_MANY} (missing required label)"
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with serving(Settings(cluster=saved(tmp_path, ALSO), due_bind_wait=0.1)) as api:
+    async with serving(Settings(cluster=saved(tmp_path, ALSO), profiles=OURS, due_bind_wait=0.1)) as api:
         yield api
 
 

@@ -20,6 +20,7 @@ from tests.api.small import (
     FOREIGN,
     NAMES,
     NEW,
+    OURS,
     TOO_MANY,
     binding,
     by_name,
@@ -137,7 +138,7 @@ class TestNotReady:
             "users": [{"name": "u", "user": {}}],
         }
         kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
-        async with serving(Settings(kubeconfig=str(kubeconfig))) as api:
+        async with serving(Settings(kubeconfig=str(kubeconfig), profiles=OURS)) as api:
             yield api
 
     @pytest.mark.parametrize("verb", VERBS)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
 from tests.api.apiserver import kubeconfig
 from tests.api.service import VERSION, Api, example, serving
+from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
 
 PLUGINS = {
     "queueSort": ["PrioritySort"],
@@ -91,7 +93,8 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "leader": None,
         "permissions": None,
         "assumed_pods": 0,
-        "profiles": [{"scheduler_name": name, "points": PLUGINS} for name in ("default-scheduler", "homeport")],
+        "profiles": [{"scheduler_name": "*", "points": PLUGINS}],
+        "unserved": {},
     } == {key: value for key, value in status.items() if key != "counters"}
 
 
@@ -151,3 +154,26 @@ async def test_metrics_time_every_request(api: Api) -> None:
         for labels, count in (await api.samples("homeport_request_duration_seconds_count")).items()
         if count
     }
+
+
+async def test_requests_of_no_profile_are_told(tmp_path: Path) -> None:
+    async with serving(Settings(cluster=saved(tmp_path), profiles=OURS)) as api:
+        for verb in ("filter", "prioritize", "bind"):
+            await api.post(verb, request(verb, FOREIGN))
+
+        assert {"volcano": 3} == (await api.get("/api/v1/status"))["unserved"]
+        assert {
+            f'{{scheduler_name="volcano",verb="{verb}"}}': 1 for verb in ("filter", "prioritize", "bind")
+        } == await api.samples("homeport_unserved_requests_total")
+
+
+@pytest.mark.parametrize("profiles", [DEFAULT_PROFILES, (*OURS, *DEFAULT_PROFILES)])
+async def test_every_name_is_served_where_a_profile_takes_the_rest(
+    tmp_path: Path, profiles: tuple[Profile, ...]
+) -> None:
+    async with serving(Settings(cluster=saved(tmp_path), profiles=profiles)) as api:
+        reply = await api.post("filter", by_name(FOREIGN))
+        bound = await api.post("bind", binding(FOREIGN, "n1"))
+
+        assert ({"n1": TOO_MANY}, "bind_conflict") == (reply.answer["FailedAndUnresolvableNodes"], bound.outcome)
+        assert {} == (await api.get("/api/v1/status"))["unserved"]

@@ -73,19 +73,20 @@ class Arena:
 
     def homeport(
         self,
-        scheduler_names: Sequence[str],
+        scheduler_names: Sequence[str] = (),
         settings: Mapping[str, Any] | None = None,
         *,
         kubeconfig: Path | None = None,
         module: str = "homeport",
         environment: Mapping[str, str] | None = None,
     ) -> Homeport:
-        """Start a Homeport that has a profile for each of these names; ended with the arena."""
+        """Start a Homeport that has a profile for each of these names, or none for any; ended with the arena."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         config = folder / "homeport.yaml"
         profiles = [{"schedulerName": name} for name in scheduler_names]
         kind = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-        config.write_text(yaml.safe_dump({**kind, "profiles": profiles, **(settings or {})}))
+        named = {"profiles": profiles} if profiles else {}
+        config.write_text(yaml.safe_dump({**kind, **named, **(settings or {})}))
         flags = [f"--config={config}", "--log-level=warning"]
         started = Homeport(kubeconfig or self.plane.kubeconfig, folder, flags, module, environment)
         return self._cleanup.enter_context(started)

@@ -85,7 +85,7 @@ def _audited(folder: Path) -> tuple[ControlPlane, Path]:
 
 def _replica(arena: Arena, name: str) -> Homeport:
     settings = {"leaderElection": LEASE}
-    return arena.homeport((STOCK[0], PLAIN), settings, kubeconfig=arena.plane.kubeconfig_of(name))
+    return arena.homeport((), settings, kubeconfig=arena.plane.kubeconfig_of(name))
 
 
 def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int, report: Report) -> Waves:

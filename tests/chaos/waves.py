@@ -31,8 +31,10 @@ from tests.integration.service import Homeport
 
 NODES: Final = 60
 APPS: Final = 5
-STOCK: Final = ("scheduler-one", "scheduler-two")
-PLAIN: Final = "plain-binder"
+STOCK: Final = ("s0", "s1")
+PLAIN: Final = "s2"
+"""Names that nobody has told Homeport: it serves every name where it has no profiles."""
+
 PATIENCE: Final = 45.0
 """Seconds without a binding after which pods count as stuck; kube-scheduler tries again every 10 at the latest."""
 
@@ -189,7 +191,7 @@ def racing(
 ) -> Iterator[tuple[Arena, Homeport, PlainBinder]]:
     """An arena with a Homeport, two kube-schedulers and the plain binder at work."""
     with Arena(NODES) as arena:
-        homeport = arena.homeport((*STOCK, PLAIN), module=module, environment=environment)
+        homeport = arena.homeport(module=module, environment=environment)
         for name in STOCK:
             arena.scheduler(name, homeport, **QUICK_RETRIES)
         with PlainBinder(arena.observer, PLAIN, [homeport.url], arena.nodes, seed) as plain:

@@ -120,11 +120,13 @@ def test_pods_are_bound_through_the_follower_and_a_hand_over(plane: ControlPlane
 def test_a_leader_that_slept_binds_nothing_and_one_that_is_killed_is_replaced(plane: ControlPlane, pair: Pair) -> None:
     """The one that slept sends on what lay at its door; when its successor is killed, it leads again.
 
-    What waits at a take-over without notice is fenced off, and nothing that comes later.
+    What waits at a take-over without notice is fenced off, and nothing that comes later, nor what waits for a scheduler
+    that never called.
     """
     first, second = pair
     make_zones(plane, {"zone-a": 3, "zone-b": 2, "zone-c": 1})
-    make_pods(plane, "lay-there", "came-later", "nobody-s", scheduler_name="homeport")
+    make_pods(plane, "lay-there", "came-later", "nobody-s", scheduler_name="s0")
+    make_pods(plane, "stranger", scheduler_name="never-called")
     asked = binding(plane, "lay-there", "zone-a-0")
 
     first.signal(signal.SIGSTOP)
@@ -148,6 +150,9 @@ def test_a_leader_that_slept_binds_nothing_and_one_that_is_killed_is_replaced(pl
     assert "bound" not in decided
     assert 9 == first.outcomes("bind")["bound"]
     fenced = [
-        FENCE in plane.client.get("Pod", name)["metadata"].get("annotations", {}) for name in ("nobody-s", *names)
+        FENCE in plane.client.get("Pod", name)["metadata"].get("annotations", {})
+        for name in ("nobody-s", "stranger", *names)
     ]
-    assert [True, *[False] * 9] == fenced
+    assert [True, False, *[False] * 9] == fenced
+    lease = plane.client.get("Lease", "homeport")["metadata"]["annotations"]
+    assert "default-scheduler,s0" == lease["homeport.dev/schedulers"]

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from app.config.profile import ANY
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
@@ -45,7 +46,7 @@ class Shop:
 
     @property
     def framework(self) -> Framework:
-        return self._service._frameworks["default-scheduler"]
+        return self._service._frameworks[ANY]
 
     def call(self, verb: Verb, body: bytes) -> Answer:
         """A whole call but for HTTP, in the form that examples/kube-scheduler asks for.

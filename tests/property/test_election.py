@@ -1,4 +1,7 @@
-"""Never may two replicas bind at once, whatever is delayed, lost, repeated or stopped on the way."""
+"""Never may two replicas bind at once, whatever is delayed, lost, repeated or stopped on the way.
+
+And who takes over knows whose pods its predecessors let bind.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from tests.fakes import ManualClock
 LEASE = 15.0
 POST = post_seconds(LEASE)
 END = 240.0
+SCHEDULERS = ["s0", "s1", "s2"]
 
 
 class Sim:
@@ -32,6 +36,7 @@ class Sim:
         self.to_come: list[tuple[float, int, Callable[[], None]]] = []
         self.order = count()
         self.posts: list[tuple[str, float]] = []
+        self.let_bind: dict[str, set[str]] = {}
         self.elections = {
             name: Election(
                 name, f"{name}:1", lease_duration=LEASE, renew_deadline=10.0, retry_period=2.0, clock=self.clock
@@ -57,6 +62,8 @@ class Sim:
     def act(self, name: str) -> None:
         """One round of a participant; the next one comes when it is due, or after a pause."""
         election = self.elections[name]
+        if self.choose([True, False]):
+            election.remember(self.choose(SCHEDULERS))
         step = election.next_step()
         if step.do == "read":
             self.read(name)
@@ -123,6 +130,11 @@ class Sim:
             if self.clock.now >= term.safe_at:
                 late = [it for it in self.posts if it[0] != name and it[1] + POST > self.clock.now]
                 assert [] == late, "a binding of the former leader may still be under way"
+            for other, schedulers in self.let_bind.items():
+                unknown = [it for it in schedulers if it not in term.fence]
+                assert other == name or not unknown, f"{name} does not know whose pods {other} let bind"
+            recorded = self.elections[name].recorded
+            self.let_bind.setdefault(name, set()).update(it for it in SCHEDULERS if it in recorded)
 
 
 @settings(max_examples=400)
@@ -137,4 +149,5 @@ def test_somebody_leads_when_all_is_well() -> None:
     sim.run()
 
     assert len({int(at) for _, at in sim.posts}) > END / 4
+    assert {name: {SCHEDULERS[0]} for name in sim.let_bind} == sim.let_bind
     assert 1 == len({name for name, _ in sim.posts})

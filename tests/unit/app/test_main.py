@@ -103,6 +103,7 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
         "max-priority": "100",
         "due-bind-wait": "1ms",
         "sampling-guard": "false",
+        "bind-others": "false",
         "log-level": "debug",
         "log-format": "console",
     }
@@ -113,7 +114,7 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
     assert {name.replace("-", "_") for name in values} == set(command_line._FLAGS)
     listeners = ("::1", 1, True, "::1", 2, True, "::1", 3)
     trust = ("t", "p", "ca", ("a",), ("r",), True, True)
-    rest = ("a:1", 2.0, 100, 0.001, False, "debug", "console")
+    rest = ("a:1", 2.0, 100, 0.001, False, False, "debug", "console")
     assert ("k", "c", *listeners, *trust, *rest) == tuple(getattr(found, name.replace("-", "_")) for name in values)
 
 

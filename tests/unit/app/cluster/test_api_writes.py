@@ -237,7 +237,7 @@ class TestUnknownOutcome:
 
     async def test_it_is_read_until_the_api_server_answers(self, bind: Bind) -> None:
         bind.server.fail("POST", "unanswered")
-        bind.server.fail("GET", "lost", "unreachable", 500, 403, "lost")
+        bind.server.fail("GET", "lost", "unreachable", 500, 403, "another")
 
         assert await bind.to() == SUCCESS
         assert [POST, *[GET] * 6] == bind.server.log
@@ -374,7 +374,7 @@ class TestWriter:
 
         assert write.cluster.get(REPLICA_SETS, "default", "web") is None
 
-    @pytest.mark.parametrize("fault", [403, 500, "lost", "unanswered", "unreachable"])
+    @pytest.mark.parametrize("fault", [403, 500, "lost", "unanswered", "unreachable", "another"])
     async def test_a_write_that_may_have_failed(self, write: Write, fault: Fault) -> None:
         write.server.fail("PATCH", fault)
 
@@ -383,7 +383,7 @@ class TestWriter:
 
         assert {} == write.known.annotations
 
-    @pytest.mark.parametrize("fault", [403, 500, "lost", "unreachable"])
+    @pytest.mark.parametrize("fault", [403, 500, "lost", "unreachable", "another"])
     async def test_a_conflict_whose_cause_cannot_be_read(self, write: Write, fault: Fault) -> None:
         write.change(home="n7")()
         write.server.fail("GET", fault)
@@ -418,6 +418,37 @@ class Keeper:
     async def until_settled(self, _pod: Pod) -> Status:
         self.waits += 1
         return self.settled
+
+    def seconds_left(self, _pod: Pod) -> float:
+        return 3.0
+
+
+class Leadership:
+    """Names are remembered when asked for, unless there is a ``problem`` with that; ``bars`` says who may not bind.
+
+    ``problem`` is also why it may not write.
+    """
+
+    def __init__(self, bars: str = "", problem: str = "") -> None:
+        self.bars = bars
+        self.problem = problem
+        self.names: list[str] = []
+        self.asked: list[tuple[str, float]] = []
+
+    def may_bind(self, namespace: str) -> str:
+        return self.bars and f"{self.bars} in {namespace}"
+
+    def is_remembered(self, scheduler_name: str) -> bool:
+        return scheduler_name in self.names
+
+    async def remember(self, scheduler_name: str, seconds: float) -> str:
+        self.asked.append((scheduler_name, seconds))
+        if not self.problem:
+            self.names.append(scheduler_name)
+        return self.problem
+
+    def may_write(self) -> str:
+        return self.problem
 
 
 async def test_a_pod_that_somebody_has_fenced_off_is_not_tried_again(bind: Bind) -> None:
@@ -455,9 +486,31 @@ class TestGate:
 
     async def test_who_may_not_bind_there_is_held_back(self, bind: Bind) -> None:
         """Whatever the keeper says: somebody else may lead by now."""
-        bind.gate.fence(lambda namespace: f"not in {namespace}")
+        bind.gate.lead_by(Leadership("not"))
 
         assert await bind.to() == error("not in default")
+        assert bind.server.log == []
+
+    async def test_the_first_binding_of_a_scheduler_waits_until_the_lease_names_it(self, bind: Bind) -> None:
+        leadership = Leadership()
+        bind.gate.lead_by(leadership)
+        bind.gate.keep(Keeper(SUCCESS, SUCCESS))
+
+        assert await bind.to() == SUCCESS
+        assert ([("default-scheduler", 3.0)], [POST]) == (leadership.asked, bind.server.log)
+
+    async def test_one_that_the_lease_names_does_not_wait(self, bind: Bind) -> None:
+        leadership = Leadership()
+        leadership.names.append("default-scheduler")
+        bind.gate.lead_by(leadership)
+
+        assert await bind.to() == SUCCESS
+        assert [] == leadership.asked
+
+    async def test_one_that_the_lease_cannot_be_made_to_name_does_not_leave(self, bind: Bind) -> None:
+        bind.gate.lead_by(Leadership(problem="no lease"))
+
+        assert await bind.to() == error("no lease")
         assert bind.server.log == []
 
     async def test_what_cannot_become_certain_is_held_back(self, bind: Bind) -> None:

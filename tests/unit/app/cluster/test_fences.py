@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cluster.api_writes import FENCE, binding
+from app.cluster.callers import EVERYBODY, Callers
 from app.cluster.fences import Fences
 from app.cluster.store import Cluster
 from app.kube.client import ApiError, KubeClient
@@ -16,7 +17,7 @@ from app.kube.core_v1 import decode_pod
 from tests.api.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, encoded, make_pod, pod_object
 
-NAMES = ("default-scheduler",)
+NAMES = Callers(frozenset({"default-scheduler"}))
 
 
 class World:
@@ -68,6 +69,23 @@ async def test_all_that_may_be_bound_are_fenced_off(world: World) -> None:
     await world.fences.raise_all()
 
     assert (["apart", "waits"], 0) == (world.fenced(), world.fences.pending)
+
+
+async def test_where_nobody_knows_who_has_bound_all_are_fenced_off(world: World) -> None:
+    assert 3 == world.fences.note(EVERYBODY)
+    await world.fences.raise_all()
+
+    assert ["apart", "foreign", "waits"] == world.fenced()
+
+
+@pytest.mark.parametrize("faults", [{"PATCH": ["another"]}, {"PATCH": [409], "GET": ["another"]}])
+async def test_what_is_answered_about_another_pod_is_no_answer(world: World, faults: dict[str, list[Fault]]) -> None:
+    for method, found in faults.items():
+        world.server.fail(method, *found)
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], None) == (world.fenced(), world.cluster.pod("default", "another"))
 
 
 async def test_a_late_binding_of_before_meets_a_conflict_and_the_next_one_does_not(world: World) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from app.cluster.callers import NOBODY
 from app.cluster.leader import Elector
 from app.cluster.lease import ADDRESS, Election, post_seconds
 from tests.api.virtual import now, virtual_time
@@ -129,7 +130,7 @@ async def test_after_a_crash_the_lease_is_waited_out() -> None:
 
     assert LEASE - RETRY <= now() - heard == taken <= LEASE + RETRY
     assert b.election.term is not None
-    assert (True, "a") == (b.election.term.fence, b.election.term.predecessor)
+    assert (NOBODY, "a") == (b.election.term.fence, b.election.term.predecessor)
     assert POST - RETRY <= b.election.term.safe_at - now() <= POST
 
 
@@ -211,7 +212,7 @@ async def test_an_unclear_take_over_counts_from_the_renewal_that_is_answered() -
 
         assert await until(a, lambda: a.election.leads) <= DEADLINE / 2 + RETRY
         assert a.election.term is not None
-        assert a.election.term.fence
+        assert (1000.0, NOBODY) == (a.election.term.safe_at, a.election.term.fence)
 
 
 @virtual_time

@@ -7,16 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.cluster.lease import Election, LeaseRecord, Step, post_seconds
+from app.cluster.callers import EVERYBODY, NOBODY, Callers
+from app.cluster.lease import SCHEDULERS, Election, LeaseRecord, Step, post_seconds
 from tests.fakes import ManualClock
 
 
-def record(holder: str, version: int, *, seconds: int = 15) -> LeaseRecord:
+def record(holder: str, version: int, *, seconds: int = 15, callers: str | None = "") -> LeaseRecord:
+    annotations = {} if callers is None else {SCHEDULERS: callers}
     found = {
-        "metadata": {"name": "homeport", "resourceVersion": str(version)},
+        "metadata": {"name": "homeport", "resourceVersion": str(version), "annotations": annotations},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
     }
     return LeaseRecord.of(msgspec.json.encode(found))
+
+
+def callers(*names: str) -> Callers:
+    return Callers(frozenset(names))
 
 
 class World:
@@ -37,8 +43,14 @@ class World:
     def write(self, version: int, *, answered_after: float = 0.0) -> dict[str, Any]:
         sent = self.election.writing()
         self.clock.now += answered_after
-        self.election.written(record("me", version))
+        self.election.written(record("me", version, callers=said(sent)))
         return sent
+
+
+def said(written: dict[str, Any]) -> str:
+    """What a write says of who was let bind."""
+    found: str = written["metadata"]["annotations"][SCHEDULERS]
+    return found
 
 
 @pytest.fixture
@@ -106,7 +118,7 @@ def test_the_last_binding_of_another_has_had_its_time_after_its_deadline(world: 
     world.write(6)
 
     assert world.election.term is not None
-    assert (120.0, True, "other") == (
+    assert (120.0, NOBODY, "other") == (
         world.election.term.safe_at,
         world.election.term.fence,
         world.election.term.predecessor,
@@ -171,3 +183,101 @@ def test_who_retires_renews_and_does_not_take(world: World) -> None:
     for _ in range(60):
         world.clock.now += 1.0
         assert "write" != world.election.next_step().do
+
+
+def test_a_name_is_written_at_once_and_counts_once_that_was_seen(world: World) -> None:
+    world.leading()
+    world.clock.now += 0.1
+    assert "wait" == world.election.next_step().do
+
+    world.election.remember("s0")
+    assert (Step("write"), False) == (world.election.next_step(), "s0" in world.election.recorded)
+    sent = world.election.writing()
+    assert ("s0", False) == (said(sent), "s0" in world.election.recorded)
+    world.election.written(record("me", 3, callers="s0"))
+
+    assert (callers("s0"), "wait") == (world.election.recorded, world.election.next_step().do)
+
+
+def test_a_name_that_comes_while_another_is_written_is_written_next(world: World) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.election.writing()
+    world.election.remember("s1")
+    world.election.written(record("me", 3, callers="s0"))
+
+    assert (callers("s0"), Step("write")) == (world.election.recorded, world.election.next_step())
+    assert "s0,s1" == said(world.election.writing())
+
+
+@pytest.mark.parametrize("how", ["conflicted", "failed"])
+def test_a_name_whose_write_failed_is_written_again_as_soon_as_the_lease_was_read(world: World, how: str) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.election.writing()
+    getattr(world.election, how)()
+    world.clock.now += 2.0
+    assert Step("read") == world.election.next_step()
+    world.election.observe(record("me", 3))
+
+    assert (NOBODY, Step("write")) == (world.election.recorded, world.election.next_step())
+
+
+def test_one_who_strips_the_annotation_is_not_answered_write_by_write(world: World) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.election.writing()
+    world.election.written(record("me", 3, callers=None))
+
+    assert (NOBODY, "wait") == (world.election.recorded, world.election.next_step().do)
+
+
+def test_names_that_a_person_adds_stay(world: World) -> None:
+    world.leading()
+    world.election.observe(record("me", 3, callers="by-hand"))
+
+    assert (callers("by-hand"), "by-hand") == (world.election.recorded, said(world.election.writing()))
+
+
+@pytest.mark.parametrize(
+    ("seen", "fence", "carried_on"),
+    [
+        pytest.param([None], NOBODY, "", id="there never was one"),
+        pytest.param([record("other", 5, callers="s0"), None], EVERYBODY, "*", id="it is gone"),
+        pytest.param([record("other", 5, callers="s0,s1")], callers("s0", "s1"), "s0,s1", id="its holder is gone"),
+        pytest.param([record("other", 5)], NOBODY, "", id="its holder let nobody bind"),
+        pytest.param([record("other", 5, callers="*")], EVERYBODY, "*", id="anybody may have been let bind"),
+        pytest.param([record("other", 5, callers=None)], EVERYBODY, "*", id="the names are lost"),
+        pytest.param([record("other", 5, callers="s0, s1")], EVERYBODY, "*", id="the names cannot be read"),
+        pytest.param([record("", 5, callers="s0")], NOBODY, "s0", id="released: names need not be written again"),
+        pytest.param([record("", 5, callers="*")], NOBODY, "", id="released: who anybody was does not matter any more"),
+        pytest.param([record("", 5, callers=None)], NOBODY, "", id="released by one that wrote no names"),
+    ],
+)
+def test_whose_pods_a_take_over_fences_off_and_whom_it_remembers(
+    world: World, seen: list[LeaseRecord | None], fence: Callers, carried_on: str
+) -> None:
+    for found in seen:
+        world.election.observe(found)
+    world.clock.now += 20.0
+    sent = world.write(9)
+
+    assert world.election.term is not None
+    assert (fence, carried_on) == (world.election.term.fence, said(sent))
+
+
+def test_a_lease_that_is_given_up_keeps_the_names(world: World) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.write(3)
+
+    assert "s0" == said(world.election.resignation())
+
+
+def test_who_does_not_hold_it_remembers_nobody(world: World) -> None:
+    world.election.observe(record("other", 5, callers="s0"))
+    world.election.remember("s1")
+
+    assert (NOBODY, EVERYBODY) == (world.election.recorded, record("other", 5, callers=None).callers or EVERYBODY)
+    world.clock.now += 15.0
+    assert "s0" == said(world.election.writing())

@@ -22,6 +22,7 @@ from app.kube.credentials import CredentialsError
 from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
 from tests.api.apiserver import kubeconfig
 from tests.builders import JsonObject, make_pod, node_object, pod_object, workload_object
+from tests.unit.app.cluster.test_api_writes import Leadership
 
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
 MAX_AGE = 60.0
@@ -221,6 +222,34 @@ class TestFetch:
         with pytest.raises(OSError, match=said):
             await complete.feed.fetch_pod("default", "young")
 
+    async def test_a_pod_that_is_answered_with_another_is_one(self, complete: World) -> None:
+        complete.plane.objects[self.PATH] = pod_object("young", namespace="other")
+
+        with pytest.raises(OSError, match=r"^asked for default/young, was answered other/young$"):
+            await complete.feed.fetch_pod("default", "young")
+        assert (None, None) == (
+            complete.cluster.pod("default", "young"),
+            complete.cluster.pod("other", "young"),
+        )
+
+    async def test_an_owner_that_is_answered_with_another_is_missing(self, complete: World) -> None:
+        complete.plane.objects[self.SET] = workload_object("ReplicaSet", "another")
+
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+        assert (None, None) == tuple(
+            complete.cluster.get(REPLICA_SETS, "default", name) for name in ("young", "another")
+        )
+
+    @pytest.mark.parametrize("name", ["..", "../../kube-system/pods/x", "a%2fb", "a" * 1_000_000])
+    async def test_an_owner_of_no_name_is_neither_asked_for_nor_remembered(self, complete: World, name: str) -> None:
+        """An owner reference may hold any text, and a tenant writes it."""
+        asked = len(complete.plane.asked)
+
+        await complete.feed.fetch(REPLICA_SETS, "default", name)
+
+        assert (asked, {}) == (len(complete.plane.asked), complete.feed._missed)
+
     async def test_an_owner_that_the_watch_has_not_shown(self, complete: World) -> None:
         complete.plane.objects[self.SET] = workload_object("ReplicaSet", "young")
 
@@ -262,10 +291,10 @@ async def test_what_is_up_to_date_is_not_listed_again(complete: World) -> None:
 
 
 async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> None:
-    complete.feed.lead_by(lambda _: "no", lambda: "not leading")
+    complete.feed.lead_by(Leadership("no", "not leading"))
 
     assert "failed" == await complete.feed.nominator.nominate(make_pod("web-1"), "n1")
-    assert error("no") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
+    assert error("no in default") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
     assert [] == [it for it in complete.plane.asked if it.method != "GET"]
 
 

@@ -11,6 +11,7 @@ import httpx
 
 from app.cluster.fences import Fences
 from app.cluster.leader import Elector
+from app.cluster.lease import SCHEDULERS
 from app.cluster.replica import Replica, Route
 from app.cluster.store import Cluster
 from app.kube.core_v1 import decode_pod
@@ -82,7 +83,6 @@ class One:
             elector,
             self.picture,
             Fences(self.client, self.cluster),
-            ["default-scheduler"],
             post_seconds=POST,
             clock=now,
             on_change=self.led.append,
@@ -106,6 +106,19 @@ async def running(
     finally:
         await one.replica.stop()
         await one.client.aclose()
+
+
+def held_by_another(callers: str = "default-scheduler") -> LeaseServer:
+    """A Lease that nobody renews any more."""
+    leases = LeaseServer()
+    annotations = {SCHEDULERS: callers}
+    leases.put(
+        {
+            "metadata": {"name": "homeport", "annotations": annotations},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": int(LEASE)},
+        }
+    )
+    return leases
 
 
 async def until_it_may(one: One, namespace: str = "default", seconds: float = 100.0) -> float:
@@ -212,7 +225,7 @@ async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
 async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_fenced_off() -> None:
     pods = ApiServer(pod_object("waits"))
     pods.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
-    async with running("a", LeaseServer(), pods) as a:
+    async with running("a", held_by_another(), pods) as a:
         await until_it_may(a, "elsewhere")
         assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("default")
         assert "" == a.replica.may_write()
@@ -266,7 +279,7 @@ async def test_binds_that_do_not_settle_leave_the_lease_to_expire() -> None:
 
 @virtual_time
 async def test_so_does_a_take_over_that_is_not_complete() -> None:
-    leases, pods = LeaseServer(), ApiServer(pod_object("waits"))
+    leases, pods = held_by_another(), ApiServer(pod_object("waits"))
     pods.fail("PATCH", *((500,) * 1000))
     async with running("a", leases, pods) as a:
         await until_it_may(a, "elsewhere")
@@ -307,3 +320,57 @@ async def test_other_work_of_a_leader_waits_for_it_and_ends_with_it() -> None:
         await a.replica.led_for(60.0)
 
         assert now() - began < 60.0 + LEASE + 1
+
+
+@virtual_time
+async def test_only_pods_of_those_who_were_let_bind_are_fenced_off() -> None:
+    pods = ApiServer(pod_object("waits"), pod_object("stranger", scheduler="volcano"))
+    async with running("a", held_by_another("default-scheduler,s0"), pods) as a:
+        await until_it_may(a)
+
+    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == pods.log
+
+
+@virtual_time
+async def test_the_lease_names_a_scheduler_before_its_first_binding_and_the_next_leader_fences_its_pods() -> None:
+    leases, pods = LeaseServer(), ApiServer(pod_object("waits", scheduler="s0"), pod_object("stranger"))
+    async with running("b", leases, pods) as b, running("a", leases, pods) as a:
+        await until_it_may(a if a.replica.leads else b)
+        leader, other = (a, b) if a.replica.leads else (b, a)
+        assert not leader.replica.is_remembered("s0")
+        assert "" == await leader.replica.remember("s0", 5.0)
+        assert leases.lease is not None
+        assert ("s0", True) == (
+            leases.lease["metadata"]["annotations"][SCHEDULERS],
+            leader.replica.is_remembered("s0"),
+        )
+        assert "this replica does not lead" == await other.replica.remember("s1", 5.0)
+        await leader.replica.stop()
+        await until_it_may(other)
+
+    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == pods.log
+
+
+@virtual_time
+async def test_a_name_that_cannot_be_written_in_time_is_told() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+        leases.down = "lost"
+        began = now()
+
+        assert "the lease could not be made to name this pod's scheduler in time" == await a.replica.remember("s0", 3.0)
+        assert 3.0 == now() - began
+        leases.down = None
+        assert "" == await a.replica.remember("s0", 10.0)
+
+
+@virtual_time
+async def test_a_name_that_the_lease_has_costs_no_write() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+        await a.replica.remember("s0", 5.0)
+        written = len(leases.log)
+
+        assert ("", written) == (await a.replica.remember("s0", 5.0), len(leases.log))

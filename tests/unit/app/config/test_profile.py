@@ -57,7 +57,6 @@ def test_every_extension_point_has_its_own_set(point: str) -> None:
         pytest.param(
             {"plugins": {"filter": {"enable": []}}}, ("plugins", "filter", "enable"), id="an unknown word of a set"
         ),
-        pytest.param({"schedulerName": ""}, ("schedulerName",), id="an empty scheduler name"),
         pytest.param(
             {"plugins": {"filter": {"enabled": [{"name": ""}]}}},
             ("plugins", "filter", "enabled", 0, "name"),
@@ -81,8 +80,9 @@ def test_a_mistake_says_where_it_is(given: JsonObject, at: tuple[str | int, ...]
     assert [at] == [it["loc"] for it in raised.value.errors()]
 
 
-def test_without_configuration_both_names_are_served_alike() -> None:
-    one, other = DEFAULT_PROFILES
+def test_without_configuration_every_name_is_served_by_the_default_plugins() -> None:
+    assert (Profile(scheduler_name="*"),) == DEFAULT_PROFILES
 
-    assert ("default-scheduler", "homeport") == (one.scheduler_name, other.scheduler_name)
-    assert one == other.model_copy(update={"scheduler_name": one.scheduler_name})
+
+def test_an_empty_name_means_the_default_scheduler_as_in_kube_scheduler() -> None:
+    assert Profile() == Profile.model_validate({"schedulerName": ""})

@@ -83,6 +83,7 @@ class TestSources:
             "max_in_flight": 100,
             "due_bind_wait": 0.05,
             "sampling_guard": True,
+            "bind_others": True,
             "max_feed_age": 180.0,
             "repair_interval": 60.0,
             "leader_election": LeaderElection(),
@@ -177,11 +178,6 @@ class TestMistakes:
                 {"logLevel": "loud"}, "logLevel: Input should be 'debug', 'info', 'warning' or 'error'", id="no level"
             ),
             pytest.param({"profiles": []}, "profiles: Tuple should have at least 1 item", id="no profile"),
-            pytest.param(
-                {"profiles": [{"schedulerName": ""}]},
-                "profiles.0.schedulerName: String should have at least 1 character",
-                id="a profile without a name",
-            ),
             pytest.param(
                 {"profiles": [{"plugins": {"multipoint": {}}}]},
                 "profiles.0.plugins.multipoint: unknown setting",

@@ -79,11 +79,33 @@ def client_of(folder: Path, script: Script) -> KubeClient:
         pytest.param(NODES, ("", "node-a"), "/api/v1/nodes/node-a", id="a kind without namespaces"),
         pytest.param(NODES, ("ns", "node-a"), "/api/v1/nodes/node-a", id="its namespace does not count"),
         pytest.param(SETS, ("ns", "web"), "/apis/apps/v1/namespaces/ns/replicasets/web", id="a kind of a group"),
-        pytest.param(PODS, ("ns", "../a?b"), "/api/v1/namespaces/ns/pods/..%2Fa%3Fb", id="a name stays in its place"),
+        pytest.param(PODS, ("ns", "..a?b#c"), "/api/v1/namespaces/ns/pods/..a%3Fb%23c", id="a name stays in its place"),
     ],
 )
 def test_paths(resource: Resource, arguments: tuple[str, ...], path: str) -> None:
     assert path == resource.path(*arguments)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../kube-system", "a/b", "a%2fb", "%2e%2e", "a" * 254])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda client, it: client.get(PODS, it, "web"), id="a namespace that is read"),
+        pytest.param(lambda client, it: client.get(PODS, "ns", it), id="a name that is read"),
+        pytest.param(lambda client, it: client.get(NODES, "", it), id="of a kind without namespaces"),
+        pytest.param(lambda client, it: client.patch(PODS, "ns", it, {}), id="a name that is patched"),
+        pytest.param(lambda client, it: client.patch(PODS, it, "web", {}, subresource="status"), id="a namespace"),
+        pytest.param(lambda client, it: client.resolve(f"{it}/v1", "Web"), id="a group"),
+    ],
+)
+async def test_what_cannot_be_a_name_is_never_asked_for(tmp_path: Path, ask: Callable[..., Any], name: str) -> None:
+    """The API server takes a path apart after it has decoded it: ``..`` and an escaped slash mean another one there."""
+    script = Script(httpx.Response(200, json={}))
+    async with client_of(tmp_path, script) as client:
+        with pytest.raises(ApiError, match="cannot be a name") as refused:
+            await ask(client, name)
+
+    assert (400, []) == (refused.value.status, script.asked)
 
 
 @pytest.mark.parametrize(

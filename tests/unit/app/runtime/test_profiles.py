@@ -10,7 +10,7 @@ from app.framework.interface import Handle
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
@@ -355,3 +355,24 @@ def test_the_plugins_of_this_repository_make_a_profile(weights: Mapping[str, int
     found: Any = resolved(profile(), IN_TREE_REGISTRY)
 
     assert tuple(PluginRef(name=name, weight=weight) for name, weight in weights.items()) == found.multi_point
+
+
+@pytest.mark.parametrize(
+    ("profiles", "served"),
+    [
+        pytest.param(["a", "b"], {"a": "a", "b": "b"}, id="two names"),
+        pytest.param(["*"], {"*": "a b c *"}, id="every name"),
+        pytest.param(["a", "*"], {"a": "a", "*": "b c *"}, id="one name, and the rest"),
+    ],
+)
+def test_whose_pods_a_profile_judges(profiles: list[str], served: dict[str, str]) -> None:
+    names = ("a", "b", "c", "*")
+
+    assert served == {of: " ".join(it for it in names if it in names_of(of, profiles)) for of in profiles}
+    everybody = served_names(profiles)
+    assert [it in everybody for it in names] == [any(it in names_of(of, profiles) for of in profiles) for it in names]
+
+
+def test_one_profile_takes_the_rest() -> None:
+    with pytest.raises(ProfileErrors, match=r'^profiles: schedulerName "\*" is used by more than one profile$'):
+        resolve([profile(name="*"), profile(name="*")], REGISTRY)

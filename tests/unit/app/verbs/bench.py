@@ -122,6 +122,7 @@ class Bench:
         profile: JsonObject | None = None,
         specs: Iterable[PluginSpec[Any]] = (),
         defaults: Mapping[str, int] = DEFAULT_WEIGHTS,
+        bind_others: bool = True,
     ) -> None:
         self.cluster = Cluster()
         self.binder = ScriptedBinder()
@@ -144,7 +145,7 @@ class Bench:
         )
         self.due = DueBinds(now, wait_seconds=0.0, observe=lambda _: None)
         deciding = Deciding(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
-        self.verb = BindVerb(deciding, self.binder, self.binder.gate, now, time_limit=LIMIT)
+        self.verb = BindVerb(deciding, self.binder, self.binder.gate, now, time_limit=LIMIT, bind_others=bind_others)
 
     def show(self, *objects: Node | Pod) -> None:
         """What the watch shows."""

@@ -19,6 +19,7 @@ from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, encoded, make_pod, workload_object
+from tests.unit.app.cluster.test_api_writes import Leadership
 from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
 
 OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
@@ -204,7 +205,13 @@ class TestOnePod:
                 ("bind_failed", "homeport: the pod was replaced by another of the same name"),
                 id="another UID",
             ),
-            pytest.param([web("web-1")], "web-1", "", BOUND, id="no UID: any pod of that name"),
+            pytest.param(
+                [web("web-1")],
+                "web-1",
+                "",
+                ("bad_request", "homeport: malformed bind request: PodUID is empty"),
+                id="no UID: any pod of that name",
+            ),
             pytest.param([], "web-1", None, ("bind_failed", 'homeport: pods "web-1" not found'), id="no such pod"),
             pytest.param([make_pod("web-1", scheduler="volcano")], "web-1", None, BOUND, id="a pod of no profile here"),
         ],
@@ -449,6 +456,24 @@ class TestUndo:
 
         assert await bench.bind("web-1", "n1", error("no")) == ("bind_failed", "homeport: no")
         assert ({}, []) == (bench.assumed, bench.on("n1"))
+
+    @pytest.mark.parametrize("scheduler", ["default-scheduler", "volcano"])
+    @virtual_time
+    async def test_a_name_that_the_lease_cannot_be_made_to_hold_in_time(self, scheduler: str) -> None:
+        """Of a profile here or not: a late Binding of either can be fenced off by the next leader."""
+        bench, leadership = Bench(*zones(), make_pod("web-1", scheduler=scheduler)), Leadership(problem="no lease")
+        bench.binder.gate.lead_by(leadership)
+
+        assert await bench.bind("web-1", "n1") == ("bind_failed", "homeport: no lease")
+        assert ([(scheduler, 0.95 * LIMIT)], {}, []) == (leadership.asked, bench.assumed, bench.binder.posted)
+
+    @virtual_time
+    async def test_a_foreign_pod_is_not_bound_where_others_are_not_to_be(self) -> None:
+        bench = Bench(*zones(), make_pod("web-1", scheduler="volcano"), bind_others=False)
+
+        said = 'homeport: no profile for schedulerName "volcano", and bindOthers is false'
+        assert await bench.bind("web-1", "n1") == ("bind_failed", said)
+        assert ({}, []) == (bench.assumed, bench.binder.posted)
 
     @virtual_time
     async def test_after_a_failure_the_pod_can_be_bound_elsewhere(self) -> None:

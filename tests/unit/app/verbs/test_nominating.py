@@ -196,12 +196,43 @@ async def test_without_a_picture_nobody_is_led() -> None:
 
 
 @virtual_time
-async def test_a_pod_that_the_watch_has_not_shown_is_led() -> None:
+async def test_a_pod_is_led_once_the_watch_has_shown_it() -> None:
     world = World("b1")
     world.asked("late")
     await elapse(0.1)
+    assert [] == world.written
+    world.bench.show(late())
+    await elapse(0.3)
 
     assert [("late", "b1")] == world.led
+    await world.guard.stop()
+
+
+@virtual_time
+async def test_one_that_the_watch_never_shows_is_let_be() -> None:
+    world = World("b1")
+    world.asked("late")
+    await elapse(3)
+
+    assert ([], {}) == (world.written, world.guard._cases)
+
+
+@virtual_time
+async def test_a_request_decides_neither_who_is_led_nor_where() -> None:
+    """Forged: another pod's UID, and labels, owner and constraints that the pod does not have."""
+    owner = controller("ReplicaSet", "web")
+    honest = make_pod("late", labels=WEB, owner=owner)
+    world = World("b1", pods=[honest, make_pod("batch")])
+    forged = late(uid="uid-default-batch")
+    world.guard.answered(forged, len(CROWD), "", "no_fit")
+    await elapse(1)
+    assert [] == world.written
+    world.guard.answered(late(), len(CROWD), "", "no_fit")
+    world.guard.answered(make_pod("batch", uid="uid-default-late"), len(CROWD), "", "no_fit")
+    await elapse(0.1)
+
+    ((_, name, node),) = world.written
+    assert ("late", True, ["uid-web"]) == (name, node in {*CROWD, "b1"}, list(world.guard._workloads))
     await world.guard.stop()
 
 

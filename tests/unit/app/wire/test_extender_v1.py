@@ -254,10 +254,12 @@ class TestBinding:
             pytest.param({"PodUID": ""}, id="empty"),
         ],
     )
-    def test_without_a_uid_any_pod_of_that_name_is_meant(self, uid: dict[str, Any]) -> None:
+    def test_the_pod_is_told_by_its_uid(self, uid: dict[str, Any]) -> None:
+        """kube-scheduler always sends it: ``HTTPExtender.Bind`` in pkg/scheduler/extender.go."""
         body = {"PodName": "p", "PodNamespace": "d", "Node": "n1", **uid}
 
-        assert BindingArgs("d", "p", "", "n1") == decode_binding(encoded(body))
+        with pytest.raises(MalformedRequest, match=r"^PodUID is empty$"):
+            decode_binding(encoded(body))
 
     def test_keys_of_other_verbs_are_left_out(self) -> None:
         body = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n1", "Pod": {}, "NodeNames": 5}
@@ -271,6 +273,37 @@ class TestBinding:
 
         with pytest.raises(MalformedRequest, match=f"^{field} is empty$"):
             decode_binding(encoded(body))
+
+    @pytest.mark.parametrize("field", ["PodName", "PodNamespace", "Node"])
+    @pytest.mark.parametrize(
+        ("value", "told"),
+        [
+            (".", "'.'"),
+            ("..", "'..'"),
+            ("a/b", "'a/b'"),
+            ("a%2fb", "'a%2fb'"),
+            ("A", "'A'"),
+            ("-a", "'-a'"),
+            ("a\n", r"'a\n'"),
+            ("n\u00f6", r"'n\xf6'"),
+            ("a" * 254, f"'{'a' * 64}...'"),
+        ],
+    )
+    def test_what_cannot_be_a_name_is_malformed(self, field: str, value: str, told: str) -> None:
+        body = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n1", field: value}
+
+        with pytest.raises(MalformedRequest) as malformed:
+            decode_binding(encoded(body))
+        assert f"{field} is {told}, which cannot be a name" == str(malformed.value)
+
+
+@pytest.mark.parametrize("decode", [decode_args, decode_preemption])
+@pytest.mark.parametrize("field", ["name", "namespace"])
+def test_a_pod_that_cannot_be_called_so_is_malformed(decode: Callable[[bytes], Any], field: str) -> None:
+    pod = {**POD, "metadata": {**POD["metadata"], field: "../x"}}
+
+    with pytest.raises(MalformedRequest, match=rf"^Pod\.metadata\.{field} is '\.\./x', which cannot be a name$"):
+        decode(encoded({"Pod": pod, "NodeNames": ["n1"]}))
 
 
 DEEP = b'{"Pod":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
