@@ -118,7 +118,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> None:
-    answer = explain.run(arguments.server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
+    server = explain.Server(
+        arguments.server, arguments.certificate_authority, arguments.client_certificate, arguments.client_key
+    )
+    answer = explain.run(server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
 
 
@@ -188,8 +191,13 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("pod", metavar="POD", help="name of the pod")
     parser.add_argument("-n", "--namespace", default="default", help="its namespace. Default: default.")
     parser.add_argument(
-        "--server", default="http://127.0.0.1:8888", help="where Homeport serves. Default: %(default)s."
+        "--server", default="http://127.0.0.1:8888", help="where its pages are served. Default: %(default)s."
     )
+    parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
+    parser.add_argument(
+        "--client-certificate", metavar="FILE", help="certificate of a reader, PEM, with its key or not"
+    )
+    parser.add_argument("--client-key", metavar="FILE", help="its key, PEM")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
     parser.set_defaults(run=_explain)
 

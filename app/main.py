@@ -42,7 +42,7 @@ from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
-from app.server.listener import Listener, listen
+from app.server.listener import Listener, allow_open_files, listen
 from app.server.operator import (
     FeedStatus,
     LeaderStatus,
@@ -88,6 +88,9 @@ _LEAVE_SECONDS: Final = 12.5
 
 _LAST_SECONDS: Final = 2.0
 """Of them, for what has no reason to take any."""
+
+_OTHER_FILES: Final = 2048
+"""Connections to the API server, to replicas, of operators; and files that are read."""
 
 _MOST_OPERATORS: Final = 256
 """Connections to the operator listener: probes, scrapers and people."""
@@ -428,6 +431,7 @@ class Service:
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
     """Serve until told to stop. Raises what ``Service`` raises, and ``OSError`` if it cannot listen."""
     service = Service(settings, specs, defaults, version=version)
+    allow_open_files(settings.max_connections + _OTHER_FILES)
     web, listeners = service.listeners()
     for it in listeners:
         host, port = it.socket.getsockname()[:2]

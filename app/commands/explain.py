@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
 import httpx
+from msgspec import Struct
 
 from app.commands import table
 
@@ -18,18 +20,34 @@ class ExplainError(Exception):
     """Homeport did not answer, or could not say; a sentence for the person who asked."""
 
 
-def run(server: str, namespace: str, name: str, *, as_json: bool) -> str:
+class Server(Struct, frozen=True):
+    """Where Homeport's pages are. ``authority``, ``certificate``, ``key``: files, in kubectl's words, for https."""
+
+    url: str
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def tls(self) -> ssl.SSLContext:
+        """Raises ``OSError`` for files that cannot be used."""
+        context = ssl.create_default_context(cafile=self.authority)
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+def run(server: Server, namespace: str, name: str, *, as_json: bool) -> str:
     """The text to print. Raises ``ExplainError``."""
     found = _ask(server, namespace, name)
     return json.dumps(found, indent=2) if as_json else "\n".join(render(found))
 
 
-def _ask(server: str, namespace: str, name: str) -> dict[str, Any]:
-    url = f"{server.rstrip('/')}/api/v1/explain"
+def _ask(server: Server, namespace: str, name: str) -> dict[str, Any]:
+    url = f"{server.url.rstrip('/')}/api/v1/explain"
     try:
-        answer = httpx.post(url, json={"namespace": namespace, "name": name}, timeout=_SECONDS)
+        answer = httpx.post(url, json={"namespace": namespace, "name": name}, timeout=_SECONDS, verify=server.tls())
         found = answer.json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         raise ExplainError(f"{url}: {error}") from None
     if not answer.is_success:
         raise ExplainError(str(found.get("detail", answer.status_code)).removeprefix("homeport: "))

@@ -6,6 +6,7 @@ Not here: what is said on a connection (``protocol``).
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -47,6 +48,16 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def allow_open_files(wanted: int) -> None:
+    """Let this process open so many files, as far as it may: a process starts with 1,024, and a connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        _LOG.warning("few files may be opened", wanted=wanted, allowed=allowed)
 
 
 class Listener:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from app.__main__ import main
 from app.config.settings import Settings
 from app.kube.connections import Connections, NotConnected
 from app.main import Service
@@ -154,6 +155,20 @@ async def test_probes_are_open_and_pages_are_for_readers(pki: Pki) -> None:
                 assert 200 == (await http.get(path)).status_code
         async with client(found["verbs"], pki.client(pki.reader)) as http:
             assert WRONG_NAME == (await http.post("/filter", json=example("filter-home"))).json()["Error"]
+
+
+async def test_explain_asks_with_a_reader_s_certificate(pki: Pki, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
+    command = ["explain", "-n", "shop", "web-7d4b9c-new01", f"--certificate-authority={pki.authority.file}"]
+    reader = [f"--client-certificate={pki.reader[0]}", f"--client-key={pki.reader[1]}"]
+    async with listening(**pki.settings, **settings) as found:
+        command.append(f"--server=https://127.0.0.1:{found['operator'].port}")
+        codes = [await asyncio.to_thread(main, [*command, *more]) for more in ([], reader, ["--client-key=x"])]
+
+    told = capsys.readouterr()
+    assert [1, 0, 1] == codes
+    assert "shop/web-7d4b9c-new01: feasible on 4 of 12 nodes" in told.out
+    assert READS_CLOSED.removeprefix("homeport: ") in told.err
 
 
 @pytest.mark.parametrize("opened", [True, False])
