@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -96,6 +97,7 @@ class Service:
         self._metrics.leader.set(self._replicated is None)
         self._leads = Leads(self._cluster)
         self._frameworks = self._build(resolved)
+        self._tell_changes(resolved)
         self._bind = BindVerb(
             deciding := Deciding(
                 self._cluster,
@@ -165,6 +167,19 @@ class Service:
             )
             for profile in resolved
         }
+
+    def _tell_changes(self, resolved: Sequence[ResolvedProfile]) -> None:
+        """Each plugin that wants to know of changed objects is told once, however many profiles it is in."""
+        read = {
+            (spec, kind) for it in resolved for name, spec in it.specs.items() for kind in spec.kinds(it.args[name])
+        }
+        for spec, kind in read:
+            if spec.changed is not None:
+                self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
+
+    def _tell(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+        with suppress(PluginError):  # logged by the guard
+            self._guard.call(plugin, "Changed", changed, old, new)
 
     def _replicate(self, feed: LiveFeed) -> _Replicated:
         """It renews its lease over connections of its own: binds are not in the way."""

@@ -37,6 +37,7 @@ class Cluster:
         self._strays: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
+        self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
         self._gone = Gone()
         self._changes = 0
         self._node_changes = 0
@@ -63,6 +64,21 @@ class Cluster:
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
         return [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
+
+    def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by the UID of their controller, if it is of this kind. Kept from the first call on, by the kind's name:
+        almost all pods belong to other kinds, and cost nothing.
+        """
+        kept = self._controlled.get(kind.kind)
+        if kept is None:
+            kept = self._controlled[kind.kind] = {}
+            for pod in self.pods():
+                if pod.owner is not None and pod.owner.kind == kind.kind:
+                    kept.setdefault(pod.owner.uid, {})[pod.uid] = pod
+        return kept
+
+    def has_node(self, name: str) -> bool:
+        return name in self.nodes
 
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""
@@ -205,6 +221,7 @@ class Cluster:
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
         """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
+        self._regroup(old, new)
         if old is not None and old.annotations:
             self._annotated.pop(old.uid, None)
         if new is not None and new.annotations and new.node_name:
@@ -218,6 +235,13 @@ class Cluster:
         elif new is not None and new.nominated_node_name and not new.spec.gated:
             self._nominated.setdefault(new.nominated_node_name, {})[new.uid] = new
         self._recount(old, new)
+
+    def _regroup(self, old: Pod | None, new: Pod | None) -> None:
+        """Move a pod among those of its controller, if somebody asked for that kind."""
+        if old is not None and old.owner is not None and old.owner.kind in self._controlled:
+            _discard(self._controlled[old.owner.kind], old.owner.uid, old.uid)
+        if new is not None and new.owner is not None and new.owner.kind in self._controlled:
+            self._controlled[new.owner.kind].setdefault(new.owner.uid, {})[new.uid] = new
 
     def _recount(self, old: Pod | None, new: Pod | None) -> None:
         was, now = _if_counted(old), _if_counted(new)

@@ -152,6 +152,14 @@ class Objects(Protocol):
         """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
         ...
 
+    def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by the UID of their controller, if it is of this kind, and by their own: waiting, assumed, bound and
+        terminating ones, of any namespace. Live; to be asked for once, when the plugin is built.
+        """
+        ...
+
+    def has_node(self, name: str) -> bool: ...
+
 
 class WriteConflict(Exception):
     """The object changed since it was read; the picture now holds its newest form."""
@@ -532,6 +540,10 @@ class PluginArgs(BaseModel):
 Args = TypeVar("Args", bound=PluginArgs)
 
 
+Changed = Callable[[Kind[Any], Any, Any], None]
+"""Told of an object of a kind as it was known and as it is now."""
+
+
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
     return ()
 
@@ -540,7 +552,8 @@ class PluginSpec(Generic[Args]):
     """How a plugin is found, configured and built: ``plugin(args, handle)``.
 
     ``kinds`` names the kinds it reads beside pods and nodes. ``reads_pods``: its filter's answer depends on other
-    pods; if not, no bind needs to be waited for on its account.
+    pods; if not, no bind needs to be waited for on its account. ``changed`` is told of every change of an object of
+    these kinds, whoever made it, once however many profiles there are; not of objects that come or go.
     """
 
     def __init__(
@@ -551,12 +564,14 @@ class PluginSpec(Generic[Args]):
         *,
         kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
         reads_pods: bool = True,
+        changed: Changed | None = None,
     ) -> None:
         self.name = name
         self.args = args
         self.plugin: Any = plugin
         self.kinds = kinds
         self.reads_pods = reads_pods
+        self.changed = changed
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""
