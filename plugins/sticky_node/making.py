@@ -34,7 +34,7 @@ class Making:
         """Its owner cannot be written now. It takes the place of what earlier pods of the owner made."""
         self.arrived(claim)
         for other in list(self._of_owner[claim.owner.key].values()):
-            if other.pod.uid != claim.pod.uid and self.is_made(other):
+            if other.pod.uid != claim.pod.uid and self.is_made(other.pod):
                 self.drop(other.pod)
 
     def drop(self, pod: Pod) -> None:
@@ -56,9 +56,10 @@ class Making:
         claims = self._of_owner.get(owner.key, {}).values()
         return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.is_open(owner)), None)
 
-    def is_made(self, claim: Claim) -> bool:
-        return claim.pod.uid in self._made
+    def is_made(self, pod: Pod) -> bool:
+        """Whether the pod is there, and waits to have its home recorded."""
+        return pod.uid in self._made
 
     def made(self) -> Collection[Claim]:
-        """Those that wait to be recorded."""
+        """Those whose pods are there."""
         return [self._claims[uid] for uid in self._made]

@@ -152,7 +152,7 @@ class StickyNode(
             self._home(owner, pod),
             nodes,
             claim=claim,
-            made=claim is not None and self._making.is_made(claim),
+            made=claim is not None and self._making.is_made(claim.pod),
             cause=self._recorder.cause(owner),
         )
 

@@ -43,11 +43,11 @@ class Recorder:
                 await self.record(found)
 
     def _word_of(self, pod: Pod) -> Claim | None:
-        """The claim that a bound pod carries, if it says where it is, is ours, and is not in memory."""
+        """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory."""
         if pod.annotations.get(HOME) != pod.node_name or not self._serves(pod.spec.scheduler_name):
             return None
         owner = self._owners.of(pod)
-        if not isinstance(owner, Owner) or self._making.of(pod) is not None:
+        if not isinstance(owner, Owner) or self._making.is_made(pod):
             return None
         decides = self._active.decides(pod, pod.node_name, owner)
         return Claim(pod, pod.node_name, owner, pod.annotations.get(HOME_AFTER, ""), decides)

@@ -61,7 +61,7 @@ class Machines:
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
         self.cluster = Cluster()
         self.writer = UnwillingWriter(self.cluster)
-        handle = Handle(
+        self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
             writer=self.writer,
@@ -70,10 +70,15 @@ class Machines:
             waiting=WaitingPods(),
             serves=served.__eq__,
         )
-        self.plugin = StickyNode(StickyNodeArgs.model_validate(args or {}), handle)
+        self._args = StickyNodeArgs.model_validate(args or {})
         self._version = 0
+        self.restart()
         for name in NODES:
             self.cluster.upsert_node(make_node(name))
+
+    def restart(self) -> None:
+        """What is in memory is gone; what is in the cluster stays."""
+        self.plugin = StickyNode(self._args, self.handle)
 
     def add(self, kind: Kind[Any], name: str = "db", **annotations: str) -> None:
         """An owner appears or changes; ``home="n1"`` is the annotation ``homeport.dev/home``."""
@@ -144,16 +149,24 @@ class Machines:
 
     async def bind(self, pod: Pod, node: str, *, succeeds: bool = True, copies: bool = True) -> dict[str, str]:
         """A transaction as bind runs it; returns the Binding's annotations. ``copies``: no crash before post-bind."""
+        assert self.reserve(pod, node) == SUCCESS
+        return await self.arrives(pod, node, succeeds=succeeds, copies=copies)
+
+    async def arrives(self, pod: Pod, node: str, *, succeeds: bool = True, copies: bool = True) -> dict[str, str]:
+        """The rest of it, after Reserve."""
         state = CycleState()
-        assert self.plugin.reserve(state, pod, node) == SUCCESS
         assert await self.plugin.pre_bind(state, pod, node) == SUCCESS
-        if not succeeds:
+        if succeeds:
+            await self.lands(state, pod, node, copies=copies)
+        else:
             self.plugin.unreserve(state, pod, node)
-            return state.annotations
+        return state.annotations
+
+    async def lands(self, state: CycleState, pod: Pod, node: str, *, copies: bool = True) -> None:
+        """The rest of it, after PreBind."""
         self.cluster.upsert_pod(bound(pod, node, state.annotations))
         if copies:
             await self.plugin.post_bind(state, pod, node)
-        return state.annotations
 
     def reserve(self, pod: Pod, node: str) -> Status:
         return self.plugin.reserve(CycleState(), pod, node)
@@ -166,7 +179,8 @@ def reference(kind: Kind[Any], name: str = "db") -> JsonObject:
 
 def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
     """The pod of a virtual machine."""
-    return make_pod(name, **{"owner": reference(INSTANCE, machine), **fields})
+    given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
+    return make_pod(name, **given)
 
 
 def bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:

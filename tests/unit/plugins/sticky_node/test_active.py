@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 import pytest
 
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod
-from tests.builders import controller, make_pod
+from tests.builders import PodFields, controller, make_pod
 from tests.unit.plugins.sticky_node.machines import (
     DATABASE,
     HOME,
@@ -37,12 +38,13 @@ def pods(*found: Pod) -> Story:
     return there
 
 
-def claims(name: str = "launcher", node: str = "n1", home: str = "n1", **fields: str) -> Pod:
-    """A bound pod that says it brings a home."""
-    return launcher(name, node=node, annotations={HOME: home}, **fields)  # type: ignore[arg-type]
+def claims(name: str = "launcher", home: str = "n1", **fields: Unpack[PodFields]) -> Pod:
+    """A bound pod that says it brings a home, on that node unless another is given."""
+    given: PodFields = {"node": home, "annotations": {HOME: home}, **fields}
+    return launcher(name, **given)
 
 
-MIGRATED = claims("target", node="n2", home="n2", created=LATE)
+MIGRATED = claims("target", "n2", created=LATE)
 SOURCE = launcher("source", node="n1", created=EARLY)
 
 
@@ -51,9 +53,9 @@ SOURCE = launcher("source", node="n1", created=EARLY)
     [
         pytest.param("", pods(claims()), "n1", id="the only pod of a machine that is not ready yet"),
         pytest.param("n1", pods(claims()), "n1", id="the pod where the machine runs"),
-        pytest.param("", pods(claims(home="n2")), "", id="it says another node than it is on"),
-        pytest.param("", pods(claims(home="any text")), "", id="it says what is no node"),
-        pytest.param("", pods(claims(node="n9", home="n9")), "", id="it is on a node that does not exist"),
+        pytest.param("", pods(claims(home="n2", node="n1")), "", id="it says another node than it is on"),
+        pytest.param("", pods(claims(home="any text", node="n1")), "", id="it says what is no node"),
+        pytest.param("", pods(claims(home="n9")), "", id="it is on a node that does not exist"),
         pytest.param("", pods(claims(scheduler="somebody")), "", id="it is not ours"),
         pytest.param("n2", pods(claims()), "", id="the machine runs elsewhere"),
         pytest.param("", pods(claims(created=EARLY), launcher("new", created=LATE)), "", id="a newer one waits"),
@@ -84,9 +86,7 @@ SOURCE = launcher("source", node="n1", created=EARLY)
             "n1",
             id="a newer one is of another namespace",
         ),
-        pytest.param(
-            "", pods(claims(created=EARLY), claims("twin", node="n2", home="n2", created=EARLY)), "n2", id="a draw"
-        ),
+        pytest.param("", pods(claims(created=EARLY), claims("twin", "n2", created=EARLY)), "n2", id="a draw"),
         pytest.param("", pods(claims(owner={**reference(INSTANCE), "uid": "earlier"})), "", id="of an earlier boot"),
         pytest.param("", pods(claims(owner={**reference(INSTANCE), "controller": False})), "", id="not controlled"),
         pytest.param("", pods(claims(namespace="shop")), "", id="from another namespace"),
