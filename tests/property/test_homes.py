@@ -23,6 +23,7 @@ ASKING = launcher("asking", created="2026-11-21T11:00:00Z")
 
 names = st.sampled_from(NAMES)
 nodes = st.sampled_from(NODES)
+whiches = st.integers(0, len(NAMES) - 1)
 
 
 class Homes(RuleBasedStateMachine):
@@ -61,20 +62,23 @@ class Homes(RuleBasedStateMachine):
         if carries:
             self.pre_bind(name)
 
-    @rule(name=names)
+    @precondition(lambda self: self.under_way)
+    @rule(which=whiches)
+    def pre_bind_one(self, which: int) -> None:
+        self.pre_bind(self.one(which))
+
     def pre_bind(self, name: str) -> None:
-        if name in self.under_way and name not in self.carried:
+        if name not in self.carried:
             pod, node, state = self.under_way[name]
             run(self.machines.plugin.pre_bind(state, pod, node))
             self.carried.add(name)
 
-    @rule(name=names, copies=st.sampled_from(["yes", "yes", "unheard", "forbidden", "conflicts"]))
-    def land(self, name: str, copies: str) -> None:
+    @precondition(lambda self: self.under_way)
+    @rule(which=whiches, copies=st.sampled_from(["yes", "yes", "unheard", "forbidden", "conflicts"]))
+    def land(self, which: int, copies: str) -> None:
         """The Binding is taken, if the last word still holds; what follows is done or not."""
-        if name not in self.under_way:
-            return
-        self.pre_bind(name)
-        pod, node, state = self.end(name)
+        self.pre_bind(self.one(which))
+        pod, node, state = self.end(self.one(which))
         if node not in self.machines.allowed(pod):
             self.machines.plugin.unreserve(state, pod, node)
             return
@@ -84,11 +88,11 @@ class Homes(RuleBasedStateMachine):
         self.machines.writer.before = []
         self.machines.writer.unwritable = set()
 
-    @rule(name=names)
-    def fail(self, name: str) -> None:
-        if name in self.under_way:
-            pod, node, state = self.end(name)
-            self.machines.plugin.unreserve(state, pod, node)
+    @precondition(lambda self: self.under_way)
+    @rule(which=whiches)
+    def fail(self, which: int) -> None:
+        pod, node, state = self.end(self.one(which))
+        self.machines.plugin.unreserve(state, pod, node)
 
     @rule(name=names)
     def delete(self, name: str) -> None:
@@ -124,6 +128,9 @@ class Homes(RuleBasedStateMachine):
     def no_home_returns(self) -> None:
         assert {self.home, self.recorded} - {""} <= self.expected
 
+    def one(self, which: int) -> str:
+        return list(self.under_way)[which % len(self.under_way)]
+
     def end(self, name: str) -> tuple[Pod, str, CycleState]:
         self.carried.discard(name)
         return self.under_way.pop(name)
@@ -148,4 +155,4 @@ def run(work: Coroutine[Any, Any, Any]) -> None:
 
 
 TestHomes = Homes.TestCase
-TestHomes.settings = settings(derandomize=True, deadline=None, max_examples=300, stateful_step_count=25)
+TestHomes.settings = settings(derandomize=True, deadline=None, max_examples=600, stateful_step_count=25)
