@@ -69,13 +69,16 @@ class Cluster:
         """Pods by the UID of their controller, if it is of this kind. Kept from the first call on, by the kind's name:
         almost all pods belong to other kinds, and cost nothing.
         """
-        kept = self._controlled.get(kind.kind)
-        if kept is None:
-            kept = self._controlled[kind.kind] = {}
-            for pod in self.pods():
-                if pod.owner is not None and pod.owner.kind == kind.kind:
-                    kept.setdefault(pod.owner.uid, {})[pod.uid] = pod
-        return kept
+        if kind.kind not in self._controlled:
+            self._controlled[kind.kind] = self._controlled_by(kind.kind)
+        return self._controlled[kind.kind]
+
+    def _controlled_by(self, kind: str) -> dict[str, dict[str, Pod]]:
+        found: dict[str, dict[str, Pod]] = {}
+        for pod in self.pods():
+            if pod.owner is not None and pod.owner.kind == kind:
+                found.setdefault(pod.owner.uid, {})[pod.uid] = pod
+        return found
 
     def has_node(self, name: str) -> bool:
         return name in self.nodes
@@ -273,6 +276,8 @@ class Cluster:
         on_nodes = {uid: (name, pod) for name, pods in self._all_pods_on_nodes() for uid, pod in pods.items()}
         if on_nodes != {pod.uid: (pod.node_name, pod) for pod in placed}:
             wrong.append("pods on nodes differ from the pods")
+        if self._controlled != {kind: self._controlled_by(kind) for kind in self._controlled}:
+            wrong.append("pods of controllers differ from the pods")
         return wrong
 
     def _all_pods_on_nodes(self) -> Iterator[tuple[str, Mapping[str, Pod]]]:
