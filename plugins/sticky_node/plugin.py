@@ -147,13 +147,9 @@ class StickyNode(
         if isinstance(owner, Missing):
             return explain_missing(owner)
         claim = None if recorded_home(owner) else self._making.holds(owner, pod) or self._making.of(pod)
+        made = claim is not None and self._making.is_made(claim.pod)
         return explain_home(
-            owner,
-            self._home(owner, pod),
-            nodes,
-            claim=claim,
-            made=claim is not None and self._making.is_made(claim.pod),
-            cause=self._recorder.cause(owner),
+            owner, self._home(owner, pod), nodes, claim=claim, made=made, cause=self._recorder.cause(owner)
         )
 
     async def repair(self) -> None:
