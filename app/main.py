@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -137,6 +138,7 @@ class Service:
         )
         self._leads = Leads(self._cluster)
         self._frameworks = self._build(resolved)
+        self._tell_changes(resolved)
         self._bind = BindVerb(
             deciding := Deciding(
                 self._cluster,
@@ -210,6 +212,19 @@ class Service:
             )
             for profile in resolved
         }
+
+    def _tell_changes(self, resolved: Sequence[ResolvedProfile]) -> None:
+        """Each plugin that wants to know of changed objects is told once, however many profiles it is in."""
+        read = {
+            (spec, kind) for it in resolved for name, spec in it.specs.items() for kind in spec.kinds(it.args[name])
+        }
+        for spec, kind in read:
+            if spec.changed is not None:
+                self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
+
+    def _tell(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+        with suppress(PluginError):  # logged by the guard
+            self._guard.call(plugin, "Changed", changed, old, new)
 
     def _replicate(self, feed: LiveFeed) -> _Replicated:
         """It renews its lease over connections of its own: binds are not in the way."""

@@ -38,6 +38,7 @@ class PodFields(TypedDict, total=False):
     node: str
     nominated: str
     terminating: bool
+    created: str
     phase: str
     scheduler: str
     priority: int
@@ -76,6 +77,7 @@ def pod_object(name: str = "web-1", **fields: Unpack[PodFields]) -> JsonObject:
         labels=fields.get("labels", {}),
         annotations=fields.get("annotations", _UNSET),
         ownerReferences=[fields["owner"]] if "owner" in fields else _UNSET,
+        creationTimestamp=fields.get("created", _UNSET),
         deletionTimestamp=DELETED_AT if fields.get("terminating") else _UNSET,
     )
     spec = _present(

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import Handle, PluginArgs, PluginSpec, PostFilterResult
+from app.framework.interface import Changed, Handle, PluginArgs, PluginSpec, PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
@@ -407,6 +407,7 @@ def spec_of(
     kinds: Callable[[Any], tuple[Kind[Any], ...]] = lambda _: (),
     *,
     reads_pods: bool = True,
+    changed: Changed | None = None,
 ) -> PluginSpec[Any]:
     """A spec under the class's own name."""
-    return PluginSpec(plugin.__name__, args, plugin, kinds=kinds, reads_pods=reads_pods)
+    return PluginSpec(plugin.__name__, args, plugin, kinds=kinds, reads_pods=reads_pods, changed=changed)

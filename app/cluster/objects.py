@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, TypeVar, cast
 
 from app.kube.kinds import Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
 Object = TypeVar("Object", bound=KubeObject)
+Listener = Callable[[Any, Any], None]
+"""Told of an object as it was known and as it is now."""
 
 
 _MOST_GONE: Final = 8192
@@ -39,7 +41,12 @@ class ObjectStore:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
         self._versions: dict[tuple[Kind[Any], str], int] = {}
         self._gone = Gone()
+        self._listeners: dict[Kind[Any], list[Listener]] = {}
         self.changes = 0
+
+    def on_change(self, kind: Kind[Any], listener: Listener) -> None:
+        """Call ``listener`` whenever an object of the kind takes another form: not when it comes, nor when it goes."""
+        self._listeners.setdefault(kind, []).append(listener)
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
         return cast("Object | None", self._objects.get(kind, {}).get(namespace, {}).get(name))
@@ -62,9 +69,14 @@ class ObjectStore:
     def upsert(self, kind: Kind[Any], found: KubeObject, *, newest_wins: bool = True) -> None:
         namespace, name = found.key
         objects = self._objects.setdefault(kind, {}).setdefault(namespace, {})
-        if not newest_wins or not _is_older(found, objects.get(name)):
-            objects[name] = found
-            self._touch(kind, namespace)
+        known = objects.get(name)
+        if newest_wins and _is_older(found, known):
+            return
+        objects[name] = found
+        self._touch(kind, namespace)
+        if kind in self._listeners and known is not None and known.uid == found.uid:
+            for listener in self._listeners[kind]:
+                listener(known, found)
 
     def upsert_read(self, kind: Kind[Any], found: KubeObject) -> None:
         """Take in what was read or written past the watch, unless it is known to be gone."""

@@ -37,6 +37,7 @@ class Cluster:
         self._strays: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
+        self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
         self._gone = Gone()
         self._changes = 0
         self._node_changes = 0
@@ -63,6 +64,24 @@ class Cluster:
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
         return [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
+
+    def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by the UID of their controller, if it is of this kind. Kept from the first call on, by the kind's name:
+        almost all pods belong to other kinds, and cost nothing.
+        """
+        if kind.kind not in self._controlled:
+            self._controlled[kind.kind] = self._controlled_by(kind.kind)
+        return self._controlled[kind.kind]
+
+    def _controlled_by(self, kind: str) -> dict[str, dict[str, Pod]]:
+        found: dict[str, dict[str, Pod]] = {}
+        for pod in self.pods():
+            if pod.owner is not None and pod.owner.kind == kind:
+                found.setdefault(pod.owner.uid, {})[pod.uid] = pod
+        return found
+
+    def has_node(self, name: str) -> bool:
+        return name in self.nodes
 
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""
@@ -205,6 +224,7 @@ class Cluster:
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
         """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
+        self._regroup(old, new)
         if old is not None and old.annotations:
             self._annotated.pop(old.uid, None)
         if new is not None and new.annotations and new.node_name:
@@ -218,6 +238,13 @@ class Cluster:
         elif new is not None and new.nominated_node_name and not new.spec.gated:
             self._nominated.setdefault(new.nominated_node_name, {})[new.uid] = new
         self._recount(old, new)
+
+    def _regroup(self, old: Pod | None, new: Pod | None) -> None:
+        """Move a pod among those of its controller, if somebody asked for that kind."""
+        if old is not None and old.owner is not None and old.owner.kind in self._controlled:
+            _discard(self._controlled[old.owner.kind], old.owner.uid, old.uid)
+        if new is not None and new.owner is not None and new.owner.kind in self._controlled:
+            self._controlled[new.owner.kind].setdefault(new.owner.uid, {})[new.uid] = new
 
     def _recount(self, old: Pod | None, new: Pod | None) -> None:
         was, now = _if_counted(old), _if_counted(new)
@@ -249,6 +276,8 @@ class Cluster:
         on_nodes = {uid: (name, pod) for name, pods in self._all_pods_on_nodes() for uid, pod in pods.items()}
         if on_nodes != {pod.uid: (pod.node_name, pod) for pod in placed}:
             wrong.append("pods on nodes differ from the pods")
+        if self._controlled != {kind: self._controlled_by(kind) for kind in self._controlled}:
+            wrong.append("pods of controllers differ from the pods")
         return wrong
 
     def _all_pods_on_nodes(self) -> Iterator[tuple[str, Mapping[str, Pod]]]:

@@ -152,6 +152,14 @@ class Objects(Protocol):
         """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
         ...
 
+    def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by the UID of their controller, if it is of this kind, and by their own: waiting, assumed, bound and
+        terminating ones, of any namespace. Live; to be asked for once, when the plugin is built.
+        """
+        ...
+
+    def has_node(self, name: str) -> bool: ...
+
 
 class WriteConflict(Exception):
     """The object changed since it was read; the picture now holds its newest form."""
@@ -539,6 +547,10 @@ class Writes(Struct, frozen=True):
     what: str
 
 
+Changed = Callable[[Kind[Any], Any, Any], None]
+"""Told of an object of a kind as it was known and as it is now."""
+
+
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
     return ()
 
@@ -552,7 +564,8 @@ class PluginSpec(Generic[Args]):
 
     ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
     Homeport must be allowed follows from these. ``reads_pods``: its filter's answer depends on other pods; if not, no
-    bind needs to be waited for on its account.
+    bind needs to be waited for on its account. ``changed`` is told of every change of an object of these kinds, whoever
+    made it, once however many profiles there are; not of objects that come or go.
     """
 
     def __init__(
@@ -564,6 +577,7 @@ class PluginSpec(Generic[Args]):
         kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
         writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
         reads_pods: bool = True,
+        changed: Changed | None = None,
     ) -> None:
         self.name = name
         self.args = args
@@ -571,6 +585,7 @@ class PluginSpec(Generic[Args]):
         self.kinds = kinds
         self.writes = writes
         self.reads_pods = reads_pods
+        self.changed = changed
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

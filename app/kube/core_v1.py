@@ -68,7 +68,10 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """A pod of the picture or of a request. Empty strings stand for what is unset."""
+    """A pod of the picture or of a request. Empty strings stand for what is unset.
+
+    ``created`` is in UTC and of one length, whole seconds: earlier ones are smaller.
+    """
 
     namespace: str
     name: str
@@ -82,6 +85,7 @@ class Pod(Struct, frozen=True, gc=False):
     nominated_node_name: str
     terminating: bool
     finished: bool
+    created: str = ""
 
     @property
     def key(self) -> ObjectKey:
@@ -316,6 +320,7 @@ def slim_pod(found: PodObject) -> Pod:
         nominated_node_name=sys.intern(status.nominated_node_name or ""),
         terminating=bool(meta.deletion_timestamp),
         finished=status.phase in _FINISHED,
+        created=sys.intern(meta.creation_timestamp or ""),
     )
 
 

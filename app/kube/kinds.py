@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from app.kube.apps_v1 import Workload, decode_workload
 from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
+from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 
 
@@ -71,13 +72,18 @@ SERVICES: Final[Kind[Service]] = Kind("v1", "Service", decode_service)
 REPLICATION_CONTROLLERS: Final[Kind[Service]] = Kind("v1", "ReplicationController", decode_service)
 REPLICA_SETS: Final[Kind[Workload]] = Kind("apps/v1", "ReplicaSet", decode_workload)
 STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_workload)
+VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
+    "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
+)
 
-_WORKLOADS: Final = {(it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS)}
+_OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
+    (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)
+}
 
 
 def owner_kind(api_version: str, kind: str) -> Kind[AnnotatedObject]:
     """The kind of an owner, known to us or any custom resource (then by its metadata alone)."""
-    known = _WORKLOADS.get((api_version, kind))
+    known = _OWNERS.get((api_version, kind))
     return known if known is not None else partial_kind(api_version, kind)
 
 

@@ -60,6 +60,7 @@ class MetadataObject(Struct, rename="camel"):
     labels: Raw = Raw()
     annotations: Raw = Raw()
     owner_references: Raw = Raw()
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 

@@ -1,18 +1,24 @@
-"""Where a home is written down, and what may overwrite it.
+"""Where a home is written down, and which pod's word for it still counts.
 
 A first bind writes the home onto the pod, in the Binding itself, so that no crash can separate the two. From there it
 is copied to the owner, together with the UID of the pod it came from:
 
-    homeport.dev/home       the node            (homeport.dev/home.3 for ordinal 3)
-    homeport.dev/home-pod   the pod's UID       (homeport.dev/home-pod.3)
+    on the owner   homeport.dev/home         the node                                (homeport.dev/home.3: ordinal 3)
+                   homeport.dev/home-pod     the UID of the pod that was heard last  (homeport.dev/home-pod.3)
+    on the pod     homeport.dev/home         the node
+                   homeport.dev/home-after   the ``home-pod`` its owner had then; absent if it had none
 
-A home that is there is never overwritten, so a newer edit by a person wins. Nor does a home come back that a person
-removed: the UID stays behind and tells that this pod's home was copied once.
+A pod's word is open as long as its owner still has that ``home-pod``, so of all pods that were bound without a home one
+is heard, once. A home that is there is never overwritten, so a newer edit by a person wins, and closes what was open.
+Nor does a home come back that a person removed: ``home-pod`` stays behind, and whose word is open was bound since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+
+from msgspec import Struct
 
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
@@ -20,6 +26,24 @@ from plugins.sticky_node.owners import Owner
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
 HOME_POD: Final = f"{ANNOTATION_DOMAIN}home-pod"
+HOME_AFTER: Final = f"{ANNOTATION_DOMAIN}home-after"
+
+
+class Claim(Struct, frozen=True):
+    """A pod's word for a home: it goes, or has gone, to ``node`` while its owner had none.
+
+    ``after``: the owner's ``home-pod`` at that time · ``decides``: it was the machine's active pod when last looked at.
+    """
+
+    pod: Pod
+    node: str
+    owner: Owner
+    after: str
+    decides: bool
+
+    def is_open(self, owner: Owner) -> bool:
+        """Whether it may still be heard; ``owner`` in its newest form."""
+        return home_pod(owner) == self.after != self.pod.uid
 
 
 def home_key(slot: str) -> str:
@@ -35,16 +59,23 @@ def recorded_home(owner: Owner) -> str:
     return owner.found.annotations.get(home_key(owner.slot), "")
 
 
-def is_copied(owner: Owner, pod: Pod) -> bool:
-    """Whether the home that this pod brought is, or once was, on the owner."""
-    return owner.found.annotations.get(pod_key(owner.slot)) == pod.uid
+def home_pod(owner: Owner) -> str:
+    """The UID of the pod whose word was heard last; empty if none ever was."""
+    return owner.found.annotations.get(pod_key(owner.slot), "")
 
 
-def had_home(owner: Owner) -> bool:
-    """Whether a home was ever copied here: then an older pod on its way out has no say any more."""
-    return pod_key(owner.slot) in owner.found.annotations
+def on_owner(owner: Owner, claim: Claim) -> dict[str, str | None]:
+    """What a claim that is heard writes on its owner. Beside a home that is there it is closed, and nothing else."""
+    heard: dict[str, str | None] = {pod_key(owner.slot): claim.pod.uid}
+    return heard if recorded_home(owner) else {home_key(owner.slot): claim.node, **heard}
 
 
-def annotations_for(owner: Owner, pod: Pod, node_name: str) -> dict[str, str | None]:
-    """What a copied home looks like on the owner."""
-    return {home_key(owner.slot): node_name, pod_key(owner.slot): pod.uid}
+def on_pod(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
+    """What the Binding says of a claim, in place of whatever stands ``there``."""
+    after = {HOME_AFTER: claim.after} if claim.after or HOME_AFTER in there else {}
+    return {HOME: claim.node, **after}
+
+
+def no_word(there: Mapping[str, str]) -> dict[str, str]:
+    """What the Binding says for a pod that makes no home: a Binding cannot remove what somebody else wrote there."""
+    return {HOME: ""} if there.get(HOME) else {}

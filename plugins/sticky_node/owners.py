@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
-from app.kube.kinds import AnnotatedObject, Kind, owner_kind
+from app.kube.kinds import STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
 from app.kube.meta_v1 import OwnerReference
 from plugins.sticky_node.args import OwnerRule
 
@@ -26,12 +27,29 @@ class Chain(Struct, frozen=True):
         return cls(kinds, rule.per_ordinal)
 
 
+Slot = tuple[str, str]
+"""(UID of the owner, slot): what a home belongs to."""
+
+
 class Owner(Struct, frozen=True):
-    """The object that keeps a pod's home. ``slot`` tells the pods of one owner apart; empty for an only one."""
+    """The object that keeps a pod's home. ``slot`` tells the pods of one owner apart; empty for an only one.
+
+    ``controller`` is what the pod itself refers to: the first link of the chain, or the keeper itself.
+    """
 
     kind: Kind[AnnotatedObject]
     found: AnnotatedObject
     slot: str
+    controller: AnnotatedObject
+
+    @property
+    def key(self) -> Slot:
+        return (self.found.uid, self.slot)
+
+    def __str__(self) -> str:
+        """``VirtualMachine default/db``, ``StatefulSet default/db, ordinal 3``."""
+        ordinal = f", ordinal {self.slot}" if self.slot else ""
+        return f"{self.kind.kind} {self.found.namespace}/{self.found.name}{ordinal}"
 
 
 class Missing(Struct, frozen=True):
@@ -41,9 +59,12 @@ class Missing(Struct, frozen=True):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.namespace}/{self.name}"
+
 
 class Owners:
-    """Follows the chains of the plugin's arguments."""
+    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID."""
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
         chains = [Chain.of(rule) for rule in rules]
@@ -56,23 +77,29 @@ class Owners:
         chain = self._chains.get((reference.api_version, reference.kind)) if reference else None
         if chain is None:
             return None
-        slot = _ordinal(pod.name) if chain.per_ordinal else ""
+        slot = _ordinal(pod, chain.kinds[0]) if chain.per_ordinal else ""
         if slot is None:
             return None
         return self._follow(chain, slot, pod.namespace, reference)
 
+    def newest(self, owner: Owner) -> Owner | None:
+        """The owner as it is now; ``None`` if it is gone."""
+        found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)
+        return replace(owner, found=found) if found is not None and found.uid == owner.found.uid else None
+
     def _follow(
         self, chain: Chain, slot: str, namespace: str, reference: OwnerReference | None
     ) -> Owner | Missing | None:
-        found: AnnotatedObject | None = None
+        links: list[AnnotatedObject] = []
         for kind in chain.kinds:
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
                 return None
             found = self._objects.get(kind, namespace, reference.name)
-            if found is None or reference.uid not in ("", found.uid):
+            if found is None or not reference.uid or reference.uid != found.uid:
                 return Missing(kind, namespace, reference.name)
+            links.append(found)
             reference = found.owner
-        return None if found is None else Owner(chain.kinds[-1], found, slot)
+        return Owner(chain.kinds[-1], links[-1], slot, links[0])
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
@@ -85,6 +112,10 @@ def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     return tuple(Chain.of(rule).kinds[-1] for rule in rules)
 
 
-def _ordinal(name: str) -> str | None:
-    _, dash, number = name.rpartition("-")
-    return number if dash and number.isascii() and number.isdecimal() else None
+def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
+    """The number the pod's name ends in; of a StatefulSet only the pod that it names so itself has one."""
+    name, dash, number = pod.name.rpartition("-")
+    if not dash or not number.isascii() or not number.isdecimal():
+        return None
+    is_other = controller == STATEFUL_SETS and pod.owner is not None and pod.owner.name != name
+    return None if is_other else number

@@ -13,7 +13,6 @@ from app.framework.interface import (
     FilterPlugin,
     Handle,
     LookUpPlugin,
-    ObjectGone,
     PeerFilterPlugin,
     PluginSpec,
     PostBindPlugin,
@@ -22,24 +21,26 @@ from app.framework.interface import (
     RepairPlugin,
     ReservePlugin,
     StampPlugin,
-    Table,
-    WriteConflict,
     Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.home import HOME, annotations_for, had_home, is_copied, recorded_home
+from plugins.sticky_node.chronicle import tell
+from plugins.sticky_node.explaining import explain_home, explain_missing
+from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
+from plugins.sticky_node.recording import Recorder
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = "node(s) were not the pod's home"
 REASON_OWNER_UNKNOWN: Final = "node(s) can't be judged before the pod's owner is known"
 NOT_HOME: Final = unresolvable(REASON_NOT_HOME).by(NAME)
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
-_COPY_ATTEMPTS: Final = 5
 
 
 class _Home:
@@ -54,34 +55,7 @@ class _Home:
         return self
 
 
-class _NewHome:
-    """A home that ``pod`` makes for ``owner`` by going to ``node``. ``bound``: the pod is there.
-
-    ``joined``, by UID: other pods on their way to it. Should ``pod`` not arrive, the first of them makes it.
-    """
-
-    __slots__ = ("bound", "joined", "node", "owner", "pod")
-
-    def __init__(self, pod: Pod, node: str, owner: Owner, joined: dict[str, Pod] | None = None) -> None:
-        self.pod = pod
-        self.node = node
-        self.owner = owner
-        self.joined = joined or {}
-        self.bound = False
-
-    def without_maker(self) -> _NewHome | None:
-        """What is left of it when ``pod`` does not arrive."""
-        heir = next(iter(self.joined.values()), None)
-        if heir is None:
-            return None
-        others = {uid: pod for uid, pod in self.joined.items() if uid != heir.uid}
-        return _NewHome(heir, self.node, self.owner, others)
-
-
 _HOME: Final[StateKey[_Home]] = StateKey("PreFilterStickyNode")
-
-Slot = tuple[str, str]
-"""(UID of the owner, slot): what a home belongs to."""
 
 
 @final
@@ -98,14 +72,13 @@ class StickyNode(
     RepairPlugin,
     ExplainPlugin,
 ):
-    """``_new`` holds homes made by binds that are under way or not yet copied: readable at once, undone on failure."""
+    """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
         self._owners = Owners(args.owners, handle.objects)
-        self._objects = handle.objects
-        self._writer = handle.writer
-        self._serves = handle.serves
-        self._new: dict[Slot, _NewHome] = {}
+        self._active = ActivePods(handle.objects)
+        self._making = Making()
+        self._recorder = Recorder(self._owners, self._active, self._making, handle)
 
     def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
@@ -139,124 +112,63 @@ class StickyNode(
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         """A machine's first bind makes the home of its other pods."""
         mine, theirs = self._owners.of(pod), self._owners.of(other)
-        return isinstance(mine, Owner) and isinstance(theirs, Owner) and _slot(mine) == _slot(theirs)
+        return isinstance(mine, Owner) and isinstance(theirs, Owner) and mine.key == theirs.key
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return OWNER_UNKNOWN
         if owner is not None and not recorded_home(owner):
-            made = self._new.get(_slot(owner))
-            if made is None or made.pod.uid == pod.uid:
-                self._new[_slot(owner)] = _NewHome(pod, node_name, owner)
-            else:
-                made.joined[pod.uid] = pod
+            decides = self._active.decides(pod, node_name, owner)
+            self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        # By the pod, not its owner: a machine that is stopped during the bind takes the way to it along.
-        for slot, made in list(self._new.items()):
-            made.joined.pop(pod.uid, None)
-            left = made.without_maker() if made.pod.uid == pod.uid else made
-            if left is None:
-                del self._new[slot]
-            else:
-                self._new[slot] = left
+        self._making.drop(pod)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Also a pod that joins a home still in the making carries it: the bind that makes it may fail."""
-        owner = self._owners.of(pod)
-        if isinstance(owner, Owner) and not recorded_home(owner):
-            state.annotations[HOME] = node_name
+        claim = self._making.of(pod)
+        if claim is not None and not self._stands(claim):
+            self._making.drop(pod)
+            claim = None
+        state.annotations.update(no_word(pod.annotations) if claim is None else on_pod(claim, pod.annotations))
         return SUCCESS
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        if HOME not in state.annotations:
-            return
-        made = self._made_by(pod)
-        if made is not None:
-            made.bound = True
-        owner = made.owner if made is not None else self._owners.of(pod)
-        if isinstance(owner, Owner):
-            await self._copy(pod, node_name, owner)
+        claim = self._making.of(pod)
+        if claim is not None:
+            self._making.arrived(claim)
+            await self._recorder.record(claim)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         owner = self._owners.of(pod)
         if owner is None:
             return Explanation()
         if isinstance(owner, Missing):
-            named = f"{owner.kind.kind} {owner.namespace}/{owner.name}"
-            return Explanation(unblock=(f"the pod's owner {named} is not in the picture: it must exist first",))
-        home = self._home(owner, pod)
-        keeper = f"{owner.kind.kind} {owner.found.namespace}/{owner.found.name}"
-        row = (keeper, home or "none yet: the first bind makes it", bool(recorded_home(owner)))
-        return Explanation((Table("home", ("kept by", "node", "recorded"), (row,)),), _unblock(keeper, home, nodes))
+            return explain_missing(owner)
+        claim = None if recorded_home(owner) else self._making.holds(owner, pod) or self._making.of(pod)
+        made = claim is not None and self._making.is_made(claim.pod)
+        return explain_home(
+            owner, self._home(owner, pod), nodes, claim=claim, made=made, cause=self._recorder.cause(owner)
+        )
 
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""
-        unwritten = 0
-        for made in [it for it in self._new.values() if it.bound]:
-            unwritten += not await self._repair_one(made.pod, made.node, made.owner)
-        for pod in self._objects.annotated_pods():
-            owner = self._owners.of(pod) if self._is_ours(pod) else None
-            if isinstance(owner, Owner) and not (pod.terminating and had_home(owner)):
-                unwritten += not await self._repair_one(pod, pod.annotations[HOME], owner)
-        if unwritten:
-            raise OSError(f"{unwritten} homes could not be copied to their owners")
-
-    def _is_ours(self, pod: Pod) -> bool:
-        return bool(pod.annotations.get(HOME)) and self._serves(pod.spec.scheduler_name)
-
-    async def _repair_one(self, pod: Pod, node_name: str, owner: Owner) -> bool:
-        try:
-            await self._copy(pod, node_name, owner)
-        except OSError:
-            return False  # one owner that cannot be written must not keep the others from theirs
-        return True
-
-    async def _copy(self, pod: Pod, node_name: str, owner: Owner) -> None:
-        """Write the home to the owner unless one is there. What cannot be written now is left to the repair."""
-        for _ in range(_COPY_ATTEMPTS):
-            found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)
-            if found is None or found.uid != owner.found.uid:
-                break
-            newest = Owner(owner.kind, found, owner.slot)
-            if recorded_home(newest) or is_copied(newest, pod):
-                break
-            try:
-                await self._writer.annotate(owner.kind, found, annotations_for(newest, pod, node_name))
-            except WriteConflict:
-                continue
-            except ObjectGone:
-                break
-        else:
-            return
-        self._forget(pod)
+        await self._recorder.record_open()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
-        """The recorded home, or one that a bind under way is making."""
+        """The recorded home, or one in the making."""
         recorded = recorded_home(owner)
         if recorded:
             return recorded
-        made = self._new.get(_slot(owner))
-        return "" if made is None or made.pod.uid == pod.uid else made.node
+        claim = self._making.holds(owner, pod)
+        return "" if claim is None else claim.node
 
-    def _made_by(self, pod: Pod) -> _NewHome | None:
-        return next((made for made in self._new.values() if made.pod.uid == pod.uid), None)
-
-    def _forget(self, pod: Pod) -> None:
-        """Its home is on the owner."""
-        self._new = {slot: made for slot, made in self._new.items() if made.pod.uid != pod.uid}
-
-
-def _unblock(keeper: str, home: str, nodes: Candidates) -> tuple[str, ...]:
-    if not home or home in nodes.names:
-        return ()
-    return (f"node {home} is not there: bring it back, or set or remove {HOME} on {keeper}",)
-
-
-def _slot(owner: Owner) -> Slot:
-    return (owner.found.uid, owner.slot)
+    def _stands(self, claim: Claim) -> bool:
+        """Whether its owner, if it is still there, has got neither a home nor another pod's word since."""
+        owner = self._owners.newest(claim.owner)
+        return owner is None or (claim.is_open(owner) and not recorded_home(owner))
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
@@ -267,4 +179,4 @@ def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
 
 
-SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, reads_pods=False)
+SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, reads_pods=False, changed=tell)

@@ -436,6 +436,7 @@ def database(name: str, home: str = "") -> JsonObject:
     return {"apiVersion": "example.com/v1", "kind": "Database", "metadata": metadata}
 
 
+COLUMNS: Final = ["kept by", "node", "recorded", "made by"]
 HOMES: Final = Profile.model_validate(
     {
         "pluginConfig": [
@@ -482,7 +483,7 @@ class TestExplainHome:
 
         found = await explained_with_homes(tmp_path, pod, database("db", home))
 
-        table = {"title": "home", "columns": ["kept by", "node", "recorded"], "rows": [["Database default/db", *row]]}
+        table = {"title": "home", "columns": COLUMNS, "rows": [["Database default/db", *row, ""]]}
         assert ({"tables": [table], "unblock": unblock}, feasible) == (
             found["plugins"]["StickyNode"],
             found["feasible"],

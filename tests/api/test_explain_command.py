@@ -54,7 +54,7 @@ NODES  REJECTED BY
 11     StickyNode: node(s) were not the pod's home
 
 StickyNode: home
-KEPT BY                       NODE     RECORDED
+KEPT BY                       NODE     RECORDED  MADE BY
 VirtualMachine machines/db01  node-b2  yes
 """
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
+from app.config.profile import Profile
 from app.config.settings import Settings
-from plugins import IN_TREE
+from app.kube.kinds import SERVICES, owner_kind
+from app.main import Service
+from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
 from tests.api.small import VICTIMS, by_name, eviction, saved
-from tests.builders import JsonObject, controller, pod_object
+from tests.builders import JsonObject, controller, encoded, make_service, pod_object
+from tests.fakes import Alpha, spec_of
 
 KUBEVIRT = "kubevirt.io/v1"
 OWNER = controller("VirtualMachineInstance", "db", api_version=KUBEVIRT)
@@ -65,3 +71,39 @@ async def test_a_plugin_whose_repair_fails_does_not_stop_the_others(tmp_path: Pa
 
         assert ["n3"] == await home(api)
         assert {'{plugin="Faulty",point="Repair"}': 1} == await api.samples("homeport_plugin_faults_total")
+
+
+def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
+    """However many profiles have the plugin; what the first list shows is no news."""
+    profiles = tuple(Profile(scheduler_name=name) for name in ("one", "other"))
+    settings = Settings(cluster=saved(tmp_path, *MACHINES), profiles=profiles)
+    kind = owner_kind(KUBEVIRT, "VirtualMachine")
+
+    with capture_logs() as said:
+        service = Service(settings, IN_TREE, DEFAULT_WEIGHTS, version="1")
+        for version, home in enumerate(("n1", "n2", "n2"), start=2):
+            given = {"resourceVersion": str(version), "annotations": {"homeport.dev/home": home}}
+            service.picture.others.upsert(kind, kind.decode(encoded(machine("VirtualMachine", **given))))
+
+    named = {"log_level": "info", "machine": "VirtualMachine default/db"}
+    assert [
+        {**named, "event": "home given", "node": "n1"},
+        {**named, "event": "home moved", "from": "n1", "to": "n2"},
+    ] == [line for line in said if "home" in line["event"]]
+
+
+def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
+    def fails(kind: object, old: object, new: object) -> None:
+        raise LookupError("no")
+
+    spec = spec_of(Alpha, kinds=lambda _: (SERVICES,), changed=fails)
+    plugins = {"multiPoint": {"enabled": [{"name": "Alpha"}]}}
+    settings = Settings(cluster=saved(tmp_path), profiles=(Profile.model_validate({"plugins": plugins}),))
+    service = Service(settings, (spec, *IN_TREE), DEFAULT_WEIGHTS, version="1")
+
+    with capture_logs() as said:
+        for selector in ({"app": "web"}, {"app": "db"}):
+            service.picture.others.upsert(SERVICES, make_service(selector=selector))
+
+    assert make_service(selector={"app": "db"}) == service.picture.get(SERVICES, "default", "web")
+    assert [("plugin fault", "Alpha", "Changed")] == [(it["event"], it["plugin"], it["point"]) for it in said]

@@ -14,9 +14,10 @@ from app.cluster import counters
 from app.cluster.store import Cluster
 from app.framework.interface import Inclusion
 from app.kube.core_v1 import decode_node, decode_pod
+from app.kube.kinds import partial_kind
 from app.kube.selectors import Selector, decode_selector
 from tests import strategies
-from tests.builders import ZONE, JsonObject, bound_pods, encoded, node_object, pod_object
+from tests.builders import ZONE, JsonObject, bound_pods, controller, encoded, node_object, pod_object
 from tests.property import naive
 from tests.property.naive import Question
 from tests.strategies import KEYS, NODES, rarely
@@ -24,6 +25,7 @@ from tests.strategies import KEYS, NODES, rarely
 pytestmark = pytest.mark.timeout(600)  # seconds to pass, minutes to shrink a failure to a story one can read
 
 NAMES = ("p1", "p2", "p3")
+SETS = partial_kind("apps/v1", "Set")
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, stateful_step_count=50)
 
 names = st.sampled_from(NAMES)
@@ -140,6 +142,7 @@ class Picture(RuleBasedStateMachine):
             for name, limit in data.draw(st.sampled_from(self.limits)).items():
                 patch.setattr(counters, name, limit)
             self.cluster = Cluster()
+        self.cluster.by_controller(SETS)
         for name in NODES[:3]:
             self.node_comes_or_changes(data.draw(strategies.nodes(st.just(name))))
         for name in NAMES:
@@ -166,6 +169,7 @@ class Picture(RuleBasedStateMachine):
         terminating=rarely,
         phase=rarely.map(lambda done: "Succeeded" if done else "Running"),
         gated=rarely,
+        owner=st.sampled_from(("a", "b")),
     )
     def watch_shows_pod(
         self,
@@ -178,6 +182,7 @@ class Picture(RuleBasedStateMachine):
         terminating: bool,
         phase: str,
         gated: bool,
+        owner: str,
     ) -> None:
         known = self.pods.get((namespace, name))
         self.made += 1
@@ -193,6 +198,7 @@ class Picture(RuleBasedStateMachine):
             phase=phase,
             gated=gated,
             priority=self.made,
+            owner=controller("Set", owner),
         )
         self._shown(pod)
 

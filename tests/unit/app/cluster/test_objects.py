@@ -125,3 +125,17 @@ def test_the_version_stands_still_while_nothing_changes() -> None:
     store.delete(REPLICA_SETS, ("default", "web"), "another-uid")
 
     assert before == store.version(REPLICA_SETS, "default")
+
+
+def test_a_listener_is_told_of_changes_and_of_nothing_else() -> None:
+    store, told = ObjectStore(), []
+    store.on_change(REPLICA_SETS, lambda old, new: told.append((old.resource_version, new.resource_version)))
+    store.upsert(SERVICES, make_service())
+    store.upsert(SERVICES, make_service())
+
+    for version in ("1", "3", "2"):
+        store.upsert(REPLICA_SETS, workload(version))
+    store.upsert(REPLICA_SETS, replace(workload("4"), uid="made anew"))
+    store.delete(REPLICA_SETS, ("default", "web"))
+
+    assert [("1", "3")] == told

@@ -1,14 +1,15 @@
 """Rules of the picture: what is where after each event, and which pods count."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 
 from app.cluster.store import Cluster
 from app.kube.core_v1 import Pod
-from app.kube.kinds import SERVICES
+from app.kube.kinds import SERVICES, VIRTUAL_MACHINE_INSTANCES
 from app.kube.selectors import EVERYTHING
-from tests.builders import ZONE, bound_pods, make_node, make_pod, make_service
+from tests.builders import ZONE, JsonObject, bound_pods, controller, make_node, make_pod, make_service
 
 WEB = {"app": "web"}
 KEY = ("default", "web-1")
@@ -453,3 +454,65 @@ def test_the_check_finds_what_is_wrong() -> None:
     ]
     assert any(sentence.startswith("selection") for sentence in cluster.check())
     assert any(sentence.startswith("counts by topology.kubernetes.io/zone") for sentence in cluster.check())
+
+
+class TestByController:
+    """Pods by the UID of their controller, for kinds that somebody asked for."""
+
+    OWNER: ClassVar[JsonObject] = controller("VirtualMachineInstance", "db", api_version="kubevirt.io/v1")
+
+    def test_those_that_are_there_and_those_that_come(self) -> None:
+        cluster = Cluster()
+        there, other = make_pod("there", owner=self.OWNER), make_pod("web", owner=controller("ReplicaSet", "web"))
+        cluster.upsert_pod(there)
+        cluster.upsert_pod(other)
+        found = cluster.by_controller(VIRTUAL_MACHINE_INSTANCES)
+        comes = make_pod("comes", owner=self.OWNER, node="n1", terminating=True)
+        cluster.upsert_pod(comes)
+
+        assert {"uid-db": {it.uid: it for it in (there, comes)}} == found
+        assert found is cluster.by_controller(VIRTUAL_MACHINE_INSTANCES)
+
+    def test_an_assumed_one_is_on_its_node_and_a_lifted_one_nowhere(self) -> None:
+        cluster, pod = Cluster(), make_pod(owner=self.OWNER)
+        found = cluster.by_controller(VIRTUAL_MACHINE_INSTANCES)
+        cluster.assume(pod, "n1")
+
+        assert ["n1"] == [it.node_name for it in found["uid-db"].values()]
+        with cluster.without(pod.uid, pod.key):
+            assert {} == found
+        cluster.forget(pod.uid)
+        assert [""] == [it.node_name for it in found["uid-db"].values()]
+
+    @pytest.mark.parametrize(
+        "last",
+        [
+            pytest.param(make_pod(owner=controller("Job", "db"), resource_version="2"), id="another controller"),
+            pytest.param(make_pod(resource_version="2"), id="orphaned"),
+            pytest.param(make_pod(owner=OWNER, phase="Succeeded", resource_version="2"), id="finished"),
+            pytest.param(make_pod(uid="new", resource_version="2"), id="replaced"),
+        ],
+    )
+    def test_one_that_goes_leaves_nothing(self, last: Pod) -> None:
+        cluster = Cluster()
+        found = cluster.by_controller(VIRTUAL_MACHINE_INSTANCES)
+        cluster.upsert_pod(make_pod(owner=self.OWNER))
+
+        cluster.upsert_pod(last)
+
+        assert ({}, []) == (found, cluster.check())
+
+    def test_a_recount_finds_what_differs(self) -> None:
+        cluster = Cluster()
+        cluster.by_controller(VIRTUAL_MACHINE_INSTANCES)
+        cluster.upsert_pod(make_pod(owner=self.OWNER))
+        cluster._controlled["VirtualMachineInstance"].clear()
+
+        assert ["pods of controllers differ from the pods"] == cluster.check()
+
+
+def test_which_nodes_there_are() -> None:
+    cluster = Cluster()
+    cluster.upsert_node(make_node("n1"))
+
+    assert (True, False) == (cluster.has_node("n1"), cluster.has_node("n2"))

@@ -91,6 +91,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         node="n1",
         nominated="n2",
         terminating=True,
+        created="2026-11-21T09:00:00Z",
         scheduler="homeport",
         priority=7,
         gated=True,
@@ -113,6 +114,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         "nominated_node_name": "n2",
         "terminating": True,
         "finished": False,
+        "created": "2026-11-21T09:00:00Z",
     } == {field: getattr(pod, field) for field in Pod.__struct_fields__}
     assert {
         "scheduler_name": "homeport",

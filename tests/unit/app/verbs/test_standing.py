@@ -291,9 +291,9 @@ async def test_a_bind_that_is_due_and_matters_is_waited_for() -> None:
 
 def owned(name: str, home: str, world: World) -> JsonObject:
     """A pod of an owner with that home."""
-    metadata = {"name": name, "namespace": "default", "annotations": {"homeport.dev/home": home}}
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": {"homeport.dev/home": home}}
     world.cluster.others.upsert(DATABASES, DATABASES.decode(encoded({"metadata": metadata})))
-    return pod_object(f"of-{name}", owner={**controller("Database", name, api_version="example.com/v1"), "uid": ""})
+    return pod_object(f"of-{name}", owner=controller("Database", name, api_version="example.com/v1"))
 
 
 @pytest.mark.parametrize("limit", ["most_names", "most_pod_bytes"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
+
+from msgspec.structs import replace
 
 from app.cluster.saved import MemoryWriter
 from app.cluster.store import Cluster
@@ -16,12 +18,13 @@ from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.plugin import StickyNode
-from tests.builders import JsonObject, controller, encoded, make_node, make_pod
+from tests.builders import JsonObject, PodFields, controller, encoded, make_node, make_pod
 from tests.fakes import ManualClock, RecordingBinder
 
 KUBEVIRT: Final = "kubevirt.io/v1"
 HOME: Final = "homeport.dev/home"
 HOME_POD: Final = "homeport.dev/home-pod"
+HOME_AFTER: Final = "homeport.dev/home-after"
 NODES: Final = ("n1", "n2", "n3")
 INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
 MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
@@ -55,31 +58,48 @@ class UnwillingWriter(MemoryWriter):
 class Machines:
     """Three nodes and whatever owners a test adds."""
 
-    def __init__(self, args: JsonObject | None = None) -> None:
+    def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
         self.cluster = Cluster()
         self.writer = UnwillingWriter(self.cluster)
-        handle = Handle(
+        self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
             writer=self.writer,
             binder=RecordingBinder(),
             clock=ManualClock(),
             waiting=WaitingPods(),
+            serves=served.__eq__,
         )
-        self.plugin = StickyNode(StickyNodeArgs.model_validate(args or {}), handle)
+        self._args = StickyNodeArgs.model_validate(args or {})
         self._version = 0
+        self.restart()
         for name in NODES:
             self.cluster.upsert_node(make_node(name))
+
+    def restart(self) -> None:
+        """What is in memory is gone; what is in the cluster stays."""
+        self.plugin = StickyNode(self._args, self.handle)
 
     def add(self, kind: Kind[Any], name: str = "db", **annotations: str) -> None:
         """An owner appears or changes; ``home="n1"`` is the annotation ``homeport.dev/home``."""
         self._put(kind, name, None, annotations)
 
-    def add_owned(self, kind: Kind[Any], owner: JsonObject, name: str = "db") -> None:
-        """One link of a chain."""
-        self._put(kind, name, owner, {})
+    def change(self, kind: Kind[Any], annotations: Mapping[str, str], name: str = "db") -> None:
+        """A person edits: these are all its annotations now."""
+        self.add(kind, name, **{key.removeprefix("homeport.dev/"): value for key, value in annotations.items()})
 
-    def _put(self, kind: Kind[Any], name: str, owner: JsonObject | None, annotations: Mapping[str, str]) -> None:
+    def add_owned(self, kind: Kind[Any], owner: JsonObject, name: str = "db", *, runs_on: str = "") -> None:
+        """One link of a chain."""
+        self._put(kind, name, owner, {}, {"nodeName": runs_on})
+
+    def _put(
+        self,
+        kind: Kind[Any],
+        name: str,
+        owner: JsonObject | None,
+        annotations: Mapping[str, str],
+        status: JsonObject | None = None,
+    ) -> None:
         self._version += 1
         metadata: JsonObject = {
             "name": name,
@@ -90,13 +110,17 @@ class Machines:
         }
         if owner is not None:
             metadata["ownerReferences"] = [owner]
-        found = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}}
+        found = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}, "status": status}
         self.cluster.others.upsert(kind, kind.decode(encoded(found)))
 
-    def machine(self, name: str = "db", **annotations: str) -> None:
-        """A virtual machine that runs: VirtualMachine and VirtualMachineInstance."""
+    def machine(self, name: str = "db", *, runs_on: str = "", **annotations: str) -> None:
+        """A virtual machine that is started: VirtualMachine and VirtualMachineInstance."""
         self.add(MACHINE, name, **annotations)
-        self.add_owned(INSTANCE, reference(MACHINE, name), name)
+        self.runs(name, runs_on)
+
+    def runs(self, name: str = "db", node: str = "") -> None:
+        """KubeVirt says where the machine is, as it does once its pod is ready or its migration is done."""
+        self.add_owned(INSTANCE, reference(MACHINE, name), name, runs_on=node)
 
     def gone(self, kind: Kind[Any], name: str = "db") -> None:
         self.cluster.others.delete(kind, ("default", name))
@@ -125,16 +149,24 @@ class Machines:
 
     async def bind(self, pod: Pod, node: str, *, succeeds: bool = True, copies: bool = True) -> dict[str, str]:
         """A transaction as bind runs it; returns the Binding's annotations. ``copies``: no crash before post-bind."""
+        assert self.reserve(pod, node) == SUCCESS
+        return await self.arrives(pod, node, succeeds=succeeds, copies=copies)
+
+    async def arrives(self, pod: Pod, node: str, *, succeeds: bool = True, copies: bool = True) -> dict[str, str]:
+        """The rest of it, after Reserve."""
         state = CycleState()
-        assert self.plugin.reserve(state, pod, node) == SUCCESS
         assert await self.plugin.pre_bind(state, pod, node) == SUCCESS
-        if not succeeds:
+        if succeeds:
+            await self.lands(state, pod, node, copies=copies)
+        else:
             self.plugin.unreserve(state, pod, node)
-            return state.annotations
+        return state.annotations
+
+    async def lands(self, state: CycleState, pod: Pod, node: str, *, copies: bool = True) -> None:
+        """The rest of it, after PreBind."""
         self.cluster.upsert_pod(bound(pod, node, state.annotations))
         if copies:
             await self.plugin.post_bind(state, pod, node)
-        return state.annotations
 
     def reserve(self, pod: Pod, node: str) -> Status:
         return self.plugin.reserve(CycleState(), pod, node)
@@ -145,15 +177,12 @@ def reference(kind: Kind[Any], name: str = "db") -> JsonObject:
     return {**controller(kind.kind, name, api_version=kind.api_version), "uid": f"uid-{kind.kind}-{name}"}
 
 
-def launcher(name: str = "launcher", machine: str = "db") -> Pod:
+def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
     """The pod of a virtual machine."""
-    return make_pod(name, owner=reference(INSTANCE, machine))
+    given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
+    return make_pod(name, **given)
 
 
 def bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:
-    return make_pod(
-        pod.name,
-        node=node,
-        annotations=annotations,
-        owner=reference(owner_kind(pod.owner.api_version, pod.owner.kind), pod.owner.name) if pod.owner else {},
-    )
+    """The pod as its Binding left it."""
+    return replace(pod, node_name=node, annotations={**pod.annotations, **annotations})

@@ -12,12 +12,12 @@ from app.kube.core_v1 import Pod
 from tests.builders import make_pod
 from tests.unit.plugins.sticky_node.machines import Machines, launcher
 
-HEAD = ("kept by", "node", "recorded")
+HEAD = ("kept by", "node", "recorded", "made by")
 KEEPER = "VirtualMachine default/db"
 
 
-def home(node: str, *, recorded: bool) -> tuple[Table, ...]:
-    return (Table("home", HEAD, ((KEEPER, node, recorded),)),)
+def home(node: str, *, recorded: bool, made_by: str = "") -> tuple[Table, ...]:
+    return (Table("home", HEAD, ((KEEPER, node, recorded, made_by),)),)
 
 
 def under_way(machines: Machines) -> None:
@@ -51,7 +51,12 @@ def under_way(machines: Machines) -> None:
             Explanation(home("n2", recorded=True)),
             id="a home",
         ),
-        pytest.param(under_way, launcher(), Explanation(home("n1", recorded=False)), id="a home that is being made"),
+        pytest.param(
+            under_way,
+            launcher(),
+            Explanation(home("n1", recorded=False, made_by="default/first, which is being bound to n1")),
+            id="a home that is being made",
+        ),
         pytest.param(
             lambda machines: machines.machine(home="n9"),
             launcher(),
@@ -68,3 +73,20 @@ def test_an_explanation(there: Callable[[Machines], None], pod: Pod, expected: E
     there(machines)
 
     assert expected == machines.plugin.explain(pod, Candidates.of(machines.nodes))
+
+
+async def test_a_home_that_could_not_be_recorded() -> None:
+    """It holds all the same: the same story as filter tells."""
+    machines = Machines()
+    machines.machine()
+    machines.writer.unwritable = {"db"}
+    await machines.bind(launcher("first"), "n1")
+    nodes = Candidates.of(machines.nodes)
+
+    assert ["n1"] == machines.allowed(launcher())
+    expected = home("n1", recorded=False, made_by="default/first on n1, not recorded: forbidden")
+    assert Explanation(expected) == machines.plugin.explain(launcher(), nodes)
+
+    machines.writer.unwritable = set()
+    await machines.plugin.repair()
+    assert Explanation(home("n1", recorded=True)) == machines.plugin.explain(launcher(), nodes)

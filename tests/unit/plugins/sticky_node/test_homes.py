@@ -11,6 +11,7 @@ from plugins.sticky_node.plugin import OWNER_UNKNOWN
 from tests.builders import make_pod
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
+    HOME_AFTER,
     HOME_POD,
     INSTANCE,
     MACHINE,
@@ -167,7 +168,7 @@ class TestCopy:
 
         await machines.bind(POD, "n1")
 
-        assert ({HOME: "n3"}, ["n3"]) == (machines.annotations(), machines.allowed(NEXT))
+        assert ({HOME: "n3", HOME_POD: POD.uid}, ["n3"]) == (machines.annotations(), machines.allowed(NEXT))
 
     async def test_a_home_that_a_person_wrote_before_wins(self, machines: Machines) -> None:
         machines.reserve(POD, "n1")
@@ -178,8 +179,7 @@ class TestCopy:
     async def test_until_it_is_copied_the_home_is_known_here(self, machines: Machines) -> None:
         machines.writer.before = [OSError("no route")]
 
-        with pytest.raises(OSError, match="no route"):
-            await machines.bind(POD, "n1")
+        await machines.bind(POD, "n1")
 
         assert ({}, ["n1"]) == (machines.annotations(), machines.allowed(NEXT))
 
@@ -197,7 +197,7 @@ class TestCopy:
 
         await machines.bind(POD, "n1")
 
-        assert {} == machines.plugin._new
+        assert ([], None) == (machines.plugin._making.made(), machines.plugin._making.of(POD))
 
     async def test_a_machine_whose_instance_is_gone_is_left_to_the_repair(self, machines: Machines) -> None:
         machines.gone(INSTANCE)
@@ -229,7 +229,7 @@ class TestPerson:
         await machines.bind(POD, "n1")
         machines.add(MACHINE, home_pod=POD.uid)
 
-        assert {HOME: "n2"} == await machines.bind(NEXT, "n2")
+        assert {HOME: "n2", HOME_AFTER: POD.uid} == await machines.bind(NEXT, "n2")
         assert {HOME: "n2", HOME_POD: NEXT.uid} == machines.annotations()
 
 
@@ -300,8 +300,7 @@ class TestRepair:
             machines.cluster.upsert_pod(bound(launcher(f"launcher-{name}", name), "n1", {HOME: "n1"}))
         machines.writer.unwritable = {"b"}
 
-        with pytest.raises(OSError, match=r"^1 homes could not be copied to their owners$"):
-            await machines.plugin.repair()
+        await machines.plugin.repair()
 
         assert ["a", "c"] == sorted(name for name, _ in machines.writer.written)
 

@@ -126,6 +126,7 @@ def test_virtual_machines(
         pytest.param("db-x", ALL, id="a name that ends otherwise"),
         pytest.param("db-\u0663", ALL, id="a digit of another script"),
         pytest.param("7", ALL, id="a number alone"),
+        pytest.param("evil-3", ALL, id="a pod that the set would not name so"),
     ],
 )
 def test_each_ordinal_of_a_stateful_set_has_a_home_of_its_own(name: str, allowed: list[str]) -> None:
@@ -143,8 +144,16 @@ def test_any_custom_resource_can_keep_a_home() -> None:
     assert ALL == machines.allowed(launcher())
 
 
-def test_a_reference_without_uid_is_followed_by_name() -> None:
+def test_a_reference_without_uid_leads_nowhere() -> None:
     machines = Machines(DATABASES)
     machines.add(DATABASE, home="n3")
 
-    assert ["n3"] == machines.allowed(make_pod(owner={**reference(DATABASE), "uid": ""}))
+    assert REASON_OWNER_UNKNOWN == machines.allowed(make_pod(owner={**reference(DATABASE), "uid": ""}))
+
+
+def test_a_link_without_uid_leads_nowhere() -> None:
+    machines = Machines()
+    machines.add(MACHINE, home="n3")
+    machines.add_owned(INSTANCE, {**reference(MACHINE), "uid": ""})
+
+    assert REASON_OWNER_UNKNOWN == machines.allowed(launcher())

@@ -1,0 +1,55 @@
+"""KubeVirt's VirtualMachineInstance, reduced to what says which of its pods is the machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotations_of, controller_of, required
+
+
+class VirtualMachineInstance(Struct, frozen=True, gc=False):
+    """A machine that runs, or is about to. ``node_name``: ``status.nodeName``, empty until its pod is ready."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    annotations: Mapping[str, str]
+    owner: OwnerReference | None
+    node_name: str
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+
+class _InstanceStatusObject(Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _InstanceObject(Struct):
+    metadata: MetadataObject
+    status: _InstanceStatusObject | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_InstanceObject)
+
+
+def decode_instance(raw: bytes | Raw) -> VirtualMachineInstance:
+    """Decode one VirtualMachineInstance. Raises ``msgspec.DecodeError``."""
+    found = _DECODER.decode(raw)
+    meta = found.metadata
+    return VirtualMachineInstance(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        annotations=annotations_of(meta.annotations),
+        owner=controller_of(meta.owner_references),
+        node_name=sys.intern((found.status and found.status.node_name) or ""),
+    )

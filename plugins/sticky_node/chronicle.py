@@ -1,0 +1,37 @@
+"""Tells the log of homes that somebody else than Homeport changed, as the watch of their owners shows it.
+
+Of homes that Homeport makes, ``recording`` tells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from app.kube.kinds import AnnotatedObject, Kind
+from plugins.sticky_node.home import HOME, HOME_POD
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject) -> None:
+    """One line for each home of the object that was given, moved or given up."""
+    if old.annotations == new.annotations:
+        return
+    for key in sorted({*old.annotations, *new.annotations}):
+        if key == HOME or key.startswith(f"{HOME}."):
+            _tell_of(key.removeprefix(HOME), kind, old, new)
+
+
+def _tell_of(suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject) -> None:
+    was, now = (it.annotations.get(f"{HOME}{suffix}", "") for it in (old, new))
+    is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")
+    ordinal = f", ordinal {suffix[1:]}" if suffix else ""
+    machine = f"{kind.kind} {new.namespace}/{new.name}{ordinal}"
+    if was and not now:
+        _LOG.info("home given up", machine=machine, node=was)
+    elif was and was != now:
+        _LOG.info("home moved", machine=machine, **{"from": was, "to": now})
+    elif not was and now and not is_ours:
+        _LOG.info("home given", machine=machine, node=now)
