@@ -267,13 +267,12 @@ class TestMistakes:
             ),
             pytest.param(
                 profile(config=[{"name": "Alpha", "args": {"sise": 2}}]),
-                'profile "p": pluginConfig Alpha: sise: Extra inputs are not permitted',
+                'profile "p": pluginConfig Alpha: sise: no such setting; did you mean size?',
                 id="an argument it does not have",
             ),
             pytest.param(
                 profile(config=[{"name": "Alpha", "args": {"size": "big"}}]),
-                'profile "p": pluginConfig Alpha: size: Input should be a valid integer, '
-                "unable to parse string as an integer",
+                'profile "p": pluginConfig Alpha: size: must be a whole number',
                 id="an argument of the wrong type",
             ),
         ],
@@ -292,8 +291,8 @@ class TestMistakes:
 
         (mistake,) = raised.value.mistakes
         assert mistake == (
-            'profile "p": pluginConfig PodTopologySpread: Value error, '
-            "defaultingType: System: when .defaultConstraints are not empty"
+            'profile "p": pluginConfig PodTopologySpread: defaultingType: System: '
+            "when .defaultConstraints are not empty"
         )
 
     def test_all_are_raised_together(self) -> None:
@@ -308,7 +307,7 @@ class TestMistakes:
             'profiles: schedulerName "p" is used by more than one profile',
             'profile "p": plugin "Nonsense" does not exist',
             'profile "p": plugin "FiltersOnly" has no extension point score',
-            'profile "p": pluginConfig Alpha: sise: Extra inputs are not permitted',
+            'profile "p": pluginConfig Alpha: sise: no such setting; did you mean size?',
             'profile "p": plugin "Alpha" is enabled twice at score',
             'profile "p": pluginConfig "Beta" is repeated',
         ) == raised.value.mistakes
