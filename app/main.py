@@ -131,7 +131,7 @@ class Service:
         self._metrics.add_collector(PictureCollector(self._feed.states, lambda: len(self._cluster.assumed)))
         for profile in resolved:
             for notice in profile.notices:
-                _LOG.warning(notice)
+                _LOG.warning("profile", notice=notice)
 
     def _problem_here(self) -> str:
         """Why this replica must not act on pods by itself; empty if it may."""

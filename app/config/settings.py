@@ -263,7 +263,7 @@ def _validated(sources: Sources, bad: set[str], mistakes: list[Mistake]) -> Sett
 
 
 def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
-    if settings.cluster is not None and settings.kubeconfig is not None:
+    if {"cluster", "kubeconfig"} <= sources.values.keys():
         said = "a saved cluster is served without an API server: give one of them"
         yield Mistake((("cluster",), ("kubeconfig",)), said)
     if settings.advertise_address is not None and not is_address(settings.advertise_address):

@@ -128,6 +128,11 @@ class Credentials:
         self._renew_at = -inf
         self._expires = -inf
 
+    @property
+    def server(self) -> str:
+        """Where the API server is; who says so, until that has been read."""
+        return str(self._source) if self._access is None else self._access.server
+
     async def access(self) -> Access:
         """What the next request uses; waits only when something has to be read. Raises ``CredentialsError``."""
         if self._access is None or self._now() >= self._renew_at:

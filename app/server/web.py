@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from time import monotonic
 from types import FrameType
 from typing import Any, Final
 
+import structlog
 import uvicorn
 from fastapi import APIRouter, FastAPI
 from starlette.types import Receive, Scope, Send
@@ -19,6 +22,7 @@ from app.server.protocol import Endpoint, HttpProtocol
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
 _BACKLOG: Final = 2048
+_LOG: Final = structlog.get_logger(__name__)
 
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -71,12 +75,25 @@ class _Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._told = False
+        self._ending_since: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        since = self._ending_since or monotonic()
+        await super().shutdown(sockets)
+        connections, requests = len(self.server_state.connections), len(self.server_state.tasks)
+        _LOG.info("ended", seconds=round(monotonic() - since, 3), connections=connections, requests=requests)
+
+    def _say_ending(self, sig: int) -> None:
+        _LOG.info("ending", signal=signal.Signals(sig).name)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._loop is not None and self._ending_since is None:
+            self._ending_since = monotonic()
+            self._loop.call_soon_threadsafe(self._say_ending, sig)  # a handler may have broken into a line
         if self._leave is None or self._loop is None or self._told:
             super().handle_exit(sig, frame)
             return
@@ -106,6 +123,7 @@ def server(web: FastAPI, leave: Callable[[], Awaitable[None]] | None = None) -> 
         http=HttpProtocol,
         lifespan="on",
         access_log=False,
+        log_config=None,  # its lines leave as all others do
         log_level="warning",
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         backlog=_BACKLOG,

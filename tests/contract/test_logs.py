@@ -1,0 +1,76 @@
+"""docs/operations.md lists every event that can be logged, with its levels and fields, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from tests.contract.test_docs import page, table, ticked
+
+ROOT: Final = Path(__file__).parents[2]
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+LOGGERS: Final = ("_LOG", "self._log")
+
+Event: TypeAlias = tuple[str, str, frozenset[str]]
+"""Name, level, fields."""
+
+
+def found() -> dict[str, tuple[set[str], set[str]]]:
+    """Every event in the code with its levels and fields."""
+    events: dict[str, tuple[set[str], set[str]]] = {}
+    for path in sorted([*(ROOT / "app").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]):
+        for name, level, fields in in_module(ast.parse(path.read_text(encoding="utf-8"))):
+            levels, known = events.setdefault(name, (set(), set()))
+            levels.add(level)
+            known |= fields
+    return events
+
+
+def in_module(module: ast.Module) -> Iterator[Event]:
+    """The calls of a logger. A first argument that is no text would be an event without a name."""
+    calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    on_loggers = [
+        (call, called, ast.unparse(called.value)) for call in calls if isinstance(called := call.func, ast.Attribute)
+    ]
+    bound = {
+        it.arg or "**"
+        for call, called, on in on_loggers
+        if on == "_LOG" and called.attr == "bind"
+        for it in call.keywords
+    }
+    for call, called, on in on_loggers:
+        if on in LOGGERS and called.attr in (*LEVELS, "exception"):
+            fields = {it.arg or "**" for it in call.keywords} | (bound if on == "self._log" else set())
+            for name in names(call.args[0]):
+                yield name, called.attr, frozenset(fields)
+
+
+def names(argument: ast.expr) -> list[str]:
+    if isinstance(argument, ast.IfExp):
+        return [*names(argument.body), *names(argument.orelse)]
+    assert isinstance(argument, ast.Constant), ast.unparse(argument)
+    return [str(argument.value)]
+
+
+def test_every_event_is_in_the_table_with_its_levels_and_fields() -> None:
+    rows = table(page("operations.md"), "event")
+
+    assert {name: (sorted(levels), sorted(fields)) for name, (levels, fields) in found().items()} == {
+        ticked(name)[0]: (sorted(levels.split(", ")), sorted(ticked(fields))) for name, levels, fields, _ in rows
+    }
+
+
+def test_the_table_is_in_order_of_the_alphabet() -> None:
+    shown = [ticked(name)[0] for name, *_ in table(page("operations.md"), "event")]
+
+    assert sorted(shown, key=str.lower) == shown
+
+
+def test_nobody_logs_past_these_loggers() -> None:
+    """An event that is logged in another way is in no list."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "app").rglob("*.py")}
+    others = [path.name for path, text in texts.items() if "getLogger" in text and path.name != "logging.py"]
+
+    assert [] == others
