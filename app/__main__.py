@@ -5,22 +5,27 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+import structlog
+
 from app.cluster.saved import SavedClusterError
 from app.commands import evaluate, explain, plugins, rbac
-from app.config.settings import Settings, SettingsError, load_settings
+from app.config.mistakes import Mistake
+from app.config.settings import Loaded, Settings, SettingsError, load_settings, read_settings
+from app.config.variables import CONFIG
 from app.framework.interface import PluginSpec
-from app.kube.credentials import CredentialsError
-from app.main import serve
-from app.runtime.profiles import ProfileErrors
-from app.runtime.registry import DuplicatePlugin
+from app.kube.credentials import CredentialsError, load
+from app.main import certificates_of, serve
+from app.runtime.profiles import ProfileErrors, resolve
+from app.runtime.registry import DuplicatePlugin, Registry
 from app.server.tls import CertificateError
 from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
+_LOG: Final = structlog.get_logger(__name__)
 FAILED: Final = 1
 USAGE_ERROR: Final = 2
 _MISTAKES: Final = (
@@ -32,6 +37,7 @@ _MISTAKES: Final = (
     plugins.PluginLoadError,
     DuplicatePlugin,
 )
+_CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file", "leader_election")
 _FLAGS: Final = (
     "kubeconfig",
     "cluster",
@@ -107,9 +113,38 @@ def _specs() -> tuple[PluginSpec[Any], ...]:
 
 def _serve(arguments: argparse.Namespace) -> None:
     given = {name: value for name in _FLAGS if (value := getattr(arguments, name)) is not None}
-    settings = load_settings(given, config=arguments.config or os.environ.get("HOMEPORT_CONFIG"))
-    configure(settings.log_level, settings.log_format)
-    serve(settings, _specs(), DEFAULT_WEIGHTS, version=version("homeport"))
+    found = read_settings(given, config=arguments.config or os.environ.get(CONFIG))
+    specs = _specs()
+    sentences = [*map(found.sources.sentence, found.mistakes), *_deeper_mistakes(found, specs)]
+    if sentences:
+        raise SettingsError("\n".join(sentences))
+    configure(found.settings.log_level, found.settings.log_format)
+    if found.sources.variables.links:
+        _LOG.info("service links ignored", variables=found.sources.variables.links)
+    try:
+        serve(found.settings, specs, DEFAULT_WEIGHTS, version=version("homeport"))
+    except ProfileErrors as mistakes:
+        raise SettingsError("\n".join(map(found.sources.sentence, mistakes.found))) from mistakes
+
+
+def _deeper_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
+    """What the parts would say one after the other when they are put together, as far as the settings are sound."""
+    if found.is_sound("profiles"):
+        try:
+            resolve(found.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
+        except ProfileErrors as mistakes:
+            yield from map(found.sources.sentence, mistakes.found)
+    if all(map(found.is_sound, _CERTIFICATES)):
+        try:
+            certificates_of(found.settings)
+        except CertificateError as mistake:
+            yield found.sources.sentence(Mistake((("tlsCertFile",),), str(mistake)))
+    if found.settings.cluster is None and found.is_sound("cluster") and found.is_sound("kubeconfig"):
+        try:
+            load(found.settings.kubeconfig)
+        except CredentialsError as mistakes:
+            places = ((("kubeconfig",),)) if found.settings.kubeconfig is not None else ()
+            yield found.sources.sentence(Mistake(places, str(mistakes)))
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:

@@ -118,7 +118,7 @@ class Service:
     ) -> None:
         self._settings = settings
         self._version = version
-        self._certificates = _certificates(settings)
+        self._certificates = certificates_of(settings)
         self._ends_at = inf
         self._cluster = Cluster()
         self._metrics = Metrics()
@@ -178,7 +178,7 @@ class Service:
         self._metrics.add_collector(PictureCollector(self._feed.states, lambda: len(self._cluster.assumed)))
         for profile in resolved:
             for notice in profile.notices:
-                _LOG.warning(notice)
+                _LOG.warning("profile", notice=notice)
 
     def _problem_here(self) -> str:
         """Why this replica must not act on pods by itself; empty if it may."""
@@ -477,7 +477,7 @@ def _live_feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]])
     return LiveFeed(settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest)
 
 
-def _certificates(settings: Settings) -> Certificates | None:
+def certificates_of(settings: Settings) -> Certificates | None:
     """Raises ``CertificateError``; for replicas also where others would not accept them."""
     if settings.tls_cert_file is None or settings.tls_private_key_file is None:
         return None

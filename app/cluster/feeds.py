@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from time import monotonic
+from typing import Any, Final, Protocol
 
+import structlog
 from msgspec import Struct
 
 from app.cluster.gate import BindGate
@@ -14,6 +16,8 @@ from app.cluster.saved import MemoryBinder, MemoryWriter, NothingToRead, load_sa
 from app.cluster.store import Cluster
 from app.framework.interface import Binder, Writer
 from app.kube.kinds import NODES, PODS, Kind
+
+_LOG: Final = structlog.get_logger(__name__)
 
 
 class FeedState(Struct, frozen=True):
@@ -72,10 +76,13 @@ class SavedFeed(NothingToRead):
         self.binder: Binder = MemoryBinder(cluster, self.gate)
         self.writer: Writer = MemoryWriter(cluster)
         self.nominator: Nominator = MemoryNominator(cluster)
+        began = monotonic()
         load_saved(path, cluster, kinds)
+        self._seconds = round(monotonic() - began, 3)
 
     async def start(self) -> None:
-        return
+        objects = {kind: it.objects for kind, it in self.states().items()}
+        _LOG.info("picture complete", objects=objects, seconds=self._seconds)
 
     async def stop(self) -> None:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -18,6 +19,7 @@ from app.cluster.feeds import FeedState
 from app.cluster.fences import Fences
 from app.cluster.gate import BindGate, Leadership
 from app.cluster.nominator import ApiNominator, Nominator
+from app.cluster.outage import Outage
 from app.cluster.reflector import QUIET_SECONDS, Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
@@ -73,6 +75,8 @@ class LiveFeed:
         self._cluster = cluster
         self._max_age = max_age
         self._client = KubeClient(load(kubeconfig))
+        self._outage = Outage(lambda: self._client.server)
+        self._began = monotonic()
         every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
@@ -111,6 +115,8 @@ class LiveFeed:
             field_selector=_NOT_FINISHED if kind == PODS else "",
             quiet=min(QUIET_SECONDS, self._max_age / _ASKS_BEFORE_TOO_OLD),
             on_synced=self._one_synced,
+            on_failure=partial(self._outage.failed, repr(kind)),
+            on_answer=partial(self._outage.answered, repr(kind)),
         )
 
     def _resource(self, kind: Kind[Any]) -> Resource | None:
@@ -118,10 +124,16 @@ class LiveFeed:
         return None if reflector is None else reflector.resource
 
     def _one_synced(self) -> None:
-        if all(reflector.synced for reflector in self._reflectors.values()):
+        if not self._complete.is_set() and all(reflector.synced for reflector in self._reflectors.values()):
             self._complete.set()
+            objects = {repr(kind): self._cluster.count_of(kind) for kind in self._reflectors}
+            _LOG.info("picture complete", objects=objects, seconds=round(monotonic() - self._began, 3))
 
     async def start(self) -> None:
+        self._began = monotonic()
+        telling = asyncio.create_task(self._outage.run(), name="outage")
+        self._tasks.add(telling)
+        telling.add_done_callback(self._tasks.discard)
         for kind, reflector in self._reflectors.items():
             self._begin(kind, reflector.run)
             self._begin(kind, reflector.keep_fresh)

@@ -184,6 +184,8 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         quiet: float = QUIET_SECONDS,
         on_synced: Callable[[], None] = lambda: None,
+        on_failure: Callable[[KubeError], None] = lambda _: None,
+        on_answer: Callable[[], None] = lambda: None,
         loading: Callable[[], AbstractContextManager[None]] = bulk_load,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -192,6 +194,7 @@ class Reflector(Generic[T]):
         """A ``(api_version, kind)`` is looked up first, and again for as long as the API server does not serve it.
 
         ``decode`` may raise ``msgspec.DecodeError`` or ``ValueError``; ``key_of`` is ``(namespace, name)``.
+        ``on_failure`` and ``on_answer`` are told what becomes of lists, watches and probes.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self.state: State = "starting"
@@ -209,13 +212,14 @@ class Reflector(Generic[T]):
         self._metadata_only = metadata_only
         self._field_selector = field_selector
         self._on_synced = on_synced
+        self._on_failure = on_failure
+        self._on_answer = on_answer
         self._loading = loading
         self._clock = clock
         self._sleep = sleep
         self._rng = rng
         self._version = ""
         self._failures = 0
-        self._told = False
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._anew = self._reopening = False
@@ -272,8 +276,12 @@ class Reflector(Generic[T]):
         began, seen = self._clock(), _number(self._version)
         try:
             newest = await self._newest_version()
+        except NotServed:
+            return "failed", 0.0
         except KubeError as error:
+            self._on_failure(error)
             return "failed", _asked_for(error)
+        self._on_answer()
         if newest < seen:
             self._start_over()
             return "went back", 0.0
@@ -368,6 +376,7 @@ class Reflector(Generic[T]):
                 silence=self._patience,
             )
             page = _page(raw)
+            self._on_answer()
             self._patience = _PATIENCE
             self.state = "listing"
             await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
@@ -406,6 +415,7 @@ class Reflector(Generic[T]):
         )
         async with watching as lines:
             self.state, self.cause, self._asked_at = "watching", "", inf
+            self._on_answer()
             gap = self._clock() - self.last_contact
             # Without versions that compare nobody could tell when it has caught up. A quiet watch that we ended
             # ourselves to look closer was open all the time, as far as anybody knows.
@@ -485,7 +495,6 @@ class Reflector(Generic[T]):
 
     def _well(self) -> None:
         self._failures = 0
-        self._told = False
         self._patience = _PATIENCE
 
     def _become_synced(self) -> None:
@@ -510,9 +519,9 @@ class Reflector(Generic[T]):
             self.resource, self._version = None, ""
         if status == _FORBIDDEN:
             return self._stay_away("forbidden", error)
-        if not self._told:
-            self._told = True
-            self._log.warning("watch interrupted", cause=str(error))
+        self._log.debug("watch interrupted", cause=str(error))
+        if status not in (_GONE, _NOT_FOUND):
+            self._on_failure(error)
         self.state, self.cause = "retrying", str(error)
         if isinstance(error, ApiSilent):
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
@@ -520,6 +529,7 @@ class Reflector(Generic[T]):
         return max(self._back_off() - waited, _asked_for(error), 0.0)
 
     def _stay_away(self, state: State, error: KubeError) -> float:
+        self._on_answer()
         if self.state != state:
             self._log.warning("kind cannot be watched", state=state, cause=str(error))
         self.state, self.cause = state, str(error)

@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-import yaml
+from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel, to_snake
-from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
-from pydantic_settings import SettingsError as UnreadableVariable
+from pydantic.alias_generators import to_camel
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.config.addresses import is_address
+from app.config.document import Document, UnreadableFile, read_document
+from app.config.durations import parse_duration
+from app.config.mistakes import Conflict, Mistake, field_names, meant, misread, mistakes_in
 from app.config.profile import DEFAULT_PROFILES, Profile
+from app.config.sources import Sources
+from app.config.variables import read_variables
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
 KIND: Final = "HomeportConfiguration"
 KUBE_SCHEDULER_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
-_DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h))")
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
 
 class SettingsError(ValueError):
     """Everything that is wrong with the settings, a sentence a line."""
-
-
-def parse_duration(value: Any) -> Any:
-    """Seconds of a duration as Go writes it (``5s``, ``500ms``, ``1m30s``); anything else is left as it is."""
-    if not isinstance(value, str):
-        return value
-    parts = _DURATION.findall(value)
-    if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise ValueError(f'"{value}" is not a duration such as 5s, 500ms or 1m30s')
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
@@ -62,11 +53,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def word(name: str) -> str:
-    """A setting as the configuration file spells it: ``client_ca_file`` is clientCAFile."""
-    return re.sub(r"Ca(?=[A-Z])", "CA", to_camel(name))
-
-
 class LeaderElection(BaseModel):
     """KubeSchedulerConfiguration's ``leaderElection``. Durations are seconds once they are read."""
 
@@ -83,9 +69,12 @@ class LeaderElection(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not self.lease_duration > self.renew_deadline > self.retry_period:
-            raise ValueError("leaseDuration must be longer than renewDeadline, and that longer than retryPeriod")
+            raise Conflict(
+                ("lease_duration", "renew_deadline", "retry_period"),
+                "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod",
+            )
         if self.retry_period > self.lease_duration / 3:
-            raise ValueError("retryPeriod must be at most a third of leaseDuration")
+            raise Conflict(("lease_duration", "retry_period"), "retryPeriod must be at most a third of leaseDuration")
         return self
 
 
@@ -212,32 +201,45 @@ class Settings(BaseSettings):
         description="Profiles by schedulerName, in KubeSchedulerConfiguration's words; * takes all other names.",
     )
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What it is made of and nothing else: ``read_settings`` has read the variables."""
+        return (init_settings,)
+
     @model_validator(mode="after")
     def _can_be_trusted(self) -> Self:
-        mistakes = list(self._distrusted())
-        if mistakes:
-            raise ValueError("\n".join(mistakes))
+        for conflict in self._distrusted():
+            raise conflict
         return self
 
-    def _distrusted(self) -> Iterator[str]:
+    def _distrusted(self) -> Iterator[Conflict]:
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
-            yield "tlsCertFile, tlsPrivateKeyFile: a certificate and its key are given together"
-        for name, asked in (("tls", self.tls), ("operatorTls", self.operator_tls)):
-            if asked and self.tls_cert_file is None:
-                yield f"{name}: needs tlsCertFile and tlsPrivateKeyFile"
+            pair = ("tls_cert_file", "tls_private_key_file")
+            yield Conflict(pair, "a certificate and its key are given together")
+        for name in ("tls", "operator_tls"):
+            if getattr(self, name) and self.tls_cert_file is None:
+                yield Conflict((name,), "needs tlsCertFile and tlsPrivateKeyFile")
         if self.client_ca_file is not None and not (self.serves_tls or self.operator_serves_tls or self.peer_port):
-            yield "clientCAFile: asks for certificates of callers, and no listener speaks TLS"
+            yield Conflict(("client_ca_file",), "asks for certificates of callers, and no listener speaks TLS")
         if self.allowed_names and not self.asks_for_certificates:
-            yield "allowedNames: needs clientCAFile, and verbs that are answered over TLS"
+            yield Conflict(("allowed_names",), "needs clientCAFile, and verbs that are answered over TLS")
         if self.reader_names and not (self.operator_serves_tls and self.client_ca_file):
-            yield "readerNames: needs clientCAFile, and an operator listener that speaks TLS"
+            yield Conflict(("reader_names",), "needs clientCAFile, and an operator listener that speaks TLS")
         if self.peer_port is not None and not (self.tls_cert_file and self.client_ca_file):
-            yield "peerPort: needs tlsCertFile, tlsPrivateKeyFile and clientCAFile: replicas know each other by them"
+            files = "tlsCertFile, tlsPrivateKeyFile and clientCAFile"
+            yield Conflict(("peer_port",), f"needs {files}: replicas know each other by them")
         if not (is_loopback(self.host) or self.asks_for_certificates or self.insecure):
-            yield (
-                f"host: {self.host or 'every address'} is not on loopback: whoever reaches it could bind any pod. Give "
-                "tlsCertFile, tlsPrivateKeyFile and clientCAFile, or say insecure: true"
+            said = (
+                "is not on loopback: whoever reaches it could bind any pod. Give tlsCertFile, tlsPrivateKeyFile and "
+                "clientCAFile, or say insecure: true"
             )
+            yield Conflict(("host",), said)
 
     @property
     def serves_tls(self) -> bool:
@@ -265,13 +267,19 @@ class Settings(BaseSettings):
     def _can_be_led(self) -> Self:
         if self.leader_election.leader_elect:
             if self.cluster is not None:
-                raise ValueError("leaderElection: a saved cluster has no leases, several replicas need an API server")
+                raise Conflict(
+                    ("leader_election", "cluster"), "a saved cluster has no leases, several replicas need an API server"
+                )
             if self.serves_tls and not self.hops_over_tls:
-                raise ValueError("clientCAFile: replicas that speak TLS to each other check who the other one is by it")
+                raise Conflict(
+                    ("leader_election", "client_ca_file"),
+                    "replicas that speak TLS to each other check by clientCAFile who the other one is",
+                )
             if not self.advertised:
-                raise ValueError(
-                    "advertiseAddress: the other replicas cannot be told where this one is: it listens on all "
-                    "addresses and $POD_IP is not set, or on a port that is not known yet"
+                raise Conflict(
+                    ("advertise_address", "host", "port"),
+                    "the other replicas cannot be told where this one is: it listens on all "
+                    "addresses and $POD_IP is not set, or on a port that is not known yet",
                 )
         return self
 
@@ -288,46 +296,109 @@ class Settings(BaseSettings):
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class Loaded(Struct, frozen=True):
+    """What the sources give. Where there are ``mistakes``, the settings that are wrong have their defaults instead."""
+
+    settings: Settings
+    sources: Sources
+    mistakes: tuple[Mistake, ...]
+
+    def is_sound(self, name: str) -> bool:
+        """Whether nothing is wrong with a field."""
+        return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
+
+
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
     """Merge the sources. ``given`` is what the command line sets; ``config`` the path of the file, if there is one.
 
     Raises ``SettingsError`` with every mistake found.
     """
-    from_file = read_config(Path(config)) if config else {}
-    try:
-        from_env = EnvSettingsSource(Settings)()
-    except UnreadableVariable as error:
-        raise SettingsError(f"environment: {error}") from None
-    try:
-        return Settings.model_validate({**from_file, **from_env, **given})
-    except ValidationError as error:
-        raise SettingsError("\n".join(_sentence(it) for it in error.errors())) from None
+    found = read_settings(given, config=config)
+    if found.mistakes:
+        raise SettingsError("\n".join(map(found.sources.sentence, found.mistakes)))
+    return found.settings
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The fields of a configuration file by their names here. Raises ``SettingsError``.
+def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loaded:
+    """The same, with what is wrong beside it."""
+    mistakes: list[Mistake] = []
+    document = _document(Path(config), mistakes) if config else None
+    in_file = _fields_of(document, mistakes) if document is not None else {}
+    variables = read_variables(Settings, os.environ)
+    mistakes += variables.mistakes
+    sources = Sources(Settings, given, variables, in_file, document)
+    misread = list(_misread(sources))
+    mistakes += misread
+    bad = {sources.field(place) for mistake in misread for place in mistake.places}
+    bad |= variables.unreadable - given.keys()
+    settings = _validated(sources, bad, mistakes)
+    return Loaded(settings, sources, (*mistakes, *_together(settings, sources)))
+
+
+def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
+    try:
+        found = read_document(path)
+    except UnreadableFile as error:
+        mistakes.append(Mistake((), str(error)))
+        return None
+    mistakes += found.mistakes
+    return found
+
+
+def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
+    """What the file sets, by field; ``null`` is absent, as in Go.
 
     Of a KubeSchedulerConfiguration the profiles are taken; all else in it is the scheduler's business.
     """
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: is not YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise SettingsError(f"{path}: expected a mapping with apiVersion and kind")
+    found = document.value if isinstance(document.value, dict) else {}
     named = (found.get("apiVersion"), found.get("kind"))
     if named == (KUBE_SCHEDULER_API_VERSION, KUBE_SCHEDULER_KIND):
         return {"profiles": found["profiles"]} if found.get("profiles") else {}
     if named != (API_VERSION, KIND):
         wanted = f"apiVersion: {API_VERSION} and kind: {KIND}, or a {KUBE_SCHEDULER_KIND}"
-        raise SettingsError(f"{path}: expected {wanted}; found {named[0]}, {named[1]}")
-    return {to_snake(str(key)): value for key, value in found.items() if key not in ("apiVersion", "kind")}
+        shown = f"{named[0]}, {named[1]}" if found else "no mapping"
+        mistakes.append(Mistake((), f"{document.path}: expected {wanted}; found {shown}"))
+        return {}
+    names = field_names(Settings)
+    unknown = [key for key in found if key not in names and key not in ("apiVersion", "kind")]
+    mistakes += [Mistake(((key,),), f"no such setting{meant(key, names)}") for key in unknown]
+    return {name: found[key] for key, name in names.items() if found.get(key) is not None}
 
 
-def _sentence(found: Any) -> str:
-    if not found["loc"]:
-        return str(found["msg"]).removeprefix("Value error, ")
-    at = ".".join(word(part) if isinstance(part, str) else str(part) for part in found["loc"])
-    return f"{at}: unknown setting" if found["type"] == "extra_forbidden" else f"{at}: {found['msg']}"
+def _misread(sources: Sources) -> Iterator[Mistake]:
+    """What pydantic would take for something else, of the file and of the variables."""
+    for key, name in field_names(Settings).items():
+        if name not in sources.flags and name in sources.values:
+            yield from misread(Settings, sources.values[name], (key,))
+
+
+def _validated(sources: Sources, bad: set[str], mistakes: list[Mistake]) -> Settings:
+    """Without the fields that are ``bad``; what else is wrong is left out too, and looked at again.
+
+    Validators of several fields are asked last by pydantic, and say one thing at a time. What follows from a mistake
+    is none.
+    """
+    values = {name: it for name, it in sources.values.items() if name not in bad}
+    while True:
+        try:
+            return Settings.model_validate(values)
+        except ValidationError as error:
+            found = [(it, {sources.field(place) for place in it.places}) for it in mistakes_in(error, Settings)]
+        mistakes += [it for it, about in found if about.isdisjoint(bad)]
+        bad = bad.union(*(about for _, about in found))
+        sound = {name: it for name, it in values.items() if name not in bad}
+        if len(sound) == len(values):  # it is about what nobody has set
+            return Settings.model_construct(**values)
+        values = sound
+
+
+def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
+    if {"cluster", "kubeconfig"} <= sources.values.keys():
+        said = "a saved cluster is served without an API server: give one of them"
+        yield Mistake((("cluster",), ("kubeconfig",)), said)
+    if settings.advertise_address is not None and not is_address(settings.advertise_address):
+        yield Mistake(
+            (("advertiseAddress",),),
+            "must be host:port at which others reach this replica: a name, an IPv4 address or an IPv6 address in "
+            "brackets, and a port from 1 to 65535",
+        )

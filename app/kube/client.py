@@ -298,6 +298,11 @@ class KubeClient:
     ) -> None:
         await self.aclose()
 
+    @property
+    def server(self) -> str:
+        """The address of the API server, as far as it is known."""
+        return self._credentials.server
+
     async def aclose(self) -> None:
         """Close every connection; requests under way end with an error."""
         for reads in self._reads:

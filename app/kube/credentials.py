@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -127,6 +128,11 @@ class Credentials:
         self._renew_at = -inf
         self._expires = -inf
 
+    @property
+    def server(self) -> str:
+        """Where the API server is; who says so, until that has been read."""
+        return str(self._source) if self._access is None else self._access.server
+
     async def access(self) -> Access:
         """What the next request uses; waits only when something has to be read. Raises ``CredentialsError``."""
         if self._access is None or self._now() >= self._renew_at:
@@ -207,7 +213,11 @@ class Kubeconfig:
         return self._where
 
     def check(self) -> None:
-        self._open()
+        opened = self._open()
+        with _told(self._where):
+            missing = [*_missing_files(opened), *_missing_plugin(opened)]
+            if missing:
+                raise ConfigException("; ".join(missing))
 
     def read(self) -> _Found:
         opened, found = self._open(), _Target()
@@ -252,6 +262,40 @@ def _is_by_plugin(user: ConfigNode | None) -> bool:
     return user is not None and "exec" in user and not any(it in user for it in ("token", "tokenFile", "auth-provider"))
 
 
+def _missing_files(opened: _Opened) -> Iterator[str]:
+    """Certificates and keys that are named and not there. What is given as data goes before a file."""
+    if not str(opened.cluster["server"]).startswith("https:"):
+        return
+    folder = Path(opened.cluster.path).absolute().parent
+    named = [
+        (opened.cluster, "certificate-authority"),
+        (opened.user, "client-certificate"),
+        (opened.user, "client-key"),
+    ]
+    for node, key in named:
+        file = node.safe_get(key) if node is not None and f"{key}-data" not in node else None
+        if file and not (folder / str(file)).is_file():
+            yield f"{key}: there is no file {folder / str(file)}"
+
+
+def _missing_plugin(opened: _Opened) -> Iterator[str]:
+    if _is_by_plugin(opened.user) and _command(opened.user) is None:
+        asked = opened.user["exec"]
+        command, hint = asked["command"], asked.safe_get("installHint")
+        where = f"no executable file {_beside(opened.user, command)}" if os.sep in command else f"no {command} in PATH"
+        yield f"exec: there is {where}" + (f": {' '.join(hint.split())}" if hint else "")
+
+
+def _command(user: ConfigNode) -> str | None:
+    """Where the plugin is, as client-go looks for it: in PATH, or from the folder of the kubeconfig."""
+    command = user["exec"]["command"]
+    return shutil.which(_beside(user, command) if os.sep in command else command)
+
+
+def _beside(user: ConfigNode, command: str) -> str:
+    return str(Path(user.path).absolute().parent / command)
+
+
 def _run_plugin(opened: _Opened) -> float:
     """Run the exec plugin and put its answer in the user's place; returns the Unix time at which it expires.
 
@@ -259,6 +303,7 @@ def _run_plugin(opened: _Opened) -> float:
     """
     user = opened.user
     folder = str(Path(user.path).absolute().parent)
+    user["exec"].value["command"] = _command(user) or user["exec"]["command"]
     status = ExecProvider(user["exec"], folder, opened.cluster).run()
     token, certificate, key = (status.get(it) for it in ("token", "clientCertificateData", "clientKeyData"))
     if not token and not (certificate and key):

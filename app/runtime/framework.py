@@ -6,7 +6,7 @@ Kubernetes 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -35,7 +35,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.guard import Guard, PluginError, plugin_error
+from app.runtime.guard import Guard, PluginError, WrongAnswer, plugin_error
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
@@ -44,6 +44,8 @@ _INVALID_SCORE: Final = (
     "it should in the range of [0, {}] after normalizing"
 )
 _NO_PLUGIN_TOTAL: Final = 1
+_PAIR: Final = 2
+_TRIPLE: Final = 3
 _LOG: Final = structlog.get_logger(__name__)
 
 _FORMS: Final[dict[tuple[type[Any], type[Any]], bool]] = {}
@@ -241,7 +243,7 @@ class Framework:
     def pre_enqueue(self, pod: Pod) -> Status:
         """May the pod be considered? The first plugin that says no is its gate; the others are not asked."""
         for slot in self.slots["preEnqueue"]:
-            status: Status = self._guard.call(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
+            status = self._status(slot, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -259,7 +261,10 @@ class Framework:
         merged = PreFiltered(SUCCESS)
         rejection: Status | None = None
         for slot in self.slots["preFilter"]:
-            status, names = self._guard.call(slot.name, "PreFilter", slot.plugin.pre_filter, state, pod)
+            status, names = self._pair(slot, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, pod)
+            self._guard.checked(slot.name, "PreFilter", status)
+            if names is not None and not isinstance(names, frozenset | set):
+                raise self._guard.wrong(slot.name, "PreFilter", names, "a set of node names")
             if status.is_skip:
                 state.skip_filter.add(slot.name)
             elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -269,7 +274,7 @@ class Framework:
             elif not status.is_success:
                 raise plugin_error(slot.name, "PreFilter", status.message)
             elif names is not None:
-                merged = _narrow(merged, slot.name, names)
+                merged = _narrow(merged, slot.name, frozenset(names))
                 if not merged.names:
                     return merged
         return merged if rejection is None else PreFiltered(rejection)
@@ -319,7 +324,12 @@ class Framework:
         reasons: list[str] = []
         rejector = ""
         for slot in self.slots["postFilter"]:
-            found, status = self._guard.call(slot.name, "PostFilter", slot.plugin.post_filter, state, pod, rejected)
+            found, status = self._pair(
+                slot, "PostFilter", "(result, Status)", slot.plugin.post_filter, state, pod, rejected
+            )
+            self._guard.checked(slot.name, "PostFilter", status)
+            if found is not None and not isinstance(found, PostFilterResult):
+                raise self._guard.wrong(slot.name, "PostFilter", found, "a PostFilterResult")
             if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return found, status.by(slot.name)
             if not status.is_rejected:
@@ -361,8 +371,7 @@ class Framework:
             return True
         if not slot.certain:
             return False
-        status: Status = self._guard.call(slot.name, "Filter", slot.plugin.filter_certain, state, pod, node, in_flight)
-        return status.is_success
+        return self._status(slot, "Filter", slot.plugin.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
         """What each filter plugin says about one node, also those after the first that rejects. For people."""
@@ -371,7 +380,7 @@ class Framework:
     def explain(self, pod: Pod, nodes: Candidates) -> dict[str, Explanation]:
         """What the answers of the plugins rest on, by plugin, where a plugin can say."""
         return {
-            name: self._guard.call(name, "Explain", plugin.explain, pod, nodes)
+            name: self._guard.call(name, "Explain", _explained, plugin, pod, nodes)
             for name, plugin in self.plugins.items()
             if has_form(type(plugin), ExplainPlugin)
         }
@@ -390,7 +399,7 @@ class Framework:
         for slot in self.slots["preFilter"]:
             if slot.name in state.skip_filter or not hasattr(slot.plugin, method):
                 continue
-            status = self._guard.call(slot.name, point, getattr(slot.plugin, method), state, pod, other, node)
+            status = self._status(slot, point, getattr(slot.plugin, method), state, pod, other, node)
             if not status.is_success:
                 raise plugin_error(slot.name, point, status.message)
 
@@ -405,7 +414,7 @@ class Framework:
 
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
         for slot in self.slots["preScore"]:
-            status = self._guard.call(slot.name, "PreScore", slot.plugin.pre_score, state, pod, nodes)
+            status = self._status(slot, "PreScore", slot.plugin.pre_score, state, pod, nodes)
             if status.is_skip:
                 state.skip_score.add(slot.name)
             elif not status.is_success:
@@ -415,24 +424,33 @@ class Framework:
         plugin = slot.plugin
         if slot.scores_in_batch:
             found: Classed = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
+            if not isinstance(found, Classed):
+                raise self._guard.wrong(slot.name, "Score", found, "Classed scores")
         else:
             scores = {it.name: self._guard.call(slot.name, "Score", plugin.score, state, pod, it) for it in nodes}
             found = Classed(nodes.names, scores)
-        return _checked_scores(slot.name, self._normalized(slot, state, pod, nodes, found), nodes)
+        try:
+            return _checked_scores(slot.name, self._normalized(slot, state, pod, nodes, found), nodes)
+        except (TypeError, AttributeError) as fault:
+            raise self._guard.wrong(slot.name, "Score", found, f"a score for each class of nodes: {fault}") from fault
 
     def _normalized(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, found: Classed) -> Classed:
         if slot.normalizes_classes:
             normalize = slot.plugin.normalize_classes
         elif slot.normalizes:
-            normalize, found = slot.plugin.normalize_score, Classed(nodes.names, found.by_name(nodes.names))
+            by_name = self._guard.call(slot.name, "Score", found.by_name, nodes.names)
+            normalize, found = slot.plugin.normalize_score, Classed(nodes.names, by_name)
         else:
             return found
-        return Classed(found.of, self._guard.call(slot.name, "NormalizeScore", normalize, state, pod, found.scores))
+        scores = self._guard.call(slot.name, "NormalizeScore", normalize, state, pod, found.scores)
+        if not isinstance(scores, Mapping):
+            raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
+        return Classed(found.of, scores)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
         for slot in self.slots["reserve"]:
-            status: Status = self._guard.call(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
+            status = self._status(slot, "Reserve", slot.plugin.reserve, state, pod, node_name)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -450,10 +468,13 @@ class Framework:
         waits: dict[str, float] = {}
         status: Status
         for slot in self.slots["permit"]:
-            status, seconds = self._guard.call(slot.name, "Permit", slot.plugin.permit, state, pod, node_name)
+            status, seconds = self._pair(slot, "Permit", "(Status, seconds)", slot.plugin.permit, state, pod, node_name)
+            self._guard.checked(slot.name, "Permit", status)
             if status.is_rejected:
                 return status.by(slot.name)
             if status.code is Code.WAIT:
+                if not isinstance(seconds, int | float) or not seconds >= 0:
+                    raise self._guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
             elif not status.is_success:
                 raise plugin_error(slot.name, "Permit", status.message)
@@ -468,7 +489,8 @@ class Framework:
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """PreBind in order, less the plugins whose pre-flight says that they have nothing to do."""
         for slot in [it for it in self.slots["preBind"] if self._has_work(it, state, pod, node_name)]:
-            status: Status = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
+            answer = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
+            status = self._guard.checked(slot.name, "PreBind", answer)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -476,9 +498,7 @@ class Framework:
     def _has_work(self, slot: PluginSlot, state: CycleState, pod: Pod, node_name: str) -> bool:
         if not has_form(type(slot.plugin), PreBindPreFlightPlugin):
             return True
-        status: Status = self._guard.call(
-            slot.name, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name
-        )
+        status = self._status(slot, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
         if not status.is_success and not status.is_skip:
             raise plugin_error(slot.name, "PreBindPreFlight", status.message)
         return status.is_success
@@ -486,7 +506,8 @@ class Framework:
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
         for slot in self.slots["bind"]:
-            status: Status = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
+            answer = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
+            status = self._guard.checked(slot.name, "Bind", answer)
             if not status.is_skip:
                 return status.by(slot.name)
         return error("every bind plugin skipped the pod")
@@ -511,19 +532,44 @@ class Framework:
             else:
                 statuses = {it.name: self._call_filter(slot, state, pod, it) for it in nodes}
                 found = {name: status for name, status in statuses.items() if not status.is_success}
-            rejected.update(_checked(slot.name, found))
+            rejected.update(self._rejections(slot.name, found))
         return rejected
 
     def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         for slot in self._filters(state):
             status = self._call_filter(slot, state, pod, node)
             if not status.is_success:
-                return _checked(slot.name, {node.name: status})[node.name]
+                return self._rejections(slot.name, {node.name: status})[node.name]
         return SUCCESS
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        status: Status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, pod, node)
-        return status
+        status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, pod, node)
+        return status if isinstance(status, Status) else self._guard.checked(slot.name, "Filter", status)
+
+    def _rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
+        """With their plugin's name. Anything that is no rejection ends the cycle."""
+        if not isinstance(found, Mapping):
+            raise self._guard.wrong(plugin, "Filter", found, "a mapping of rejected nodes")
+        statuses = distinct(found.values())
+        for status in statuses.values():
+            if not self._guard.checked(plugin, "Filter", status).is_rejected:
+                raise plugin_error(plugin, "Filter", status.message)
+        if all(status.plugin == plugin for status in statuses.values()):
+            same: Mapping[str, Status] = found
+            return same
+        named = {key: status.by(plugin) for key, status in statuses.items()}
+        return {name: named[id(status)] for name, status in found.items()}
+
+    def _status(self, slot: PluginSlot, point: str, function: Callable[..., Any], *args: Any) -> Status:
+        """A plugin's answer where a status is asked for. Raises ``PluginError``."""
+        return self._guard.checked(slot.name, point, self._guard.call(slot.name, point, function, *args))
+
+    def _pair(self, slot: PluginSlot, point: str, wanted: str, function: Callable[..., Any], *args: Any) -> Any:
+        """A plugin's answer where two things are asked for. Raises ``PluginError``."""
+        found = self._guard.call(slot.name, point, function, *args)
+        if isinstance(found, tuple) and len(found) == _PAIR:
+            return found
+        raise self._guard.wrong(slot.name, point, found, wanted)
 
     def _filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
         """A node must do both with the nominated pods on it and without: they may come or not."""
@@ -546,12 +592,26 @@ class Framework:
 
 
 def _missing(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
-    return tuple(plugin.missing(pod))
+    found: tuple[Any, ...] = tuple(plugin.missing(pod))
+    if not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
+        raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
+    return found
+
+
+def _explained(plugin: ExplainPlugin, pod: Pod, nodes: Candidates) -> Explanation:
+    found: Any = plugin.explain(pod, nodes)
+    if not isinstance(found, Explanation):
+        raise WrongAnswer(f"returned a {type(found).__name__}, not an Explanation")
+    return found
 
 
 def _passing(plugin: PassingFilterPlugin, state: CycleState, pod: Pod, names: Sequence[str]) -> Sequence[str] | None:
     found = plugin.passing_nodes(state, pod, names)
-    return found if found is None or isinstance(found, list) else list(found)
+    if found is None or isinstance(found, list):
+        return found
+    if isinstance(found, str):
+        raise WrongAnswer("returned one text, not a sequence of names")
+    return list(found)
 
 
 def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFiltered:
@@ -566,18 +626,6 @@ def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFilte
 
 def _bracketed(names: Iterable[str]) -> str:
     return f"[{' '.join(sorted(names))}]"
-
-
-def _checked(plugin: str, found: Mapping[str, Status]) -> Mapping[str, Status]:
-    """The rejections with their plugin's name. Anything that is no rejection ends the cycle."""
-    statuses = distinct(found.values())
-    for status in statuses.values():
-        if not status.is_rejected:
-            raise plugin_error(plugin, "Filter", status.message)
-    if all(status.plugin == plugin for status in statuses.values()):
-        return found
-    named = {key: status.by(plugin) for key, status in statuses.items()}
-    return {name: named[id(status)] for name, status in found.items()}
 
 
 def _total(of_plugin: Mapping[str, Classed], weights: Mapping[str, int], size: int, nothing: int) -> Classed:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
-from app.framework.status import Status, error
+from app.framework.status import SKIP, SUCCESS, Code, Status, error
 from app.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
@@ -42,6 +42,28 @@ def plugin_error(plugin: str, point: str, what: object) -> PluginError:
     words = _WORDS.get(point)
     text = f'running {point} plugin "{plugin}": {what}' if words is None else words.format(plugin, what)
     return PluginError(error(text, plugin))
+
+
+class WrongAnswer(TypeError):
+    """What a plugin returned is not what its extension point asks for."""
+
+
+def _flaw(status: Any) -> str:
+    """What keeps an answer from being a status; empty if it is one."""
+    if not isinstance(status, Status):
+        return _described(status)
+    code: Any = status.code
+    reasons: Any = status.reasons
+    if not isinstance(code, Code):
+        return f"a Status whose code is {_described(code)}"
+    if not isinstance(reasons, tuple | list) or not all(isinstance(it, str) for it in reasons):
+        return "a Status whose reasons are no texts"
+    return ""
+
+
+def _described(found: object) -> str:
+    """A value by its type, and by itself where that is short."""
+    return repr(found) if found is None or isinstance(found, bool | int | float) else f"a {type(found).__name__}"
 
 
 class Guard:
@@ -79,6 +101,17 @@ class Guard:
             raise self._fault(plugin, point, fault) from fault
         finally:
             self._metrics.plugin_duration.labels(plugin, point).observe(perf_counter() - started)
+
+    def wrong(self, plugin: str, point: str, found: object, wanted: str) -> PluginError:
+        """The fault of an answer that is none: ``wanted`` is what the extension point asks for."""
+        return self._fault(plugin, point, WrongAnswer(f"returned {_described(found)}, not {wanted}"))
+
+    def checked(self, plugin: str, point: str, status: Any) -> Status:
+        """A status that may be passed on. Raises ``PluginError`` for anything else."""
+        if status is not SUCCESS and status is not SKIP and (found := _flaw(status)):
+            raise self._fault(plugin, point, WrongAnswer(f"returned {found}, not a Status"))
+        good: Status = status
+        return good
 
     def _fault(self, plugin: str, point: str, fault: Exception) -> PluginError:
         self._metrics.plugin_faults.labels(plugin, point).inc()

@@ -6,12 +6,14 @@ mistakes of all profiles are collected and raised together.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from pydantic import ValidationError
 
+from app.config.mistakes import Mistake, Place, meant, mistakes_in, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Profile
 from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
 from app.framework.uses import Use
@@ -22,22 +24,28 @@ from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
 from app.runtime.waiting import WaitingPods
 
 _ALL: Final = "*"
+_EVERYWHERE: Final = "multiPoint"
+
+_Mention: TypeAlias = tuple[str, str, Place]
+"""Point, plugin, and where it is enabled there."""
 
 
 class ProfileErrors(ValueError):
-    """Everything that is wrong with the profiles, a sentence each."""
+    """Everything that is wrong with the profiles, a sentence each. ``found`` says with each where it stands."""
 
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = tuple(mistakes)
+    def __init__(self, found: Sequence[Mistake]) -> None:
+        self.found = tuple(found)
+        self.mistakes = tuple(it.said for it in found)
+        super().__init__("\n".join(self.mistakes))
 
 
 class ResolvedProfile(Struct, frozen=True):
     """A checked profile: plugin sets merged with the defaults, arguments parsed, nothing built yet.
 
-    ``absent`` are in-tree plugins it names that run in the scheduler and not here.
+    ``absent`` are in-tree plugins it names that run in the scheduler and not here. ``place``: where it stands.
     """
 
+    place: Place
     scheduler_name: str
     multi_point: tuple[PluginRef, ...]
     points: Mapping[str, PluginSet]
@@ -47,22 +55,33 @@ class ResolvedProfile(Struct, frozen=True):
     notices: tuple[str, ...]
 
     def uses(self) -> Iterable[Use]:
-        """What its plugins do with objects of kinds beside pods and nodes."""
+        """What its plugins do with objects of kinds beside pods and nodes. Raises ``ProfileErrors``."""
         for name, spec in self.specs.items():
-            written = {it.kind: it.what for it in spec.writes(self.args[name])}
+            try:
+                written = {it.kind: it.what for it in spec.writes(self.args[name])}
+                every = dict.fromkeys((*spec.kinds(self.args[name]), *written))
+            except Exception as fault:  # foreign code: whatever it raises, say whose it is
+                raise ProfileErrors([self.fault(name, "cannot say what kinds it reads", fault)]) from fault
             looks_up = has_form(spec.plugin, LookUpPlugin)
-            for kind in dict.fromkeys((*spec.kinds(self.args[name]), *written)):
+            for kind in every:
                 yield Use(name, kind, looks_up=looks_up, writes=written.get(kind, ""))
 
     def kinds(self) -> set[Kind[Any]]:
-        """The kinds its plugins read beside pods and nodes."""
+        """The kinds its plugins read beside pods and nodes. Raises ``ProfileErrors`` for a plugin that cannot say."""
         return {use.kind for use in self.uses()}
+
+    def fault(self, plugin: str, what: str, fault: Exception) -> Mistake:
+        """What a plugin raised, and where."""
+        said = f'profile "{self.scheduler_name}": plugin "{plugin}" {what}: {_raised(fault)}'
+        return Mistake((self.place,), said)
 
 
 def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:
     """Check all profiles. Raises ``ProfileErrors`` with every mistake found."""
     mistakes = list(_duplicate_names(profiles))
-    resolved = [_resolve_one(profile, registry, mistakes) for profile in profiles]
+    resolved = [
+        _resolve_one(profile, ("profiles", number), registry, mistakes) for number, profile in enumerate(profiles)
+    ]
     if mistakes:
         raise ProfileErrors(mistakes)
     return resolved
@@ -78,7 +97,7 @@ def build(
     guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
-    plugins = {name: spec.build(profile.args[name], handle) for name, spec in profile.specs.items()}
+    plugins = _built(profile, handle)
     slots = {point: _slots(profile, point, plugins) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
@@ -113,29 +132,61 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
-def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[str]:
-    names = [profile.scheduler_name for profile in profiles]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f'profiles: schedulerName "{name}" is used by more than one profile'
+def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
+    plugins, mistakes = {}, []
+    for name, spec in profile.specs.items():
+        try:
+            plugins[name] = spec.build(profile.args[name], handle)
+        except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
+            mistakes.append(profile.fault(name, "cannot be made", fault))
+    if mistakes:
+        raise ProfileErrors(mistakes)
+    return plugins
 
 
-def _resolve_one(profile: Profile, registry: Registry, mistakes: list[str]) -> ResolvedProfile:
+def _raised(fault: Exception) -> str:
+    """What was raised, and the last line of code it came through."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(fault).__name__}: {' '.join(str(fault).split())}{where}"
+
+
+def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[Mistake]:
+    places: dict[str, list[Place]] = {}
+    for number, profile in enumerate(profiles):
+        places.setdefault(profile.scheduler_name, []).append(("profiles", number, "schedulerName"))
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield Mistake(tuple(found), f'profiles: schedulerName "{name}" is used by more than one profile')
+
+
+def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]) -> ResolvedProfile:
     where = f'profile "{profile.scheduler_name}"'
     defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.defaults.items())
     multi_point = _merge(defaults, profile.plugins.multi_point)
     points = {point: profile.plugins.at(point) for point in POINTS}
-    named = [*multi_point, *(ref for plugins in points.values() for ref in plugins.enabled)]
-    specs, absent = _look_up(dict.fromkeys(ref.name for ref in named), registry, where, mistakes)
+    mentions = list(_mentions(profile, place))
+    named = [ref.name for ref in multi_point] + [name for point, name, _ in mentions if point != _EVERYWHERE]
+    specs, absent = _look_up(dict.fromkeys(named), registry, where, mentions, mistakes)
     notices = [f"{where}: {name} runs in your scheduler, not in Homeport" for name in absent]
-    mistakes.extend(_repeated(profile, where))
-    mistakes.extend(_misplaced(points, specs, where))
-    args = _parse_args(profile, specs, registry, where, mistakes)
+    mistakes.extend(_repeated(mentions, where))
+    mistakes.extend(_misplaced(mentions, specs, where))
+    args = _parse_args(profile, place, specs, registry, mistakes)
     if "PodTopologySpread" not in specs:
         notices.append(
             f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
             "Homeport; here it means that nobody spreads these pods."
         )
-    return ResolvedProfile(profile.scheduler_name, multi_point, points, args, specs, tuple(absent), tuple(notices))
+    return ResolvedProfile(
+        place, profile.scheduler_name, multi_point, points, args, specs, tuple(absent), tuple(notices)
+    )
+
+
+def _mentions(profile: Profile, place: Place) -> Iterable[_Mention]:
+    sets = {_EVERYWHERE: profile.plugins.multi_point, **{point: profile.plugins.at(point) for point in POINTS}}
+    for point, plugins in sets.items():
+        for number, ref in enumerate(plugins.enabled):
+            yield point, ref.name, (*place, "plugins", point, "enabled", number, "name")
 
 
 def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef, ...]:
@@ -149,7 +200,7 @@ def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef,
 
 
 def _look_up(
-    names: Iterable[str], registry: Registry, where: str, mistakes: list[str]
+    names: Iterable[str], registry: Registry, where: str, mentions: Sequence[_Mention], mistakes: list[Mistake]
 ) -> tuple[dict[str, PluginSpec[Any]], list[str]]:
     specs, absent = {}, []
     for name in names:
@@ -159,23 +210,25 @@ def _look_up(
         elif name in STAY_IN_SCHEDULER:
             absent.append(name)
         else:
-            mistakes.append(f'{where}: plugin "{name}" does not exist')
+            places = tuple(place for _, mentioned, place in mentions if mentioned == name)
+            guess = meant(name, (it.name for it in registry))
+            mistakes.append(Mistake(places[:1], f'{where}: plugin "{name}" does not exist{guess}'))
     return specs, absent
 
 
-def _repeated(profile: Profile, where: str) -> Iterable[str]:
-    sets = {"multiPoint": profile.plugins.multi_point, **{point: profile.plugins.at(point) for point in POINTS}}
-    for point, plugins in sets.items():
-        names = [ref.name for ref in plugins.enabled]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f'{where}: plugin "{name}" is enabled twice at {point}'
+def _repeated(mentions: Iterable[_Mention], where: str) -> Iterable[Mistake]:
+    found: dict[tuple[str, str], list[Place]] = {}
+    for point, name, place in mentions:
+        found.setdefault((point, name), []).append(place)
+    for (point, name), places in found.items():
+        if len(places) > 1:
+            yield Mistake(tuple(places), f'{where}: plugin "{name}" is enabled twice at {point}')
 
 
-def _misplaced(points: Mapping[str, PluginSet], specs: Mapping[str, PluginSpec[Any]], where: str) -> Iterable[str]:
-    for point, plugins in points.items():
-        for ref in plugins.enabled:
-            if ref.name in specs and not has_point(specs[ref.name], point):
-                yield f'{where}: plugin "{ref.name}" has no extension point {point}'
+def _misplaced(mentions: Iterable[_Mention], specs: Mapping[str, PluginSpec[Any]], where: str) -> Iterable[Mistake]:
+    for point, name, place in mentions:
+        if point != _EVERYWHERE and name in specs and not has_point(specs[name], point):
+            yield Mistake((place,), f'{where}: plugin "{name}" has no extension point {point}')
 
 
 def has_point(spec: PluginSpec[Any], point: str) -> bool:
@@ -186,30 +239,38 @@ def has_point(spec: PluginSpec[Any], point: str) -> bool:
 
 def _parse_args(
     profile: Profile,
+    place: Place,
     specs: Mapping[str, PluginSpec[Any]],
     registry: Registry,
-    where: str,
-    mistakes: list[str],
+    mistakes: list[Mistake],
 ) -> dict[str, PluginArgs]:
-    given: dict[str, Mapping[str, Any]] = {}
-    for config in profile.plugin_config:
+    where = f'profile "{profile.scheduler_name}"'
+    given: dict[str, tuple[Mapping[str, Any], Place]] = {}
+    for number, config in enumerate(profile.plugin_config):
+        at = (*place, "pluginConfig", number)
         if config.name in given:
-            mistakes.append(f'{where}: pluginConfig "{config.name}" is repeated')
+            mistakes.append(Mistake(((*at, "name"),), f'{where}: pluginConfig "{config.name}" is repeated'))
         if registry.get(config.name) is None and config.name not in STAY_IN_SCHEDULER:
-            mistakes.append(f'{where}: pluginConfig "{config.name}" names a plugin that does not exist')
-        given[config.name] = config.args
+            said = f'{where}: pluginConfig "{config.name}" names a plugin that does not exist'
+            mistakes.append(Mistake(((*at, "name"),), said + meant(config.name, (it.name for it in registry))))
+        given[config.name] = config.args, (*at, "args")
     parsed = {}
     for name, spec in specs.items():
+        args, at = given.get(name, ({}, place))
         try:
-            parsed[name] = spec.args.model_validate(given.get(name, {}))
+            parsed[name] = spec.args.model_validate(args)
         except ValidationError as found:
-            mistakes.extend(f"{where}: pluginConfig {name}: {_sentence(it)}" for it in found.errors())
+            mistakes.extend(_of_args(f"{where}: pluginConfig {name}", at, it) for it in mistakes_in(found, spec.args))
+        except Exception as fault:  # noqa: BLE001  # a plugin's own validator: whatever it raises, say whose it is
+            mistakes.append(Mistake((at,), f"{where}: pluginConfig {name}: {_raised(fault)}"))
     return parsed
 
 
-def _sentence(found: Any) -> str:
-    at = ".".join(str(part) for part in found["loc"])
-    return f"{at}: {found['msg']}" if at else str(found["msg"])
+def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
+    """With its place in the whole document, and the names of the arguments in its sentence."""
+    names = ", ".join(filter(None, map(written, mistake.places)))
+    places = tuple((*at, *place) for place in mistake.places) or (at,)
+    return Mistake(places, f"{where}: {names}: {mistake.said}" if names else f"{where}: {mistake.said}")
 
 
 def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> tuple[PluginSlot, ...]:
@@ -237,9 +298,10 @@ def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> 
     )
 
 
-def _missing(profile: ResolvedProfile, slots: Mapping[str, Sequence[PluginSlot]]) -> Iterable[str]:
+def _missing(profile: ResolvedProfile, slots: Mapping[str, Sequence[PluginSlot]]) -> Iterable[Mistake]:
     where = f'profile "{profile.scheduler_name}"'
+    at = ((*profile.place, "plugins"),)
     if len(slots["queueSort"]) != 1:
-        yield f"{where}: exactly one queue sort plugin is required, found {len(slots['queueSort'])}"
+        yield Mistake(at, f"{where}: exactly one queue sort plugin is required, found {len(slots['queueSort'])}")
     if not slots["bind"]:
-        yield f"{where}: at least one bind plugin is required"
+        yield Mistake(at, f"{where}: at least one bind plugin is required")

@@ -39,6 +39,7 @@ _LOG: Final = structlog.get_logger(__name__)
 MOST_BIND_BYTES: Final = 64 << 10
 """Of a bind request: four names. There is no limit to how many may be under way."""
 
+_SAY_AGAIN_SECONDS: Final = 60.0
 _JSON: Final = "application/json"
 _CONTENT_TYPE: Final = (b"content-type", _JSON.encode())
 _BEFORE_THE_FORWARDER: Final = 0.95
@@ -96,6 +97,7 @@ class _Endpoint:
         self._duration = metrics.request_duration.labels(verb)
         self._requests = metrics.requests
         self._outcomes: dict[str, Counter] = {}
+        self._said: dict[str, float] = {}
         self._log = _LOG.bind(verb=verb)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,6 +134,15 @@ class _Endpoint:
 
     def _deadline(self, request: Incoming) -> float:
         return self._admission.deadline(request.arrived)
+
+    def _say_failed(self, failure: VerbFailure) -> None:
+        """What keeps coming, or is made to, is not logged line by line."""
+        now = perf_counter()
+        if now - self._said.get(failure.outcome, -inf) >= _SAY_AGAIN_SECONDS:
+            self._said[failure.outcome] = now
+            self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
+        else:
+            self._log.debug("verb failed", outcome=failure.outcome, message=failure.message)
 
     async def _elsewhere(self, _request: Incoming, _body: bytes | memoryview, _deadline: float) -> _Told | None:
         """The answer of another replica; ``None``: it is decided here. Raises ``VerbFailure``."""
@@ -188,9 +199,7 @@ class _Endpoint:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
-            floods = failure.outcome == "overloaded"  # not logged line by line
-            log = self._log.debug if floods else self._log.info
-            log("verb failed", outcome=failure.outcome, message=failure.message)
+            self._say_failed(failure)
             return *failure_answer(self._verb, failure), failure.outcome
         except ClientDisconnect:
             raise

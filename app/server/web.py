@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from math import inf
 from time import monotonic
 from types import FrameType
 from typing import Any, Final, cast
@@ -102,7 +102,7 @@ class _Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._told = False
-        self._signalled_at = inf
+        self._signalled_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, with a protocol, an application and TLS for each listener."""
@@ -120,15 +120,23 @@ class _Server(uvicorn.Server):
         return (it.certificates for it in self._listeners if it.certificates is not None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        since = self._signalled_at or monotonic()
         for task in self._following:
             task.cancel()
-        left = CLOSE_SECONDS - (monotonic() - self._signalled_at)
+        left = CLOSE_SECONDS - (monotonic() - since)
         # It is handed to wait_for, which takes parts of a second too.
         self.config.timeout_graceful_shutdown = max(1.0, min(left, _MOST_CLOSE_SECONDS))  # type: ignore[assignment]
         await super().shutdown(sockets)
+        connections, requests = len(self.server_state.connections), len(self.server_state.tasks)
+        _LOG.info("ended", seconds=round(monotonic() - since, 3), connections=connections, requests=requests)
+
+    def _say_ending(self, sig: int) -> None:
+        _LOG.info("ending", signal=signal.Signals(sig).name)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._signalled_at = min(self._signalled_at, monotonic())
+        if self._loop is not None and self._signalled_at is None:
+            self._signalled_at = monotonic()
+            self._loop.call_soon_threadsafe(self._say_ending, sig)  # a handler may have broken into a line
         if self._leave is None or self._loop is None or self._told:
             super().handle_exit(sig, frame)
             return
@@ -164,6 +172,7 @@ def server(
         ws="none",
         lifespan="on",
         access_log=False,
+        log_config=None,  # its lines leave as all others do
         log_level="error",  # what strangers send is told by the listener, now and then
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         server_header=False,

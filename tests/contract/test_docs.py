@@ -19,7 +19,9 @@ import yaml
 from pydantic.alias_generators import to_camel
 
 import plugins
-from app.config.settings import LeaderElection, Settings, load_settings, parse_duration, word
+from app.config.durations import parse_duration
+from app.config.mistakes import field_names
+from app.config.settings import LeaderElection, Settings, load_settings
 from app.framework.interface import PluginSpec
 from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS
@@ -68,15 +70,16 @@ class TestSettings:
     ROWS = table(page("configuration.md"), "setting")
 
     def test_every_setting_is_in_the_table_in_order(self) -> None:
-        assert [word(name) for name in Settings.model_fields] == [ticked(name)[0] for name, *_ in self.ROWS]
+        assert list(field_names(Settings)) == [ticked(name)[0] for name, *_ in self.ROWS]
 
     def test_the_defaults_are_right(self) -> None:
         shown = {ticked(name)[0]: ticked(default)[0] if ticked(default) else None for name, default, _ in self.ROWS}
         del shown["profiles"], shown["leaderElection"]
 
         defaults = {
-            word(name): field.default or None if isinstance(field.default, str | tuple) else field.default
-            for name, field in Settings.model_fields.items()
+            written: field.default or None if isinstance(field.default, str | tuple) else field.default
+            for written, name in field_names(Settings).items()
+            for field in (Settings.model_fields[name],)
             if name not in ("profiles", "leader_election")
         }
         assert defaults == {name: _value(text, defaults[name]) for name, text in shown.items()}

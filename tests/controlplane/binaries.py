@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 Component: TypeAlias = Literal["etcd", "kube-apiserver", "kube-scheduler"]
 
-CACHE_VARIABLE: Final = "HOMEPORT_CONTROL_PLANE_CACHE"
+CACHE_VARIABLE: Final = "CONTROL_PLANE_CACHE"
 DEFAULT_KUBERNETES: Final = "1.36.3"
 KUBERNETES_MODULE: Final = "k8s.io/kubernetes"
 ETCD_PACKAGE: Final = "go.etcd.io/etcd/server/v3"

@@ -1,5 +1,6 @@
 """The API server goes away: no verb decides on an old picture, and all decide on the current one soon afterwards."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,6 +116,22 @@ def test_an_outage(street: Street, rule: Rule) -> None:
     assert street.first_decision() == ["node-a"]
     lists = [feed["objects"] for kind, feed in street.homeport.get("/api/v1/status")["feeds"].items() if "Pod" in kind]
     assert lists[0] == 4
+
+
+def test_an_outage_is_one_story_in_the_log(street: Street) -> None:
+    """Whatever number of kinds is watched: away, with its address and cause, and back, with how long it was away."""
+    with street.proxy.during(REFUSED):
+        street.client.wait_for(lambda: "API server away" in street.homeport.log(), what="the outage to be told")
+    street.client.wait_for(lambda: "API server back" in street.homeport.log(), what="its end to be told")
+
+    told = [it for it in map(json.loads, street.homeport.log().splitlines()) if it["event"].startswith("API server")]
+    assert ["API server away", "API server back"] == [it["event"] for it in told]
+    assert {f"https://127.0.0.1:{street.proxy.port}"} == {it["address"] for it in told}
+    assert ("v1 Pod" in told[0]["kinds"], True) == ("v1 Node" in told[0]["kinds"], bool(told[0]["cause"]))
+    assert told[1]["seconds"] >= told[0]["seconds"] >= 2
+    assert ["picture complete"] == [
+        it["event"] for it in map(json.loads, street.homeport.log().splitlines()) if "objects" in it
+    ]
 
 
 def test_the_api_server_is_replaced_and_knows_nobody(street: Street, plane: ControlPlane) -> None:

@@ -13,6 +13,7 @@ from app import __main__ as command_line
 from app.__main__ import main
 from app.config.settings import Settings
 from tests.api.small import saved
+from tests.certificates import Authority
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +80,21 @@ def test_wrong_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str
     assert "usage: homeport" in capsys.readouterr().err
 
 
-def test_each_flag_is_a_setting(served: list[Settings]) -> None:
+def test_each_flag_is_a_setting(tmp_path: Path, served: list[Settings]) -> None:
+    kubeconfig = tmp_path / "k"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "here",
+                "contexts": [{"name": "here", "context": {"cluster": "it"}}],
+                "clusters": [{"name": "it", "cluster": {"server": "https://api.test"}}],
+            }
+        )
+    )
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server")
     values = {
-        "kubeconfig": "k",
-        "cluster": "c",
+        "kubeconfig": str(kubeconfig),
         "host": "::1",
         "port": "1",
         "tls": "true",
@@ -91,9 +103,9 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
         "operator-tls": "true",
         "peer-host": "::1",
         "peer-port": "3",
-        "tls-cert-file": "t",
-        "tls-private-key-file": "p",
-        "client-ca-file": "ca",
+        "tls-cert-file": str(certificate),
+        "tls-private-key-file": str(key),
+        "client-ca-file": str(authority.file),
         "allowed-names": "a",
         "reader-names": "r",
         "open-reads": "true",
@@ -109,13 +121,17 @@ def test_each_flag_is_a_setting(served: list[Settings]) -> None:
     }
 
     assert 0 == main(["serve", *(f"--{name}={value}" for name, value in values.items())])
+    assert 0 == main(["serve", "--cluster=c"])
 
-    (found,) = served
-    assert {name.replace("-", "_") for name in values} == set(command_line._FLAGS)
+    found, saved_cluster = served
+    assert {*(name.replace("-", "_") for name in values), "cluster"} == set(command_line._FLAGS)
+    assert "c" == saved_cluster.cluster
     listeners = ("::1", 1, True, "::1", 2, True, "::1", 3)
-    trust = ("t", "p", "ca", ("a",), ("r",), True, True)
+    trust = (str(certificate), str(key), str(authority.file), ("a",), ("r",), True, True)
     rest = ("a:1", 2.0, 100, 0.001, False, False, "debug", "console")
-    assert ("k", "c", *listeners, *trust, *rest) == tuple(getattr(found, name.replace("-", "_")) for name in values)
+    assert (str(kubeconfig), *listeners, *trust, *rest) == tuple(
+        getattr(found, name.replace("-", "_")) for name in values
+    )
 
 
 def test_the_file_is_named_by_a_flag_or_the_environment(
@@ -126,8 +142,8 @@ def test_the_file_is_named_by_a_flag_or_the_environment(
         (tmp_path / name).write_text(yaml.safe_dump(document))
     monkeypatch.setenv("HOMEPORT_CONFIG", str(tmp_path / "environment"))
 
-    assert 0 == main(["serve"])
-    assert 0 == main(["serve", "--config", str(tmp_path / "flag")])
+    assert 0 == main(["serve", "--cluster=c"])
+    assert 0 == main(["serve", "--cluster=c", "--config", str(tmp_path / "flag")])
 
     assert [2, 1] == [settings.port for settings in served]
 
@@ -137,11 +153,17 @@ def test_every_mistake_is_a_line_and_the_exit_code_is_2(
 ) -> None:
     monkeypatch.setenv("HOMEPORT_MAX_PRIORITY", "1000")
 
-    assert 2 == main(["serve", "--port", "x", "--http-timeout", "never"])
+    assert 2 == main(["serve", "--cluster=c", "--port", "x", "--http-timeout", "never"])
 
     lines = capsys.readouterr().err.splitlines()
-    assert ["httpTimeout", "maxPriority", "port"] == sorted(line.split(": ")[1] for line in lines)
-    assert ["homeport"] * 3 == [line.split(": ")[0] for line in lines]
+    assert [
+        (
+            'homeport: httpTimeout "never" (flag --http-timeout): must be a duration such as 5s, 500ms or 1m30s, '
+            "from 500ms to 10m"
+        ),
+        'homeport: maxPriority "1000" (variable HOMEPORT_MAX_PRIORITY): must be a whole number, from 1 to 100',
+        'homeport: port "x" (flag --port): must be a whole number, from 0 to 65535',
+    ] == sorted(lines)
     assert [] == served
 
 
@@ -157,7 +179,12 @@ class TestServe:
         [
             pytest.param(
                 {"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]},
-                ['profiles: schedulerName "a" is used by more than one profile'],
+                [
+                    (
+                        'profiles[0].schedulerName "a" ({}, line 4), profiles[1].schedulerName "a" ({}, line 5): '
+                        'profiles: schedulerName "a" is used by more than one profile'
+                    )
+                ],
                 id="one name twice",
             ),
             pytest.param(
@@ -170,8 +197,15 @@ class TestServe:
                     ]
                 },
                 [
-                    'profile "default-scheduler": plugin "Nonsense" does not exist',
-                    'profile "default-scheduler": pluginConfig StickyNode: owner: Extra inputs are not permitted',
+                    (
+                        'profiles[0].plugins.filter.enabled[0].name "Nonsense" ({}, line 7): '
+                        'profile "default-scheduler": plugin "Nonsense" does not exist'
+                    ),
+                    (
+                        "profiles[0].pluginConfig[0].args.owner [] ({}, line 11): "
+                        'profile "default-scheduler": pluginConfig StickyNode: owner: no such setting; '
+                        "did you mean owners?"
+                    ),
                 ],
                 id="a plugin that is none, and an argument that is none",
             ),
@@ -181,9 +215,10 @@ class TestServe:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, object], said: list[str]
     ) -> None:
         head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-        (tmp_path / "config").write_text(yaml.safe_dump({**head, **fields}))
+        (tmp_path / "config").write_text(yaml.safe_dump({**head, **fields}, sort_keys=False))
 
         assert 2 == main(["serve", "--config", str(tmp_path / "config"), "--cluster", saved(tmp_path)])
+        said = [line.replace("{}", str(tmp_path / "config")) for line in said]
         assert [f"homeport: {line}" for line in said] == capsys.readouterr().err.splitlines()
 
     def test_a_bad_cluster(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,5 +231,10 @@ class TestServe:
         )
 
     def test_a_bad_kubeconfig(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert 2 == main(["serve", "--kubeconfig", str(tmp_path / "none")])
-        assert capsys.readouterr().err.startswith("homeport: ")
+        path = tmp_path / "none"
+
+        assert 2 == main(["serve", "--kubeconfig", str(path)])
+        assert (
+            f'homeport: kubeconfig "{path}" (flag --kubeconfig): kubeconfig {path}: there is no such file\n'
+            == capsys.readouterr().err
+        )

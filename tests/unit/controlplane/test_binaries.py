@@ -17,7 +17,7 @@ exit 1
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOMEPORT_CONTROL_PLANE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CONTROL_PLANE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -33,13 +33,13 @@ def broken_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        pytest.param({"HOMEPORT_CONTROL_PLANE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a", id="its own variable first"),
+        pytest.param({"CONTROL_PLANE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a", id="its own variable first"),
         pytest.param({"XDG_CACHE_HOME": "/b"}, "/b/homeport/control-plane", id="then the user's cache folder"),
         pytest.param({}, "/home/me/.cache/homeport/control-plane", id="then the usual place of one"),
     ],
 )
 def test_cache_dir(settings: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("HOMEPORT_CONTROL_PLANE_CACHE", "XDG_CACHE_HOME"):
+    for variable in ("CONTROL_PLANE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     for variable, value in {"HOME": "/home/me", **settings}.items():
         monkeypatch.setenv(variable, value)

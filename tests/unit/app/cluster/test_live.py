@@ -302,7 +302,7 @@ async def test_it_stops_whatever_it_waits_for(complete: World) -> None:
     tasks = set(complete.feed._tasks)
     await complete.feed.stop()
 
-    assert (8, True) == (len(tasks), all(task.done() for task in tasks))
+    assert (9, True) == (len(tasks), all(task.done() for task in tasks))
 
 
 def test_bad_credentials_are_said_when_it_is_made(tmp_path: Path) -> None:

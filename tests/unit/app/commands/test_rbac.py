@@ -160,4 +160,4 @@ def test_mistakes_are_told_as_by_serve(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text(yaml.safe_dump({**HEAD, **owners({"kind": "Policy"})}))
 
     assert 2 == main(["rbac", f"--config={path}"])
-    assert "pluginConfig StickyNode: owners.0.apiVersion" in capsys.readouterr().err
+    assert "pluginConfig StickyNode: owners[0].apiVersion" in capsys.readouterr().err

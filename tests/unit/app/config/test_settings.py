@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.config.profile import DEFAULT_PROFILES
-from app.config.settings import LeaderElection, Settings, SettingsError, load_settings, parse_duration, read_config
+from app.config.settings import LeaderElection, Settings, SettingsError, load_settings, read_settings
 
 HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 
@@ -26,32 +26,8 @@ PAIR: Final = {"tls_cert_file": "tls.crt", "tls_private_key_file": "tls.key", "c
 
 def config(folder: Path, **fields: Any) -> str:
     path = folder / "homeport.yaml"
-    path.write_text(yaml.safe_dump({**HEAD, **fields}))
+    path.write_text(yaml.safe_dump({**HEAD, **fields}, sort_keys=False))
     return str(path)
-
-
-class TestDurations:
-    @pytest.mark.parametrize(
-        ("value", "seconds"),
-        [
-            pytest.param("5s", 5.0, id="seconds"),
-            pytest.param("500ms", 0.5, id="milliseconds"),
-            pytest.param("1m30s", 90.0, id="two units"),
-            pytest.param("2h", 7200.0, id="hours"),
-            pytest.param("1.5s", 1.5, id="a fraction"),
-            pytest.param("0s", 0.0, id="nothing"),
-            pytest.param("1h1m1s1ms", 3661.001, id="all units"),
-            pytest.param(5, 5, id="a number is left as it is"),
-            pytest.param(None, None, id="so is anything else"),
-        ],
-    )
-    def test_as_go_writes_them(self, value: object, seconds: float | None) -> None:
-        assert seconds == parse_duration(value)
-
-    @pytest.mark.parametrize("value", ["5", "", "s", "5 s", "-5s", "5s ", "five", "5d", "1_0s", "5s5"])
-    def test_anything_else_is_refused(self, value: str) -> None:
-        with pytest.raises(ValueError, match=f'^"{value}" is not a duration such as 5s, 500ms or 1m30s$'):
-            parse_duration(value)
 
 
 class TestSources:
@@ -131,11 +107,13 @@ class TestSources:
             found.host,
         )
 
-    def test_other_variables_are_nobody_s_business(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_names_the_file_is_no_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOMEPORT_CONFIG", "/etc/homeport.yaml")
-        monkeypatch.setenv("HOMEPORT_COLOUR", "blue")
 
         assert load_settings({}) == Settings()
+
+    def test_null_in_the_file_is_absent(self, tmp_path: Path) -> None:
+        assert load_settings({}, config=config(tmp_path, port=None, profiles=None)) == Settings()
 
     def test_profiles_in_the_file(self, tmp_path: Path) -> None:
         profiles = [{"schedulerName": "mine", "plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}}]
@@ -162,96 +140,347 @@ class TestSources:
         assert (["mine"], 8888) == ([profile.scheduler_name for profile in found.profiles], found.port)
 
 
+DURATION = "must be a duration such as 5s, 500ms or 1m30s"
+
+
 class TestMistakes:
+    """Each is a sentence: the setting, its value, where it came from, what is allowed."""
+
     @pytest.mark.parametrize(
         ("fields", "said"),
         [
-            pytest.param({"port": 70000}, "port: Input should be less than or equal to 65535", id="too large"),
-            pytest.param({"port": "http"}, "port: Input should be a valid integer", id="no number"),
             pytest.param(
-                {"httpTimeout": "100ms"}, "httpTimeout: Input should be greater than or equal to 0.5", id="short"
+                {"port": 70000}, "port 70000 (FILE, line 3): must be a whole number, from 0 to 65535", id="high"
             ),
-            pytest.param({"httpTimeout": "5"}, 'httpTimeout: Value error, "5" is not a duration', id="no unit"),
-            pytest.param({"maxPriority": 0}, "maxPriority: Input should be greater than", id="too small"),
-            pytest.param({"dueBindWait": "2s"}, "dueBindWait: Input should be less than", id="too long"),
             pytest.param(
-                {"logLevel": "loud"}, "logLevel: Input should be 'debug', 'info', 'warning' or 'error'", id="no level"
+                {"port": "http"}, 'port "http" (FILE, line 3): must be a whole number, from 0 to 65535', id="no number"
             ),
-            pytest.param({"profiles": []}, "profiles: Tuple should have at least 1 item", id="no profile"),
+            pytest.param({"port": True}, "port true (FILE, line 3): must be a whole number, from 0 to 65535", id="yes"),
             pytest.param(
-                {"profiles": [{"plugins": {"multipoint": {}}}]},
-                "profiles.0.plugins.multipoint: unknown setting",
+                {"httpTimeout": "100ms"},
+                f'httpTimeout "100ms" (FILE, line 3): {DURATION}, from 500ms to 10m',
+                id="short",
+            ),
+            pytest.param(
+                {"httpTimeout": "5"},
+                f'httpTimeout "5" (FILE, line 3): {DURATION}, from 500ms to 10m: it has no unit',
+                id="no unit",
+            ),
+            pytest.param(
+                {"httpTimeout": 5},
+                f"httpTimeout 5 (FILE, line 3): {DURATION}, from 500ms to 10m: it has no unit",
+                id="a number where Go wants a text",
+            ),
+            pytest.param(
+                {"maxFeedAge": float("nan")},
+                f"maxFeedAge NaN (FILE, line 3): {DURATION}, 5s or more: it has no unit",
+                id="no number at all",
+            ),
+            pytest.param(
+                {"maxFeedAge": float("inf")},
+                f"maxFeedAge Infinity (FILE, line 3): {DURATION}, 5s or more: it has no unit",
+                id="without end",
+            ),
+            pytest.param(
+                {"repairInterval": "-5s"},
+                f'repairInterval "-5s" (FILE, line 3): {DURATION}, 1s or more: it is below zero',
+                id="below zero",
+            ),
+            pytest.param(
+                {"repairInterval": "9999999h"},
+                f'repairInterval "9999999h" (FILE, line 3): {DURATION}, 1s or more: it is longer than any, '
+                "which is some 292 years",
+                id="too long for Go",
+            ),
+            pytest.param(
+                {"maxPriority": 0},
+                "maxPriority 0 (FILE, line 3): must be a whole number, from 1 to 100",
+                id="too small",
+            ),
+            pytest.param(
+                {"dueBindWait": "2s"}, f'dueBindWait "2s" (FILE, line 3): {DURATION}, from 0s to 1s', id="too long"
+            ),
+            pytest.param(
+                {"logLevel": "loud"},
+                'logLevel "loud" (FILE, line 3): must be one of debug, info, warning, error',
+                id="no level",
+            ),
+            pytest.param(
+                {"samplingGuard": "maybe"}, 'samplingGuard "maybe" (FILE, line 3): must be true or false', id="neither"
+            ),
+            pytest.param({"host": 5}, "host 5 (FILE, line 3): must be a text", id="no text"),
+            pytest.param(
+                {"profiles": []}, "profiles [] (FILE, line 3): must be a list of at least one", id="no profile"
+            ),
+            pytest.param(
+                {"profiles": [{"schedulerName": "a"}, {"plugins": {"multipoint": {}}}]},
+                "profiles[1].plugins.multipoint {} (FILE, line 6): no such setting; did you mean multiPoint?",
                 id="a misspelt extension point",
             ),
-            pytest.param({"colour": "blue"}, "colour: unknown setting", id="no such setting"),
+            pytest.param(
+                {"profiles": [{"plugins": {"filter": {"enabled": [{"weight": 1}]}}}]},
+                "profiles[0].plugins.filter.enabled[0].name (FILE, line 7): is missing",
+                id="a plugin without a name",
+            ),
+            pytest.param(
+                {"leaderElection": {"retryPeriod": 2}},
+                f"leaderElection.retryPeriod 2 (FILE, line 4): {DURATION}, above 0s: it has no unit",
+                id="deeper down",
+            ),
+            pytest.param({"colour": "blue"}, 'colour "blue" (FILE, line 3): no such setting', id="no such setting"),
+            pytest.param(
+                {"http_timeout": "5s"},
+                'http_timeout "5s" (FILE, line 3): no such setting; did you mean httpTimeout?',
+                id="a setting in another spelling",
+            ),
+            pytest.param(
+                {"advertiseAddress": "here"},
+                'advertiseAddress "here" (FILE, line 3): must be host:port at which others reach this replica: a name, '
+                "an IPv4 address or an IPv6 address in brackets, and a port from 1 to 65535",
+                id="no address",
+            ),
         ],
     )
-    def test_a_mistake_is_named_as_it_was_written(self, tmp_path: Path, fields: dict[str, Any], said: str) -> None:
-        with pytest.raises(SettingsError) as refused:
-            load_settings({}, config=config(tmp_path, **fields))
+    def test_a_mistake_in_the_file(self, tmp_path: Path, fields: dict[str, Any], said: str) -> None:
+        path = config(tmp_path, **fields)
 
-        assert said in str(refused.value)
+        with pytest.raises(SettingsError) as refused:
+            load_settings({}, config=path)
+
+        assert said.replace("FILE", path) == str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "said"),
+        [
+            pytest.param("PORT", "", 'port "" (VARIABLE): must be a whole number, from 0 to 65535', id="empty"),
+            pytest.param(
+                "PORT",
+                "tcp://here",
+                'port "tcp://here" (VARIABLE): must be a whole number, from 0 to 65535',
+                id="no link of a Service",
+            ),
+            pytest.param(
+                "PROFILES",
+                "mine",
+                'profiles "mine" (VARIABLE): must be JSON: Expecting value: line 1 column 1 (char 0)',
+                id="no JSON",
+            ),
+            pytest.param(
+                "PROFILES",
+                '[{"schedulerName": 1}]',
+                "profiles[0].schedulerName 1 (VARIABLE): must be a text",
+                id="JSON of another form",
+            ),
+            pytest.param(
+                "LEADER_ELECTION",
+                '{"retryPeriod": 2}',
+                f"leaderElection.retryPeriod 2 (VARIABLE): {DURATION}, above 0s: it has no unit",
+                id="a number in JSON",
+            ),
+            pytest.param(
+                "LEADER_ELECTION",
+                '{"retryPeriod": NaN}',
+                'leaderElection "{\\"retryPeriod\\": NaN}" (VARIABLE): must be JSON: NaN is no number',
+                id="no JSON for others",
+            ),
+            pytest.param(
+                "LEADER_ELECTION",
+                '{"a": 1, "a": 2}',
+                'leaderElection "{\\"a\\": 1, \\"a\\": 2}" (VARIABLE): must be JSON: "a" stands there twice',
+                id="a key twice",
+            ),
+            pytest.param("LEADER_ELECTION", "[]", "leaderElection [] (VARIABLE): must be a mapping", id="a list"),
+        ],
+    )
+    def test_a_mistake_in_a_variable(
+        self, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+    ) -> None:
+        monkeypatch.setenv(f"HOMEPORT_{variable}", value)
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({})
+
+        assert said.replace("VARIABLE", f"variable HOMEPORT_{variable}") == str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("variable", "said"),
+        [
+            ("HOMEPORT_COLOUR", ""),
+            ("HOMEPORT_HTTP_TIMEOT", "; did you mean HOMEPORT_HTTP_TIMEOUT?"),
+            ("homeport_max_inflight", "; did you mean HOMEPORT_MAX_IN_FLIGHT?"),
+            ("HOMEPORT_CONFIGS", "; did you mean HOMEPORT_CONFIG?"),
+            ("HOMEPORT_SERVICE_HOST", ""),
+        ],
+    )
+    def test_a_variable_that_is_no_setting(self, monkeypatch: pytest.MonkeyPatch, variable: str, said: str) -> None:
+        """Its value is not shown: it may be somebody's secret."""
+        monkeypatch.setenv(variable, "blue")
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({})
+
+        assert f"variable {variable}: no such setting{said}" == str(refused.value)
+
+    def test_one_variable_in_two_spellings(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_PORT", "1")
+        monkeypatch.setenv("homeport_port", "2")
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({})
+
+        assert 'port "1" (variable HOMEPORT_PORT): is set twice, also by the variable homeport_port' == str(
+            refused.value
+        )
 
     def test_all_mistakes_are_said_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also those that pydantic finds last, and those of the file that could not be settings at all."""
         monkeypatch.setenv("HOMEPORT_MAX_PRIORITY", "1000")
+        monkeypatch.setenv("HOMEPORT_COLOUR", "blue")
+        monkeypatch.setenv("HOMEPORT_CLUSTER", "c")
+        election = {"leaderElect": True}
+        path = config(tmp_path, httpTimeout="never", colour="blue", leaderElection=election, kubeconfig="k")
 
         with pytest.raises(SettingsError) as refused:
-            load_settings({"port": "x"}, config=config(tmp_path, httpTimeout="never", colour="blue"))
+            load_settings({"port": "x"}, config=path)
 
-        assert {"port", "maxPriority", "httpTimeout", "colour"} == {
-            line.partition(":")[0] for line in str(refused.value).splitlines()
+        assert {
+            f'colour "blue" ({path}, line 4)',
+            "variable HOMEPORT_COLOUR",
+            'port "x" (flag --port)',
+            'maxPriority "1000" (variable HOMEPORT_MAX_PRIORITY)',
+            f'httpTimeout "never" ({path}, line 3)',
+            f'leaderElection {{"leaderElect": true}} ({path}, line 5), cluster "c" (variable HOMEPORT_CLUSTER)',
+            f'cluster "c" (variable HOMEPORT_CLUSTER), kubeconfig "k" ({path}, line 7)',
+        } == {
+            line.partition("): ")[0] + ")" if "): " in line else line.partition(":")[0]
+            for line in str(refused.value).splitlines()
         }
 
-    def test_profiles_in_the_environment_that_are_no_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("HOMEPORT_PROFILES", "mine")
+    def test_what_follows_from_a_mistake_is_none(self) -> None:
+        """No port is known: that the others cannot be told of it needs no second line."""
+        with pytest.raises(SettingsError) as refused:
+            load_settings({"host": "0.0.0.0", **OPEN, "port": "x", "leader_election": {"leaderElect": True}})
 
-        with pytest.raises(SettingsError, match="profiles"):
-            load_settings({})
+        assert 'port "x" (flag --port): must be a whole number, from 0 to 65535' == str(refused.value)
 
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            pytest.param("a: [", "is not YAML: ", id="no YAML"),
-            pytest.param("", "expected a mapping with apiVersion and kind", id="empty"),
-            pytest.param("[]", "expected a mapping with apiVersion and kind", id="a list"),
             pytest.param(
-                "port: 1",
-                "expected apiVersion: homeport.dev/v1alpha1 and kind: HomeportConfiguration, "
-                "or a KubeSchedulerConfiguration; found None, None",
-                id="no head",
+                "a: [", ", line 1: is not YAML: expected the node content, but found '<stream end>'", id="no YAML"
             ),
+            pytest.param("a: 1\n---\nb: 1", ", line 2: is not YAML: but found another document", id="two"),
+            pytest.param("a: &a [*a]", ", line 1: is not YAML: it holds itself", id="round and round"),
+            pytest.param("{[a]: 1}", ", line 1: is not YAML: a key must be a text", id="a list for a key"),
+            pytest.param(
+                "a: !x 1", ", line 1: is not YAML: could not determine a constructor for the tag '!x'", id="a tag"
+            ),
+            pytest.param("a: 2026-13-45", ": is not YAML: month must be in 1..12", id="no date"),
+            pytest.param("[" * 5000, ": is not YAML: maximum recursion depth exceeded", id="deep"),
+            pytest.param("", ": expected HEAD; found no mapping", id="empty"),
+            pytest.param("[]", ": expected HEAD; found no mapping", id="a list"),
+            pytest.param("port: 1", ": expected HEAD; found None, None", id="no head"),
             pytest.param(
                 "{apiVersion: homeport.dev/v1, kind: HomeportConfiguration}",
-                "expected apiVersion",
+                ": expected HEAD; found homeport.dev/v1, HomeportConfiguration",
                 id="a version to come",
             ),
-            pytest.param("{apiVersion: v1, kind: Pod}", "expected apiVersion", id="another document"),
+            pytest.param("{apiVersion: v1, kind: Pod}", ": expected HEAD; found v1, Pod", id="another document"),
         ],
     )
     def test_a_file_that_is_none_of_ours(self, tmp_path: Path, text: str, said: str) -> None:
         path = tmp_path / "homeport.yaml"
         path.write_text(text)
+        head = "apiVersion: homeport.dev/v1alpha1 and kind: HomeportConfiguration, or a KubeSchedulerConfiguration"
 
         with pytest.raises(SettingsError) as refused:
-            read_config(path)
+            load_settings({}, config=str(path))
 
-        assert str(refused.value).startswith(f"{path}: {said}")
+        assert str(refused.value).startswith(f"{path}{said.replace('HEAD', head)}")
+
+    def test_a_key_that_stands_twice(self, tmp_path: Path) -> None:
+        path = tmp_path / "homeport.yaml"
+        path.write_text(
+            "apiVersion: homeport.dev/v1alpha1\nkind: HomeportConfiguration\nport: 1\n"
+            "leaderElection:\n  leaderElect: false\n  leaderElect: true\nport: 2\n"
+        )
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({"port": "3"}, config=str(path))
+
+        assert [
+            f"{path}, line 7: port stands there twice, also in line 3",
+            f"{path}, line 6: leaderElection.leaderElect stands there twice, also in line 5",
+        ] == str(refused.value).splitlines()
 
     @pytest.mark.parametrize("name", ["none", "."])
     def test_a_file_that_cannot_be_read(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(SettingsError, match="cannot be read: "):
-            read_config(tmp_path / name)
+            load_settings({}, config=str(tmp_path / name))
 
     def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
         (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
 
         with pytest.raises(SettingsError, match="cannot be read: "):
-            read_config(tmp_path / "binary")
+            load_settings({}, config=str(tmp_path / "binary"))
+
+    def test_what_yaml_merges_is_not_twice(self, tmp_path: Path) -> None:
+        path = tmp_path / "homeport.yaml"
+        path.write_text(
+            "apiVersion: homeport.dev/v1alpha1\nkind: HomeportConfiguration\n"
+            "profiles:\n- &a {schedulerName: a, plugins: {multiPoint: {disabled: [{name: x}]}}}\n"
+            "- {<<: *a, schedulerName: b}\n"
+        )
+
+        found = load_settings({}, config=str(path)).profiles
+
+        assert [("a", "x"), ("b", "x")] == [
+            (it.scheduler_name, it.plugins.multi_point.disabled[0].name) for it in found
+        ]
+
+
+LINKS = {
+    "HOMEPORT_SERVICE_HOST": "10.96.0.10",
+    "HOMEPORT_SERVICE_PORT": "8888",
+    "HOMEPORT_SERVICE_PORT_HTTP": "8888",
+    "HOMEPORT_PORT": "tcp://10.96.0.10:8888",
+    "HOMEPORT_PORT_8888_TCP": "tcp://10.96.0.10:8888",
+    "HOMEPORT_PORT_8888_TCP_PROTO": "tcp",
+    "HOMEPORT_PORT_8888_TCP_PORT": "8888",
+    "HOMEPORT_PORT_8888_TCP_ADDR": "10.96.0.10",
+    "HOMEPORT_HTTP_SERVICE_HOST": "fd00::1",
+    "HOMEPORT_HTTP_PORT": "udp://[fd00::1]:53",
+    "HOMEPORT_HTTP_PORT_53_SCTP": "sctp://[fd00::1]:53",
+    "HOMEPORT_HTTP_PORT_53_UDP_PROTO": "udp",
+    "HOMEPORT_HTTP_PORT_53_UDP_ADDR": "fd00::1",
+}
+
+
+def test_links_of_services_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes injects them beside a Service named homeport: the process starts, and says that it looks past them."""
+    for name, value in LINKS.items():
+        monkeypatch.setenv(name, value)
+
+    found = read_settings({})
+
+    assert ((), 8888, sorted(LINKS)) == (found.mistakes, found.settings.port, list(found.sources.variables.links))
+
+
+def test_the_port_can_still_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOMEPORT_PORT", "8889")
+
+    assert (8889, ()) == ((found := read_settings({})).settings.port, found.sources.variables.links)
 
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1  # type: ignore[misc]
+
+
+TLS_HOP: Final = (
+    'leaderElection {"leaderElect": true} (flag --leader-election), clientCAFile (default): replicas that speak TLS to '
+    "each other check by clientCAFile who the other one is"
+)
 
 
 class TestLeaderElection:
@@ -299,35 +528,40 @@ class TestLeaderElection:
         [
             pytest.param(
                 {"cluster": "c"},
-                "leaderElection: a saved cluster has no leases, several replicas need an API server",
+                'leaderElection {"leaderElect": true} (flag --leader-election), cluster "c" (flag --cluster): '
+                "a saved cluster has no leases, several replicas need an API server",
                 id="a saved cluster",
             ),
             pytest.param(
                 {"host": "0.0.0.0", **OPEN},
-                "advertiseAddress: the other replicas cannot be told where this one is: it listens on all addresses "
+                'advertiseAddress (default), host "0.0.0.0" (flag --host), port 8888 (default): the other replicas '
+                "cannot be told where this one is: it listens on all addresses "
                 "and $POD_IP is not set, or on a port that is not known yet",
                 id="on all addresses",
             ),
             pytest.param(
                 {"tls_cert_file": "c", "tls_private_key_file": "k"},
-                "clientCAFile: replicas that speak TLS to each other check who the other one is by it",
+                TLS_HOP,
                 id="TLS between replicas that could not know each other",
             ),
             pytest.param(
                 {"port": "0"},
-                "advertiseAddress: the other replicas cannot be told where this one is: it listens on all addresses "
+                'advertiseAddress (default), host "127.0.0.1" (default), port "0" (flag --port): the other replicas '
+                "cannot be told where this one is: it listens on all addresses "
                 "and $POD_IP is not set, or on a port that is not known yet",
                 id="on any port",
             ),
             pytest.param(
                 {"leader_election": {"leaderElect": True, "leaseDuration": "10s"}},
-                "leaderElection: Value error, leaseDuration must be longer than renewDeadline, and that longer than "
-                "retryPeriod",
+                'leaderElection.leaseDuration "10s" (flag --leader-election), leaderElection.renewDeadline 10s '
+                "(default), leaderElection.retryPeriod 2s (default): leaseDuration must be longer than renewDeadline, "
+                "and that longer than retryPeriod",
                 id="a lease no longer than its deadline",
             ),
             pytest.param(
                 {"leader_election": {"leaderElect": True, "retryPeriod": "6s"}},
-                "leaderElection: Value error, retryPeriod must be at most a third of leaseDuration",
+                'leaderElection.leaseDuration 15s (default), leaderElection.retryPeriod "6s" (flag --leader-election): '
+                "retryPeriod must be at most a third of leaseDuration",
                 id="renewals too rare",
             ),
         ],
@@ -342,9 +576,14 @@ class TestLeaderElection:
         assert not load_settings({"cluster": "c", "port": "0"}).leader_election.leader_elect
 
 
+TOGETHER: Final = "a certificate and its key are given together"
+NO_TLS: Final = "asks for certificates of callers, and no listener speaks TLS"
+PEERS: Final = "needs tlsCertFile, tlsPrivateKeyFile and clientCAFile: replicas know each other by them"
+
+
 def open_to_all(host: str) -> str:
     return (
-        f"host: {host or 'every address'} is not on loopback: whoever reaches it could bind any pod. "
+        f'host "{host}" (flag --host): is not on loopback: whoever reaches it could bind any pod. '
         "Give tlsCertFile, tlsPrivateKeyFile and clientCAFile, or say insecure: true"
     )
 
@@ -387,36 +626,38 @@ class TestTrust:
             ),
             pytest.param(
                 {"tls_cert_file": "c"},
-                ["tlsCertFile, tlsPrivateKeyFile: a certificate and its key are given together"],
+                ['tlsCertFile "c" (flag --tls-cert-file), tlsPrivateKeyFile (default): ' + TOGETHER],
                 id="a certificate without its key",
             ),
             pytest.param(
                 {"tls": "true", "operator_tls": "true"},
                 [
-                    "tls: needs tlsCertFile and tlsPrivateKeyFile",
-                    "operatorTls: needs tlsCertFile and tlsPrivateKeyFile",
+                    'tls "true" (flag --tls): needs tlsCertFile and tlsPrivateKeyFile',
+                    'operatorTls "true" (flag --operator-tls): needs tlsCertFile and tlsPrivateKeyFile',
                 ],
                 id="TLS without a certificate",
             ),
             pytest.param(
                 {**PAIR, "tls": "false"},
-                ["clientCAFile: asks for certificates of callers, and no listener speaks TLS"],
+                [
+                    'clientCAFile "ca.crt" (flag --client-ca-file): ' + NO_TLS,
+                ],
                 id="an authority that is never asked",
             ),
             pytest.param(
                 {"allowed_names": "a,b"},
-                ["allowedNames: needs clientCAFile, and verbs that are answered over TLS"],
+                ['allowedNames "a,b" (flag --allowed-names): needs clientCAFile, and verbs that are answered over TLS'],
                 id="names without certificates",
             ),
             pytest.param(
                 {**PAIR, "reader_names": "a", "operator_port": "1", "operator_tls": "false"},
-                ["readerNames: needs clientCAFile, and an operator listener that speaks TLS"],
+                ['readerNames "a" (flag --reader-names): needs clientCAFile, and an operator listener that speaks TLS'],
                 id="readers without certificates",
             ),
             pytest.param(
                 {"peer_port": "1"},
                 [
-                    "peerPort: needs tlsCertFile, tlsPrivateKeyFile and clientCAFile: replicas know each other by them",
+                    'peerPort "1" (flag --peer-port): ' + PEERS,
                 ],
                 id="replicas without certificates",
             ),

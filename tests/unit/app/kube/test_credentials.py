@@ -440,14 +440,81 @@ def test_mistakes_that_show_at_once(write: Callable[[Path], str], expected: str,
 
 
 @pytest.mark.parametrize(
+    ("user", "cluster", "expected"),
+    [
+        pytest.param(
+            {}, {"certificate-authority": "ca.crt"}, "certificate-authority: there is no file {}/ca.crt", id="CA"
+        ),
+        pytest.param(
+            {}, {"certificate-authority": "/ca.crt"}, "certificate-authority: there is no file /ca.crt", id="root"
+        ),
+        pytest.param(
+            {"client-certificate": "a", "client-key": "b"},
+            {"certificate-authority": "c"},
+            "certificate-authority: there is no file {0}/c; client-certificate: there is no file {0}/a; "
+            "client-key: there is no file {0}/b",
+            id="all of them at once",
+        ),
+        pytest.param(
+            {"exec": {"apiVersion": V1, "command": "no-such-plugin", "installHint": "get it\nthere"}},
+            {},
+            "exec: there is no no-such-plugin in PATH: get it there",
+            id="a plugin, looked for in PATH",
+        ),
+        pytest.param(
+            {"exec": {"apiVersion": V1, "command": "bin/plugin"}},
+            {},
+            "exec: there is no executable file {}/bin/plugin",
+            id="a plugin, looked for beside the kubeconfig",
+        ),
+        pytest.param(
+            {"exec": {"apiVersion": V1, "command": "./config"}},
+            {},
+            "exec: there is no executable file {}/config",
+            id="a plugin that is no executable",
+        ),
+    ],
+)
+def test_files_that_are_named_must_be_there(user: Json, cluster: Json, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError) as raised:
+        load(kubeconfig(tmp_path, user, cluster))
+
+    said = expected.replace("{0}", str(tmp_path)).replace("{}", str(tmp_path))
+    assert f"kubeconfig {tmp_path}/config, context here, user me: {said}" == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        pytest.param({}, {"certificate-authority": "none", "certificate-authority-data": b64("x")}, id="given as data"),
+        pytest.param({"token": "t", "exec": {"apiVersion": V1, "command": "none"}}, {}, id="a token goes before"),
+        pytest.param({"exec": {"apiVersion": V1, "command": "sh"}}, {}, id="found in PATH"),
+        pytest.param({}, {"server": "http://api.test", "certificate-authority": "none"}, id="without TLS"),
+    ],
+)
+def test_files_that_nobody_reads_may_be_missing(user: Json, cluster: Json, tmp_path: Path) -> None:
+    load(kubeconfig(tmp_path, user, cluster))
+
+
+async def test_a_plugin_beside_the_kubeconfig_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    user = plugin(tmp_path / "home", {"token": "t"})
+    user["exec"]["command"] = f"./{Path(user['exec']['command']).name}"
+    path = kubeconfig(tmp_path / "home", user)
+    monkeypatch.chdir(tmp_path)
+
+    assert "Bearer t" == (await load(path).access()).authorization
+
+
+@pytest.mark.parametrize(
     ("user", "expected"),
     [
         pytest.param({"tokenFile": "none"}, "No such file or directory", id="no token file"),
-        pytest.param({"client-certificate": "none", "client-key": "none"}, "File does not exist", id="no certificate"),
         pytest.param({"client-certificate-data": "?", "client-key-data": "?"}, "", id="not base64"),
         pytest.param({"client-certificate-data": b64("?"), "client-key-data": b64("?")}, "[SSL]", id="no certificate"),
-        pytest.param({"exec": {"apiVersion": V1, "command": "no-such-plugin"}}, "no-such-plugin", id="no plugin"),
-        pytest.param({"exec": {"command": "no-such-plugin"}}, "apiVersion", id="an incomplete plugin entry"),
+        pytest.param({"exec": {"command": "sh"}}, "apiVersion", id="an incomplete plugin entry"),
     ],
 )
 async def test_mistakes_that_show_when_used(user: Json, expected: str, tmp_path: Path) -> None:

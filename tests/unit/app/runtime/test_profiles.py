@@ -1,12 +1,13 @@
 """Rules of profiles: which plugins run where, in which order and with which weight; and every mistake at once."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import pytest
+from pydantic import model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
-from app.framework.interface import Handle
+from app.framework.interface import Handle, PluginArgs
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
@@ -23,6 +24,7 @@ from tests.fakes import (
     Delta,
     FiltersOnly,
     FixedNominations,
+    FromSpec,
     Gamma,
     ManualClock,
     NoWriter,
@@ -69,11 +71,11 @@ def resolved(found: Profile, registry: Registry = REGISTRY) -> ResolvedProfile:
     return resolve([found], registry)[0]
 
 
-def built(found: Profile) -> Framework:
+def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
     world = World()
     handle = Handle(world.cluster.counts, world.cluster, NoWriter(), RecordingBinder(), ManualClock(), WaitingPods())
     return build(
-        resolved(found),
+        resolved(found, registry),
         handle,
         served=["p"],
         nominations=FixedNominations(),
@@ -267,13 +269,12 @@ class TestMistakes:
             ),
             pytest.param(
                 profile(config=[{"name": "Alpha", "args": {"sise": 2}}]),
-                'profile "p": pluginConfig Alpha: sise: Extra inputs are not permitted',
+                'profile "p": pluginConfig Alpha: sise: no such setting; did you mean size?',
                 id="an argument it does not have",
             ),
             pytest.param(
                 profile(config=[{"name": "Alpha", "args": {"size": "big"}}]),
-                'profile "p": pluginConfig Alpha: size: Input should be a valid integer, '
-                "unable to parse string as an integer",
+                'profile "p": pluginConfig Alpha: size: must be a whole number',
                 id="an argument of the wrong type",
             ),
         ],
@@ -292,8 +293,8 @@ class TestMistakes:
 
         (mistake,) = raised.value.mistakes
         assert mistake == (
-            'profile "p": pluginConfig PodTopologySpread: Value error, '
-            "defaultingType: System: when .defaultConstraints are not empty"
+            'profile "p": pluginConfig PodTopologySpread: defaultingType: System: '
+            "when .defaultConstraints are not empty"
         )
 
     def test_all_are_raised_together(self) -> None:
@@ -308,7 +309,7 @@ class TestMistakes:
             'profiles: schedulerName "p" is used by more than one profile',
             'profile "p": plugin "Nonsense" does not exist',
             'profile "p": plugin "FiltersOnly" has no extension point score',
-            'profile "p": pluginConfig Alpha: sise: Extra inputs are not permitted',
+            'profile "p": pluginConfig Alpha: sise: no such setting; did you mean size?',
             'profile "p": plugin "Alpha" is enabled twice at score',
             'profile "p": pluginConfig "Beta" is repeated',
         ) == raised.value.mistakes
@@ -338,6 +339,87 @@ class TestMistakes:
             built(profile(plugins))
 
         assert expected == raised.value.mistakes
+
+
+class Broken(FromSpec):
+    """A plugin that cannot be made."""
+
+    def __init__(self, args: PluginArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        raise LookupError("no such\nrack")
+
+
+class Second(Broken):
+    """Another."""
+
+
+class RackArgs(PluginArgs):
+    """Its validator raises what pydantic does not look for."""
+
+    racks: int = 0
+
+    @model_validator(mode="after")
+    def _ask(self) -> Self:
+        if self.racks:
+            raise LookupError("no such rack")
+        return self
+
+
+class TestFaultsOfPlugins:
+    """Foreign code runs before the first request: what it raises names its profile and itself."""
+
+    def test_all_that_cannot_be_made(self) -> None:
+        registry = Registry([spec_of(Queue), spec_of(BindsFirst), spec_of(Broken), spec_of(Second)], {"Queue": 1})
+        found = profile({"multiPoint": "BindsFirst Broken Second"})
+
+        with pytest.raises(ProfileErrors) as raised:
+            built(found, registry)
+
+        where = "(" + __file__ + ", line "
+        assert [
+            'profile "p": plugin "Broken" cannot be made: LookupError: no such rack ',
+            'profile "p": plugin "Second" cannot be made: LookupError: no such rack ',
+        ] == [it.partition(where)[0] for it in raised.value.mistakes]
+        assert [(("profiles", 0),)] * 2 == [it.places for it in raised.value.found]
+
+    def test_kinds_that_it_cannot_say(self) -> None:
+        def kinds(_: object) -> tuple[()]:
+            raise LookupError("no such rack")
+
+        registry = Registry([spec_of(Delta, kinds=kinds)], {})
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolved(profile({"multiPoint": "Delta"}), registry).kinds()
+
+        said = 'profile "p": plugin "Delta" cannot say what kinds it reads: LookupError: no such rack '
+        assert said == str(raised.value).partition("(")[0]
+
+    def test_arguments_that_it_cannot_check(self) -> None:
+        registry = Registry([spec_of(Delta, RackArgs)], {})
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": {"racks": 1}}])], registry)
+
+        (found,) = raised.value.found
+        assert 'profile "p": pluginConfig Delta: LookupError: no such rack ' == found.said.partition("(")[0]
+        assert (("profiles", 0, "pluginConfig", 0, "args"),) == found.places
+
+
+def test_each_mistake_has_its_place() -> None:
+    one = profile({"multiPoint": "Nonsense", "score": "FiltersOnly"}, [{"name": "Alpha", "args": {"sise": 2}}])
+    other = profile({"score": "Alpha Alpha"}, [{"name": "Beta"}, {"name": "Beta"}])
+
+    with pytest.raises(ProfileErrors) as raised:
+        resolve([one, other], REGISTRY)
+
+    assert [
+        (("profiles", 0, "schedulerName"), ("profiles", 1, "schedulerName")),
+        (("profiles", 0, "plugins", "multiPoint", "enabled", 0, "name"),),
+        (("profiles", 0, "plugins", "score", "enabled", 0, "name"),),
+        (("profiles", 0, "pluginConfig", 0, "args", "sise"),),
+        tuple(("profiles", 1, "plugins", "score", "enabled", number, "name") for number in range(2)),
+        (("profiles", 1, "pluginConfig", 1, "name"),),
+    ] == [it.places for it in raised.value.found]
 
 
 def test_profiles_are_resolved_in_their_order() -> None:

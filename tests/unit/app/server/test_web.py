@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
 
 import httpx
+import pytest
 from fastapi import FastAPI
+from structlog.testing import capture_logs
 
 from app.server.web import server
 from tests.listening import on_loopback
@@ -34,6 +37,24 @@ async def test_it_serves_until_it_has_left() -> None:
     left.set()
     await serving
     assert running.should_exit
+
+
+@pytest.mark.parametrize("leave", [None, lambda: asyncio.sleep(0)])
+async def test_the_end_is_told(leave: Callable[[], Awaitable[None]] | None) -> None:
+    """The signal, and at the end how long it took and what was left."""
+    web = FastAPI()
+    running = server(web, [on_loopback(web)], leave)
+    with capture_logs() as logs:
+        serving = asyncio.create_task(running._serve())
+        while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
+            await asyncio.sleep(0.001)
+        running.handle_exit(signal.SIGTERM, None)
+        await serving
+
+    ending, ended = logs
+    assert {"log_level": "info", "event": "ending", "signal": "SIGTERM"} == ending
+    assert 0 <= ended.pop("seconds")
+    assert {"log_level": "info", "event": "ended", "connections": 0, "requests": 0} == ended
 
 
 async def test_a_second_signal_does_not_wait() -> None:

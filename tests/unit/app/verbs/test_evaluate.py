@@ -176,7 +176,7 @@ class TestBadCase:
                 encoded(case(config=only(SPREAD, **{SPREAD: {"defaultingType": "Odd"}}))),
                 bad(
                     'config: profile "default-scheduler": pluginConfig PodTopologySpread: defaultingType: '
-                    "Input should be 'System' or 'List'"
+                    "must be one of System, List"
                 ),
                 id="bad arguments",
             ),

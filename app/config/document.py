@@ -1,0 +1,112 @@
+"""The configuration file, with the line of everything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct
+from yaml.constructor import SafeConstructor
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from app.config.mistakes import Mistake, Place, written
+
+_MERGE: Final = "tag:yaml.org,2002:merge"
+
+
+class UnreadableFile(ValueError):
+    """The file is not there, or no YAML; a sentence with its path and, where there is one, the line."""
+
+
+class Document(Struct, frozen=True):
+    """``lines``: of each key and each item, counted from 1 · ``mistakes``: what stands there twice."""
+
+    path: str
+    value: Any
+    lines: Mapping[Place, int]
+    mistakes: tuple[Mistake, ...]
+
+    def where(self, place: Place) -> str:
+        """File and line of a place, or of the nearest thing around it that is there."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return f"{self.path}, line {self.lines[place]}" if place else self.path
+
+
+def read_document(path: Path) -> Document:
+    """One document. Raises ``UnreadableFile``."""
+    reader = _Reader()
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        value = reader.read(root, ()) if root is not None else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"{path}: cannot be read: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = f", line {mark.line + 1}" if mark is not None else ""
+        raise UnreadableFile(f"{path}{at}: is not YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    mistakes = tuple(Mistake((), f"{path}, line {line}: {said}") for line, said in reader.repeated)
+    return Document(str(path), value, reader.lines, mistakes)
+
+
+class _Reader:
+    """Makes values of composed nodes, as PyYAML's safe loader does, and notes where each stood."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Place, int] = {}
+        self.repeated: list[tuple[int, str]] = []
+        self._values = SafeConstructor()
+        self._open: set[int] = set()
+        self._checked: set[int] = set()
+
+    def read(self, node: Node, place: Place) -> Any:
+        """Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for a date that is none."""
+        if id(node) in self._open:
+            raise yaml.constructor.ConstructorError(None, None, "it holds itself", node.start_mark)
+        self._open.add(id(node))
+        try:
+            if isinstance(node, MappingNode) and node.tag == yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG:
+                return self._mapping(node, place)
+            if isinstance(node, SequenceNode) and node.tag == yaml.resolver.BaseResolver.DEFAULT_SEQUENCE_TAG:
+                return [self._item(it, (*place, number)) for number, it in enumerate(node.value)]
+            return self._values.construct_object(node, deep=True)
+        finally:
+            self._open.discard(id(node))
+
+    def _item(self, node: Node, place: Place) -> Any:
+        self.lines[place] = node.start_mark.line + 1
+        return self.read(node, place)
+
+    def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
+        if id(node) not in self._checked:  # an anchor may stand for it again, and by then what it merges is in it
+            self._checked.add(id(node))
+            self._note_repeated(node, place)
+            self._values.flatten_mapping(node)
+        found = {}
+        for key, value in node.value:
+            name = self._key(key)
+            self.lines[*place, name] = key.start_mark.line + 1
+            found[name] = self.read(value, (*place, name))
+        return found
+
+    def _note_repeated(self, node: MappingNode, place: Place) -> None:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if key.tag == _MERGE:
+                continue
+            name, line = self._key(key), key.start_mark.line + 1
+            if name in seen:
+                said = f"{written((*place, name))} stands there twice, also in line {seen[name]}"
+                self.repeated.append((line, said))
+            seen.setdefault(name, line)
+
+    @staticmethod
+    def _key(node: Node) -> str:
+        """As it is written: ``on`` and ``1`` are names, as they are where YAML is read by way of JSON."""
+        if not isinstance(node, ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a text", node.start_mark)
+        return str(node.value)

@@ -1,0 +1,229 @@
+"""What is wrong with a configuration: about which settings, and what is allowed instead.
+
+A place is a path as the file writes it: ``("profiles", 0, "pluginConfig", 1, "args", "owners")``. Which value stands
+there and where it came from, ``app.config.sources`` knows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
+
+from msgspec import Struct
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic.alias_generators import to_camel
+
+from app.config.durations import NO_UNIT, BadDuration, duration, parse_duration
+
+Place: TypeAlias = tuple[str | int, ...]
+
+
+class Mistake(Struct, frozen=True):
+    """``places`` are the settings it is about; ``said`` is what is wrong, or what is allowed."""
+
+    places: tuple[Place, ...]
+    said: str
+
+
+def written(place: Place) -> str:
+    """As Kubernetes writes it: ``profiles[0].plugins``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+
+
+class Conflict(ValueError):
+    """Raised by a validator that looks at several fields: settings that do not go together, by their field names."""
+
+    def __init__(self, about: Sequence[str], said: str) -> None:
+        super().__init__(said)
+        self.about = tuple(about)
+
+
+def field_names(model: type[BaseModel]) -> dict[str, str]:
+    """How the file writes each field -> its name here. ``client_ca_file`` is ``clientCAFile``, as in Kubernetes."""
+    return {
+        field.alias or re.sub("Ca(?=[A-Z]|$)", "CA", to_camel(name)): name for name, field in model.model_fields.items()
+    }
+
+
+def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) -> Iterator[Mistake]:
+    """What a model found wrong. ``at``: where its document stands."""
+    every = error.errors()
+    inside = {it["loc"][:depth] for it in every for depth in range(len(it["loc"]))}
+    for found in every:
+        if found["type"] == "too_short" and found["loc"] in inside:
+            continue  # what is wrong inside is not counted
+        loc = _written(model, found["loc"])
+        cause = found.get("ctx", {}).get("error")
+        if isinstance(cause, Conflict):
+            inner = _model_at(model, loc) or model
+            names = {name: written for written, name in field_names(inner).items()}
+            yield Mistake(tuple((*at, *loc, names.get(name, name)) for name in cause.about), str(cause))
+        elif not loc and isinstance(cause, ValueError):
+            yield _of_the_whole(str(cause), model, at)
+        else:
+            yield Mistake(((*at, *loc),), _said(model, loc, found, cause))
+
+
+def _of_the_whole(said: str, model: type[BaseModel], at: Place) -> Mistake:
+    """A validator of the whole that names a setting first, as in ``port: must not …``, is about that one."""
+    name, colon, rest = said.partition(": ")
+    if colon and name in field_names(model):
+        return Mistake(((*at, name),), rest)
+    return Mistake((at,) if at else (), said)
+
+
+def _said(model: type[BaseModel], loc: Place, found: Mapping[str, Any], cause: object) -> str:
+    if found["type"] == "extra_forbidden":
+        inner = _model_at(model, loc[:-1])
+        return "no such setting" + meant(str(loc[-1]), field_names(inner) if inner else ())
+    if found["type"] == "missing":
+        return "is missing"
+    rule = allowed(model, loc)
+    if isinstance(cause, BadDuration) and rule:
+        return f"{rule}: {cause.cause}" if cause.cause else rule
+    if isinstance(cause, ValueError):
+        return str(cause)
+    return rule or found["msg"]
+
+
+def misread(model: type[BaseModel], value: Any, at: Place) -> Iterator[Mistake]:
+    """What a model would take for something else: a number without a unit for seconds, ``yes`` for 1."""
+    if isinstance(value, dict):
+        for key, it in value.items():
+            yield from misread(model, it, (*at, key))
+    elif isinstance(value, list):
+        for number, it in enumerate(value):
+            yield from misread(model, it, (*at, number))
+    elif isinstance(value, int | float):
+        kind, metadata = _field_at(model, at) or (None, ())
+        if _holds_duration(metadata) or (kind in (int, float) and isinstance(value, bool)):
+            unit = f": {NO_UNIT}" if _holds_duration(metadata) and not isinstance(value, bool) else ""
+            yield Mistake((at,), _rule(kind, metadata) + unit)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A guess at what was meant, if there is one."""
+    by_lower = {it.lower(): it for it in known}
+    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:
+    """pydantic names a field without an alias as it is called here."""
+    if loc and isinstance(loc[0], str) and loc[0] in model.model_fields:
+        return (next(key for key, name in field_names(model).items() if name == loc[0]), *loc[1:])
+    return tuple(loc)
+
+
+def allowed(model: type[BaseModel], loc: Place) -> str:
+    """What may stand at a place, in words; empty if nobody can say in few."""
+    found = _field_at(model, loc)
+    return "" if found is None else _rule(*found)
+
+
+def default_at(model: type[BaseModel], loc: Place) -> str | None:
+    """What holds where nothing is given, in words; ``None`` if something must be, or if it takes more than a word."""
+    inner = _model_at(model, loc[:-1])
+    name = field_names(inner).get(str(loc[-1])) if inner is not None else None
+    if inner is None or name is None:
+        return None
+    default = inner.model_fields[name].default
+    if _holds_duration(inner.model_fields[name].metadata):
+        return duration(default)
+    return json.dumps(default) if isinstance(default, str | int | float) else None
+
+
+def _rule(kind: Any, metadata: Sequence[Any]) -> str:
+    if _holds_duration(metadata):
+        return f"must be a duration such as 5s, 500ms or 1m30s{_range(metadata, duration)}"
+    if get_origin(kind) is Literal:
+        words = [str(it) for it in get_args(kind)]
+        return f"must be {words[0]}" if len(words) == 1 else f"must be one of {', '.join(words)}"
+    if kind in _KINDS:
+        not_empty = ", not empty" if _must_hold(metadata) else ""
+        return _KINDS[kind] + not_empty + _range(metadata, "{:g}".format)
+    if get_origin(kind) in (tuple, list):
+        return "must be a list" + (" of at least one" if _must_hold(metadata) else "")
+    return "must be a mapping" if _as_model(kind) is not None else ""
+
+
+_KINDS: Final[Mapping[Any, str]] = {
+    bool: "must be true or false",
+    int: "must be a whole number",
+    float: "must be a number",
+    str: "must be a text",
+}
+_LIMITS: Final = {"ge": "{} or more", "gt": "above {}", "le": "{} at most", "lt": "below {}"}
+"""pydantic's words, and ours."""
+
+
+def _range(metadata: Sequence[Any], shown: Callable[[float], str]) -> str:
+    limits = {name: getattr(it, name) for it in metadata for name in _LIMITS if getattr(it, name, None) is not None}
+    if {"ge", "le"} <= limits.keys():
+        return f", from {_number(limits['ge'], shown)} to {_number(limits['le'], shown)}"
+    return "".join(f", {_LIMITS[name].format(_number(limit, shown))}" for name, limit in limits.items())
+
+
+def _number(value: float, shown: Callable[[float], str]) -> str:
+    return str(value) if isinstance(value, int) else shown(value)
+
+
+def _must_hold(metadata: Sequence[Any]) -> bool:
+    return any(getattr(it, "min_length", 0) for it in metadata)
+
+
+def _holds_duration(metadata: Sequence[Any]) -> bool:
+    return any(isinstance(it, BeforeValidator) and it.func is parse_duration for it in metadata)
+
+
+def _field_at(model: type[BaseModel], loc: Place) -> tuple[Any, Sequence[Any]] | None:
+    """The type that a place has in a model, without ``None``, and what is said of it beside."""
+    kind: Any = model
+    metadata: Sequence[Any] = ()
+    for part in loc:
+        if isinstance(part, int):
+            item = _item(kind)
+            if item is None:
+                return None
+            kind, metadata = _bare(item)
+            continue
+        inner = _as_model(kind)
+        name = field_names(inner).get(part) if inner else None
+        if inner is None or name is None:
+            return None
+        field = inner.model_fields[name]
+        kind, more = _bare(field.annotation)
+        metadata = (*field.metadata, *more)
+    return kind, metadata
+
+
+def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel] | None:
+    found = _field_at(model, loc)
+    return None if found is None else _as_model(found[0])
+
+
+def _as_model(kind: Any) -> type[BaseModel] | None:
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _item(kind: Any) -> Any:
+    """What a list holds."""
+    return get_args(kind)[0] if get_origin(kind) in (tuple, list, frozenset, set) else None
+
+
+def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Without ``Annotated`` and without ``None``."""
+    more: tuple[Any, ...] = ()
+    if get_origin(kind) is Annotated:
+        kind, *metadata = get_args(kind)
+        more = tuple(metadata)
+    if get_origin(kind) in (Union, types.UnionType):
+        others = [it for it in get_args(kind) if it is not type(None)]
+        if len(others) == 1:
+            inner, deeper = _bare(others[0])
+            return inner, (*more, *deeper)
+    return kind, more

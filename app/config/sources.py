@@ -1,0 +1,80 @@
+"""Where each setting comes from: the command line, a variable, the file, or nowhere; and what stands there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from pydantic import BaseModel
+
+from app.config.document import Document
+from app.config.mistakes import Mistake, Place, default_at, field_names, written
+from app.config.variables import Variables
+
+_LONGEST_VALUE: Final = 80
+_NOTHING: Final = object()
+
+
+class Sources(Struct, frozen=True):
+    """``flags`` and ``in_file`` by field; the command line goes before variables, these before the file."""
+
+    model: type[BaseModel]
+    flags: Mapping[str, Any]
+    variables: Variables
+    in_file: Mapping[str, Any]
+    document: Document | None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """By field, what counts."""
+        return {**self.in_file, **self.variables.values, **self.flags}
+
+    def sentence(self, mistake: Mistake) -> str:
+        """The settings with their values and where these came from, and what is wrong."""
+        told = ", ".join(self._told(place) for place in mistake.places)
+        return f"{told}: {mistake.said}" if told else mistake.said
+
+    def field(self, place: Place) -> str:
+        """The field that a place is in; empty for a setting that there is not."""
+        return field_names(self.model).get(str(place[0]), "") if place else ""
+
+    def _told(self, place: Place) -> str:
+        value = self._value(place)
+        if value is not _NOTHING:
+            return f"{written(place)} {_shown(value)} ({self._origin(place)})"
+        default = default_at(self.model, place)
+        if default is not None:
+            return f"{written(place)} {default} (default)"
+        return f"{written(place)} ({self._origin(place)})"
+
+    def _origin(self, place: Place) -> str:
+        name = self.field(place)
+        if name in self.flags:
+            return f"flag --{name.replace('_', '-')}"
+        if name in self.variables.names:
+            return f"variable {self.variables.names[name]}"
+        if self.document is not None and (name in self.in_file or not name):
+            return self.document.where(place)
+        return "default"
+
+    def _value(self, place: Place) -> Any:
+        name = self.field(place)
+        if name:
+            return _walked(self.values[name], place[1:]) if name in self.values else _NOTHING
+        return _walked(self.document.value, place) if self.document is not None else _NOTHING
+
+
+def _walked(value: Any, place: Place) -> Any:
+    for part in place:
+        there = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
+        if not there:
+            return _NOTHING
+        value = value[part]
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"

@@ -1,0 +1,118 @@
+"""Every line has one form, whoever says it. Logging is set up for a whole process, so each case has its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+SPEAKERS = {
+    "ours": "structlog.get_logger().info('said', pod='a b', traceback='Traceback:\\n  x')",
+    "debug": "structlog.get_logger().debug('quiet')",
+    "library": "logging.getLogger('uvicorn.error').warning('Invalid %s\\nreceived', 'request')",
+    "chatty": "logging.getLogger('httpx').info('HTTP Request: GET'); logging.getLogger('hpack').debug('Bearer x')",
+    "warning": "warnings.warn('old', DeprecationWarning, stacklevel=1)",
+    "caught": "try: 1/0\nexcept ZeroDivisionError: logging.getLogger('asyncio').exception('never retrieved')",
+    "raised": "1/0",
+    "thread": "t = threading.Thread(target=lambda: 1/0, name='reader'); t.start(); t.join()",
+}
+BEGIN = """
+import logging, structlog, sys, threading, warnings
+from app.telemetry.logging import configure
+warnings.simplefilter('always')
+configure({level!r}, {form!r})
+"""
+
+
+def said(speaker: str, level: str = "info", form: str = "json") -> list[str]:
+    program = BEGIN.format(level=level, form=form) + SPEAKERS[speaker]
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    ).stderr.splitlines()
+
+
+def fields(speaker: str, level: str = "info") -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in said(speaker, level)]
+    for it in found:
+        del it["timestamp"]
+        if "traceback" in it:
+            it["traceback"] = it["traceback"].splitlines()[-1]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("speaker", "level", "lines"),
+    [
+        pytest.param("ours", "info", [{"event": "said", "level": "info", "pod": "a b", "traceback": "  x"}], id="we"),
+        pytest.param("debug", "info", [], id="below the level"),
+        pytest.param("debug", "debug", [{"event": "quiet", "level": "debug"}], id="at the level"),
+        pytest.param(
+            "library",
+            "info",
+            [{"event": "Invalid request\nreceived", "level": "warning", "logger": "uvicorn.error"}],
+            id="a library",
+        ),
+        pytest.param("library", "error", [], id="a library below the level"),
+        pytest.param("chatty", "debug", [], id="what may show credentials"),
+        pytest.param(
+            "caught",
+            "info",
+            [
+                {
+                    "event": "never retrieved",
+                    "level": "error",
+                    "logger": "asyncio",
+                    "traceback": "ZeroDivisionError: division by zero",
+                }
+            ],
+            id="an exception that was caught",
+        ),
+        pytest.param(
+            "raised",
+            "info",
+            [
+                {
+                    "event": "crashed",
+                    "level": "critical",
+                    "where": "main",
+                    "traceback": "ZeroDivisionError: division by zero",
+                }
+            ],
+            id="one that was not",
+        ),
+        pytest.param(
+            "thread",
+            "info",
+            [
+                {
+                    "event": "crashed",
+                    "level": "critical",
+                    "where": "reader",
+                    "traceback": "ZeroDivisionError: division by zero",
+                }
+            ],
+            id="one that ended a thread",
+        ),
+    ],
+)
+def test_a_line_is_an_object(speaker: str, level: str, lines: list[dict[str, Any]]) -> None:
+    assert lines == fields(speaker, level)
+
+
+def test_a_warning_is_one_too() -> None:
+    (found,) = fields("warning")
+
+    assert ("warning", "py.warnings", True) == (
+        found["level"],
+        found["logger"],
+        "DeprecationWarning: old" in found["event"],
+    )
+
+
+def test_for_a_person_a_traceback_stands_below_its_line() -> None:
+    first, *below = said("caught", form="console")
+
+    assert (True, "ZeroDivisionError: division by zero") == ("never retrieved" in first, below[-1])
