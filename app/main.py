@@ -17,7 +17,8 @@ from fastapi import FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.cluster.feeds import Feed, SavedFeed
+from app.cluster.checking import check_in_turns
+from app.cluster.feeds import Feed, FeedState, SavedFeed
 from app.cluster.leader import Elector
 from app.cluster.lease import Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
@@ -59,6 +60,9 @@ from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
 
 _LOG: Final = structlog.get_logger(__name__)
+_MOST_NAMED: Final = 10
+"""Objects of a kind that the status page names."""
+
 _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must leave."""
 
@@ -88,6 +92,7 @@ class Service:
         self._metrics = Metrics()
         self._guard = Guard(self._metrics)
         self._waiting = WaitingPods()
+        self._checking: asyncio.Task[list[str]] | None = None
         resolved = resolve(settings.profiles, Registry(specs, defaults))
         live = _live_feed(settings, self._cluster, _kinds(resolved))
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
@@ -289,10 +294,7 @@ class Service:
             await self._replicated.replica.hand_over(self._bind.drain)
 
     def status(self) -> Status:
-        feeds = {
-            kind: FeedStatus(state=it.state, objects=it.objects, age_seconds=it.age)
-            for kind, it in self._feed.states().items()
-        }
+        feeds = {kind: _feed_status(it) for kind, it in self._feed.states().items()}
         return Status(
             version=self._version,
             problem=self.problem(),
@@ -303,8 +305,11 @@ class Service:
             profiles=[_profile_status(it) for it in self._frameworks.values()],
         )
 
-    def check(self) -> list[str]:
-        return self._cluster.check()
+    async def check(self) -> list[str]:
+        """Who asks while one is under way gets its result: it costs what one costs, however many ask."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(check_in_turns(self._cluster))
+        return await asyncio.shield(self._checking)
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
@@ -337,6 +342,11 @@ def _leader_status(replica: Replica) -> LeaderStatus:
     return LeaderStatus(
         here=replica.leads, identity=found[0], address=found[1], since=found[2], replica=replica.identity
     )
+
+
+def _feed_status(found: FeedState) -> FeedStatus:
+    named = list(found.left_out[:_MOST_NAMED])
+    return FeedStatus(state=found.state, objects=found.objects, age_seconds=found.age, left_out=named)
 
 
 def _profile_status(framework: Framework) -> ProfileStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,10 @@ from app.kube.kinds import NODES, PODS, Kind
 
 
 class FeedState(Struct, frozen=True):
-    """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of."""
+    """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of.
+
+    ``left_out``: the objects that cannot be read, as ``namespace/name``.
+    """
 
     state: str
     objects: int
@@ -26,6 +29,7 @@ class FeedState(Struct, frozen=True):
     events: int = 0
     relists: int = 0
     undecodable: int = 0
+    left_out: Sequence[str] = ()
 
 
 class Feed(Protocol):

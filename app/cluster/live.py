@@ -20,7 +20,7 @@ from app.cluster.nominator import ApiNominator, Nominator
 from app.cluster.reflector import QUIET_SECONDS, Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
-from app.framework.interface import Binder, Writer
+from app.framework.interface import Binder, Unreadable, Writer
 from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
@@ -177,7 +177,11 @@ class LiveFeed:
         except (ApiError, ApiUnavailable):
             self._remember_miss(kind, namespace, name)
             return
-        self._cluster.others.upsert_read(kind, kind.decode(raw))
+        try:
+            found = kind.decode(raw)
+        except ValueError as cause:
+            raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
+        self._cluster.others.upsert_read(kind, found)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
@@ -194,7 +198,11 @@ class LiveFeed:
             raise OSError(refused.message) from refused
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
-        self._cluster.upsert_read_pod(decode_pod(raw))
+        try:
+            found = decode_pod(raw)
+        except ValueError as cause:
+            raise OSError(str(cause)) from None
+        self._cluster.upsert_read_pod(found)
 
     def _follows(self) -> bool:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))
@@ -233,6 +241,7 @@ class LiveFeed:
                 events=it.events,
                 relists=it.relists,
                 undecodable=it.undecodable,
+                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.left_out)),
             )
             for kind, it in self._reflectors.items()
         }

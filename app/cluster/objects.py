@@ -64,7 +64,7 @@ class ObjectStore:
         objects = self._objects.setdefault(kind, {}).setdefault(namespace, {})
         if not newest_wins or not _is_older(found, objects.get(name)):
             objects[name] = found
-            self._touch(kind, namespace)
+            self.touch(kind, namespace)
 
     def upsert_read(self, kind: Kind[Any], found: KubeObject) -> None:
         """Take in what was read or written past the watch, unless it is known to be gone."""
@@ -79,11 +79,12 @@ class ObjectStore:
         self._gone.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             del objects[name]
-            self._touch(kind, namespace)
+            self.touch(kind, namespace)
             if not objects:
                 del self._objects[kind][namespace], self._versions[(kind, namespace)]
 
-    def _touch(self, kind: Kind[Any], namespace: str) -> None:
+    def touch(self, kind: Kind[Any], namespace: str) -> None:
+        """What was derived from the objects of the kind in the namespace has to be derived anew."""
         self.changes += 1
         self._versions[(kind, namespace)] = self.changes
 

@@ -9,6 +9,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import structlog
 
+from app.framework.interface import Unreadable
 from app.framework.status import Status, error
 from app.telemetry.metrics import Metrics
 
@@ -81,6 +82,8 @@ class Guard:
             self._metrics.plugin_duration.labels(plugin, point).observe(perf_counter() - started)
 
     def _fault(self, plugin: str, point: str, fault: Exception) -> PluginError:
+        if isinstance(fault, Unreadable):
+            return plugin_error(plugin, point, fault)  # no fault of the plugin's, and told when it was left out
         self._metrics.plugin_faults.labels(plugin, point).inc()
         kind = (plugin, point, type(fault))
         if not self._terse or kind not in self._logged:

@@ -50,6 +50,7 @@ class Sink:
         self.told: list[str] = []
         self.names = set(names)
         self.newest_wins = True
+        self.left_out: dict[str, str] = {}
         self.on_upsert: Callable[[], None] = lambda: None
 
     def upsert(self, obj: Thing) -> None:
@@ -66,6 +67,12 @@ class Sink:
 
     def has(self, key: ObjectKey) -> bool:
         return key[1] in self.names
+
+    def leave_out(self, key: ObjectKey, cause: str) -> None:
+        self.left_out[key[1]] = cause
+
+    def take_back(self, key: ObjectKey) -> None:
+        self.left_out.pop(key[1], None)
 
 
 class Stream(httpx.AsyncByteStream):

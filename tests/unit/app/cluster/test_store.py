@@ -448,7 +448,7 @@ def test_the_check_finds_what_is_wrong() -> None:
     cluster.counts.pod(make_pod(), "n2", 1)
     cluster.nodes["n1"].pods.clear()
 
-    assert ["groups differ from a recount", "pods on nodes differ from the pods"] == [
+    assert ["pods on nodes differ from the pods", "groups differ from a recount"] == [
         sentence for sentence in cluster.check() if sentence.startswith(("groups", "pods"))
     ]
     assert any(sentence.startswith("selection") for sentence in cluster.check())

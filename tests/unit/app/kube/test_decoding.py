@@ -100,9 +100,9 @@ def test_what_is_cut_is_what_the_definition_says(window: int, document: Any, spa
     ],
 )
 def test_what_is_no_json_stays_none(raw: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         Decoder[Any](Any).decode(levelled(raw))
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         Decoder[Any](Any).decode(raw)
 
 
