@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Generator
 
 import pytest
 
+from app.cluster.store import Cluster
 from tests.api.service import VERSION, Api, example, serving
 
 PLUGINS = {
@@ -51,6 +53,20 @@ async def test_a_page(api: Api, path: str, content_type: str, text: str) -> None
     response = await api.http.get(path)
 
     assert (200, content_type, text) == (response.status_code, response.headers["content-type"], response.text)
+
+
+async def test_checks_that_are_asked_for_together_are_one(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Cluster] = []
+    checking = Cluster.checking
+
+    def counted(self: Cluster) -> Generator[str, None, None]:
+        begun.append(self)
+        return checking(self)
+
+    monkeypatch.setattr(Cluster, "checking", counted)
+    answers = await asyncio.gather(*(api.get("/api/v1/check") for _ in range(8)))
+
+    assert ([{"consistent": True, "differences": []}] * 8, True) == (answers, len(begun) < 8)
 
 
 async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
