@@ -23,6 +23,7 @@ from app.framework.interface import (
     ReservePlugin,
     StampPlugin,
     Table,
+    Unreadable,
     WriteConflict,
 )
 from app.framework.node_info import Candidates, NodeInfo
@@ -197,7 +198,10 @@ class StickyNode(
         for made in [it for it in self._new.values() if it.bound]:
             unwritten += not await self._repair_one(made.pod, made.node, made.owner)
         for pod in self._objects.annotated_pods():
-            owner = self._owners.of(pod) if self._is_ours(pod) else None
+            try:
+                owner = self._owners.of(pod) if self._is_ours(pod) else None
+            except Unreadable:
+                continue  # one owner that cannot be read must not keep the others from their homes either
             if isinstance(owner, Owner) and not (pod.terminating and had_home(owner)):
                 unwritten += not await self._repair_one(pod, pod.annotations[HOME], owner)
         if unwritten:
@@ -209,7 +213,7 @@ class StickyNode(
     async def _repair_one(self, pod: Pod, node_name: str, owner: Owner) -> bool:
         try:
             await self._copy(pod, node_name, owner)
-        except OSError:
+        except (OSError, Unreadable):
             return False  # one owner that cannot be written must not keep the others from theirs
         return True
 

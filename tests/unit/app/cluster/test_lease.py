@@ -171,3 +171,20 @@ def test_who_retires_renews_and_does_not_take(world: World) -> None:
     for _ in range(60):
         world.clock.now += 1.0
         assert "write" != world.election.next_step().do
+
+
+class TestRecord:
+    @pytest.mark.parametrize("levels", [1_200, 9_000])
+    def test_however_deep(self, levels: int) -> None:
+        """Anybody who may write it may say who manages its fields; that is not written back."""
+        raw = b'{"metadata":{"resourceVersion":"1","managedFields":%s},"spec":{"holderIdentity":"me"}}'
+        found = LeaseRecord.of(raw % (b"[" * levels + b"]" * levels))
+
+        assert ("me", "1") == (found.holder, found.version)
+
+    @pytest.mark.parametrize(
+        "spec", [{"leaseDurationSeconds": "long"}, {"leaseTransitions": []}, {"holderIdentity": 5}, 5, []], ids=repr
+    )
+    def test_what_is_no_lease(self, spec: Any) -> None:
+        with pytest.raises(msgspec.DecodeError):
+            LeaseRecord.of(msgspec.json.encode({"metadata": {}, "spec": spec}))

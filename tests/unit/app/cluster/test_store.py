@@ -466,16 +466,22 @@ class TestLeftOut:
         cluster.others.upsert(SERVICES, make_service("web", WEB))
         cluster.leave_out(SERVICES, ("default", "web"), "odd")
 
-        for ask in (cluster.get, lambda kind, namespace, _: cluster.in_namespace(kind, namespace)):
-            with pytest.raises(Unreadable, match=r"^Service default/web cannot be read: odd$"):
-                ask(SERVICES, "default", "web")
+        with pytest.raises(Unreadable, match=r"^Service default/web cannot be read: odd$"):
+            cluster.get(SERVICES, "default", "web")
+        with pytest.raises(Unreadable, match=r"^Service default/web cannot be read: odd$"):
+            cluster.in_namespace(SERVICES, "default")
         assert (None, []) == (cluster.get(SERVICES, "default", "db"), list(cluster.in_namespace(SERVICES, "shop")))
 
     @pytest.mark.parametrize("kind", [SERVICES, NODES, PODS], ids=repr)
     def test_what_was_derived_meanwhile_is_derived_anew(self, kind: Kind[Any]) -> None:
         cluster = picture()
         seen = set()
-        for change in (lambda: None, lambda: cluster.leave_out(kind, KEY, "odd"), lambda: cluster.take_back(kind, KEY)):
+        changes: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: cluster.leave_out(kind, KEY, "odd"),
+            lambda: cluster.take_back(kind, KEY),
+        ]
+        for change in changes:
             change()
             seen.add((cluster.generation, cluster.version(kind, "default"), cluster.node_set if kind == NODES else 0))
 

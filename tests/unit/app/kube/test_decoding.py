@@ -57,7 +57,7 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
 @st.composite
 def towers(draw: st.DrawFn) -> Any:
     """Values of which parts begin around the level that is kept, and end around the deepest one."""
-    value = draw(scalars)
+    value: Any = draw(scalars)
     for _ in range(draw(st.sampled_from((0, 1, DEEPEST - KEPT - 1, DEEPEST - KEPT, DEEPEST - KEPT + 1, 150)))):
         value = [value] if draw(st.booleans()) else {draw(texts): value}
     return value
@@ -65,7 +65,7 @@ def towers(draw: st.DrawFn) -> Any:
 
 @st.composite
 def documents(draw: st.DrawFn) -> Any:
-    value = draw(st.lists(towers(), max_size=4))
+    value: Any = draw(st.lists(towers(), max_size=4))
     for _ in range(draw(st.sampled_from((0, 1, KEPT - 2, KEPT - 1, KEPT, KEPT + 3)))):
         beside = draw(st.lists(scalars | towers(), max_size=1))
         value = [*beside, value] if draw(st.booleans()) else {draw(texts): value, "beside": beside}

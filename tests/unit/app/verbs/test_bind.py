@@ -734,12 +734,12 @@ async def test_two_pods_of_one_name_in_two_namespaces_are_two_pods() -> None:
     assert (await other).outcome == "bound"
 
 
-@virtual_time
 class TestAPodThatAListLacks:
     """A pod deleted while nobody watched and its bind is in flight: what becomes of the bind does not bring it back."""
 
     @pytest.mark.parametrize("taken", [True, False], ids=["201", "404"])
     @pytest.mark.parametrize("first", ["the list", "the bind"])
+    @virtual_time
     async def test_it_takes_no_place(self, first: str, taken: bool) -> None:
         """The place is free again for the next pod of the same constraint, in this zone too."""
         bench = Bench(*zones(), web("web-1"), web("web-2"))
@@ -763,7 +763,6 @@ class TestAPodThatAListLacks:
         assert [] == bench.cluster.check()
 
 
-@virtual_time
 class TestLeftOut:
     """What is there and cannot be read is said, whatever was known of it before."""
 
@@ -774,6 +773,7 @@ class TestLeftOut:
             pytest.param(NODES, ("", "n1"), "Node n1 cannot be read: odd", id="the node"),
         ],
     )
+    @virtual_time
     async def test_bind_names_it(self, kind: Kind[Any], key: ObjectKey, said: str) -> None:
         bench = Bench(*zones(), web("web-1"))
         sink_for(bench.cluster, kind).leave_out(key, "odd")
@@ -783,8 +783,11 @@ class TestLeftOut:
         sink_for(bench.cluster, kind).take_back(key)
         assert await bench.bind("web-1", "n1") == BOUND
 
+    @virtual_time
     async def test_an_owner_that_is_left_out_is_named(self) -> None:
-        bench = Bench(*zones(), make_pod("vm-1", owner=controller("VirtualMachineInstance", "db", "kubevirt.io/v1")))
+        bench = Bench(
+            *zones(), make_pod("vm-1", owner=controller("VirtualMachineInstance", "db", api_version="kubevirt.io/v1"))
+        )
         sink_for(bench.cluster, MACHINES).leave_out(("default", "db"), "odd")
 
         outcome, said = await bench.bind("vm-1", "n1")
