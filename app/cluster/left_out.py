@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from app.framework.interface import Unreadable
@@ -10,29 +10,23 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 
-class LeftOut:
-    """By kind and key, with the cause. Empty, as it mostly is, it is false."""
+class LeftOut(dict[Kind[Any], dict[ObjectKey, str]]):
+    """By kind and key, with the cause; it is mostly empty, which is asked on every way in."""
 
-    __slots__ = ("_causes",)
-
-    def __init__(self) -> None:
-        self._causes: dict[Kind[Any], dict[ObjectKey, str]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._causes)
+    __slots__ = ()
 
     def add(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
-        self._causes.setdefault(kind, {})[key] = cause
+        self.setdefault(kind, {})[key] = cause
 
     def discard(self, kind: Kind[Any], key: ObjectKey) -> None:
-        causes = self._causes.get(kind, {})
+        causes = self.of(kind)
         causes.pop(key, None)
         if not causes:
-            self._causes.pop(kind, None)
+            self.pop(kind, None)
 
-    def of(self, kind: Kind[Any]) -> Mapping[ObjectKey, str]:
+    def of(self, kind: Kind[Any]) -> dict[ObjectKey, str]:
         """Those of one kind, with their causes."""
-        return self._causes.get(kind, {})
+        return self.get(kind, {})
 
     def names(self, kind: Kind[Any]) -> Collection[str]:
         """Those of a kind without namespaces, as a set."""
