@@ -34,7 +34,7 @@ async def test_a_deep_pod_is_judged_as_any_other(api: Api, name: str, levels: in
     assert await api.post(verb, example(name)) == await api.post(verb, deep(example(name), levels))
 
 
-@pytest.mark.parametrize("levels", [1_200, 9_000])
+@pytest.mark.parametrize("levels", [100_000])
 async def test_a_deep_node_comes_back_without_its_depths(api: Api, levels: int) -> None:
     """And everything else that it was sent with."""
     metadata = {"name": "sent", "labels": {"a": "b"}, "managedFields": "DEEP"}

@@ -16,7 +16,8 @@ from msgspec import Raw, Struct
 from app.kube import decoding
 from app.kube.decoding import DEEPEST, KEPT, Decoder, TooDeep, levelled, levelled_in_turns
 
-DEPTHS = (1_200, 9_000, 9_990)
+DEPTHS = (1_200, 9_000, 9_990, 100_000)
+"""What the API server stores, and what no interpreter takes: Python 3.11 ends at some 900, 3.13 at 10,000."""
 
 
 def nested(levels: int, inmost: str = "1") -> str:
@@ -121,23 +122,26 @@ class TestDecoder:
         found = Decoder[Slim](Slim).decode(form(self.body(levels)))
 
         assert "web" == found.name
-        assert depth_of(json.loads(bytes(found.rest))) == KEPT - 1
+        assert Decoder[Slim](Slim).at_once(levelled(self.body(levels))).name == "web"
 
     async def test_in_turns_it_finds_the_same(self, levels: int) -> None:
         decoder = Decoder[Slim](Slim)
 
         assert decoder.decode(self.body(levels)) == await decoder.in_turns(self.body(levels))
 
-    def test_where_others_wait_it_says_so(self, levels: int) -> None:
-        decoder = Decoder[Slim](Slim)
-
-        with pytest.raises(TooDeep, match=r"^nested too deeply$"):
-            decoder.at_once(self.body(levels))
-        assert decoder.decode(self.body(levels)) == decoder.at_once(levelled(self.body(levels)))
-
     def test_other_mistakes_are_told_as_ever(self, levels: int) -> None:
         with pytest.raises(msgspec.ValidationError, match=r"^Expected `str`, got `int` - at `\$.name`$"):
             Decoder[Slim](Slim).decode(self.body(levels, name="5"))
+
+
+def test_where_others_wait_depth_is_told() -> None:
+    raw = f'{{"rest":{nested(DEPTHS[-1])},"name":"web"}}'.encode()
+    decoder = Decoder[Slim](Slim)
+
+    with pytest.raises(TooDeep, match=r"^nested too deeply$"):
+        decoder.at_once(raw)
+    found = decoder.at_once(levelled(raw))
+    assert ("web", KEPT - 1) == (found.name, depth_of(json.loads(bytes(found.rest))))
 
 
 def test_what_msgspec_takes_is_left_alone() -> None:

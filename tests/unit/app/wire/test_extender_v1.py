@@ -417,7 +417,7 @@ class TestAnswers:
         assert {**answered, "Nodes": None} == ours
 
 
-@pytest.mark.parametrize("levels", [1_200, 9_000])
+@pytest.mark.parametrize("levels", [100_000])
 @pytest.mark.parametrize("case", [str, str.upper], ids=["as usual", "in capitals"])
 class TestDepth:
     """What the API server stores, a caller may send: it is refused as too deep, and read once it is levelled."""
