@@ -20,7 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cluster.access_review import PermissionCheck
-from app.cluster.feeds import Feed, SavedFeed
+from app.cluster.checking import check_in_turns
+from app.cluster.feeds import Feed, FeedState, SavedFeed
 from app.cluster.leader import Elector
 from app.cluster.lease import Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
@@ -78,6 +79,9 @@ from app.verbs.standing import StandingRefusals
 from app.verbs.unserved import Unserved
 
 _LOG: Final = structlog.get_logger(__name__)
+_MOST_NAMED: Final = 10
+"""Objects of a kind that the status page names."""
+
 _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must leave."""
 
@@ -423,10 +427,7 @@ class Service:
         return max(0.0, min(DRAIN_SECONDS, self._ends_at - monotonic() - _LAST_SECONDS))
 
     def status(self) -> Status:
-        feeds = {
-            kind: FeedStatus(state=it.state, objects=it.objects, age_seconds=it.age)
-            for kind, it in self._feed.states().items()
-        }
+        feeds = {kind: _feed_status(it) for kind, it in self._feed.states().items()}
         return Status(
             version=self._version,
             problem=self.problem(),
@@ -439,8 +440,8 @@ class Service:
             unserved=dict(self._unserved.requests),
         )
 
-    def check(self) -> list[str]:
-        return self._cluster.check()
+    async def check(self) -> list[str]:
+        return await check_in_turns(self._cluster)
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
@@ -498,6 +499,11 @@ def _leader_status(replica: Replica) -> LeaderStatus:
 def _permissions_status(found: PermissionCheck) -> PermissionsStatus:
     missing = [MissingRight(right=str(rule), needed_for=rule.purpose) for rule in found.missing]
     return PermissionsStatus(problem=found.problem, missing=missing)
+
+
+def _feed_status(found: FeedState) -> FeedStatus:
+    named = list(found.left_out[:_MOST_NAMED])
+    return FeedStatus(state=found.state, objects=found.objects, age_seconds=found.age, left_out=named)
 
 
 def _profile_status(framework: Framework) -> ProfileStatus:

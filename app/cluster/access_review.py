@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from app.cluster.permissions import Need, Permission, Rule, Work, discovered, may_be_absent, rules
 from app.kube.client import KubeClient, KubeError
+from app.kube.decoding import Decoder
 
 _LOG: Final = structlog.get_logger(__name__)
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -37,7 +38,7 @@ class _Review(Struct):
     status: _Verdict
 
 
-_REVIEWS: Final = msgspec.json.Decoder(_Review)
+_REVIEWS: Final = Decoder[_Review](_Review)
 
 
 def review(asked: Permission) -> dict[str, Any]:

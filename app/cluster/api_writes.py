@@ -62,6 +62,10 @@ async def fence_off(client: KubeClient, pod: Pod) -> bytes:
     return await client.patch(PODS, pod.namespace, pod.name, {"metadata": metadata}, subresource="status")
 
 
+class _Unreadable(Exception):
+    """The pod is there, and what the API server has of it makes no sense."""
+
+
 class ApiBinder:
     """Binds through ``pods/binding``. Success is only ever said of a pod that was seen bound to that node."""
 
@@ -102,7 +106,10 @@ class ApiBinder:
         self, pod: Pod, node_name: str, annotations: Mapping[str, str], refused: ApiError
     ) -> Status:
         """Bound there already is success; a pod of which only status or annotations moved is tried once more."""
-        found = await self._read(pod)
+        try:
+            found = await self._read(pod)
+        except _Unreadable as unreadable:
+            return error(f"{unreadable}")
         status = _seen(found, pod, node_name)
         if status is not None:
             return status
@@ -115,14 +122,19 @@ class ApiBinder:
         except ApiError as again:
             if again.status != _CONFLICT:
                 return error(f"the API server refused the binding: {again.message}")
-            return _seen(await self._read(pod), pod, node_name) or unschedulable(
-                f"the pod keeps changing while it is being bound: {again.message}"
-            )
+            return await self._after_second_conflict(pod, node_name, again)
         except UnknownOutcome:
             return await self._after_unknown(pod, node_name)
         except ApiUnavailable as unsent:
             return error(f"the API server cannot be reached: {unsent}")
         return SUCCESS
+
+    async def _after_second_conflict(self, pod: Pod, node_name: str, again: ApiError) -> Status:
+        try:
+            status = _seen(await self._read(pod), pod, node_name)
+        except _Unreadable as unreadable:
+            return error(f"{unreadable}")
+        return status or unschedulable(f"the pod keeps changing while it is being bound: {again.message}")
 
     async def _after_unknown(self, pod: Pod, node_name: str) -> Status:
         """Read until the API server answers; if the pod is not bound, fence it off before it is given up.
@@ -131,7 +143,7 @@ class ApiBinder:
         """
         not_arrived = error("the binding did not arrive at the API server")
         while True:
-            found = await self._read(pod)
+            found = await self._read_sense(pod)
             status = _seen(found, pod, node_name)
             if found is None or status is not None:
                 return status or _gone(pod)
@@ -140,7 +152,7 @@ class ApiBinder:
                 return not_arrived
             if fence == "refused":
                 await self._sleep(REQUEST_SECONDS)
-                return _seen(await self._read(pod), pod, node_name) or not_arrived
+                return _seen(await self._read_sense(pod), pod, node_name) or not_arrived
 
     async def _fence(self, found: Pod) -> Fence:
         """Move the version on from what was read. ``unclear``: the pod changed meanwhile and must be read again."""
@@ -154,8 +166,17 @@ class ApiBinder:
             return "unclear"
         return "stands"
 
+    async def _read_sense(self, pod: Pod) -> Pod | None:
+        """The same, until it can be read or is gone: before that nobody knows whether it is bound."""
+        while True:
+            try:
+                return await self._read(pod)
+            except _Unreadable as cause:
+                _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
+            await self._sleep(_MAX_RETRY_SECONDS)
+
     async def _read(self, pod: Pod) -> Pod | None:
-        """The pod as the API server has it; ``None`` if it is gone. Tried until it answers."""
+        """The pod as the API server has it; ``None`` if it is gone. Tried until it answers. Raises ``_Unreadable``."""
         delay = _RETRY_SECONDS
         while True:
             try:
@@ -167,6 +188,8 @@ class ApiBinder:
                 _LOG.warning("pod cannot be read back", pod=str(pod), cause=refused.message)
             except ApiUnavailable as cause:
                 _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
+            except ValueError as cause:
+                raise _Unreadable(f'pod "{pod.name}" cannot be read: {cause}') from None
             await self._sleep(delay)
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
@@ -226,8 +249,10 @@ class ApiWriter:
         if problem:
             raise OSError(problem)
         try:
-            raw = await self._client.patch(resource, found.namespace, found.name, {"metadata": metadata})
-            written = as_asked(kind.decode(raw), *found.key)
+            raw = await self._client.patch(
+                resource, found.namespace, found.name, {"metadata": metadata}, metadata_only=kind.metadata_only
+            )
+            written = _read(kind, found, raw)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 raise self._gone(kind, found) from None
@@ -241,8 +266,10 @@ class ApiWriter:
 
     async def _refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
         try:
-            raw = await self._client.get(self._resource(kind), found.namespace, found.name)
-            newest = as_asked(kind.decode(raw), *found.key)
+            raw = await self._client.get(
+                self._resource(kind), found.namespace, found.name, metadata_only=kind.metadata_only
+            )
+            newest = _read(kind, found, raw)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 raise self._gone(kind, found) from None
@@ -260,3 +287,12 @@ class ApiWriter:
         if resource is None:
             raise OSError(f"{kind!r} is not served by the API server")
         return resource
+
+
+def _read(kind: Kind[AnnotatedObject], asked: AnnotatedObject, raw: bytes) -> AnnotatedObject:
+    """What was answered. Raises ``OSError`` if it makes no sense (the watch will tell), ``ApiUnavailable``."""
+    try:
+        found = kind.decode(raw)
+    except ValueError as cause:
+        raise OSError(f"{kind.kind} {asked.namespace}/{asked.name} cannot be read: {cause}") from None
+    return as_asked(found, *asked.key)

@@ -163,19 +163,27 @@ class Topology:
         left_out = {None, *blocked}
         return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in left_out]
 
-    def differences(self) -> list[str]:
-        """What is derived from ``domain`` and differs from it, by name."""
+    def differences(self, nodes: Mapping[str, NodeInfo]) -> Iterator[str]:
+        """What differs from a recount, by name; empty for each step in which nothing does."""
+        for name in tuple(nodes):
+            info = nodes.get(name)
+            yield "places" if info is not None and self.place(info.node) != self.domain.get(name) else ""
+        yield "places" if self.domain.keys() - nodes.keys() else ""
+        yield "" if self._is_sound() else "domains"
+        for blocked in tuple(self.unions):
+            kept = self.unions.get(blocked)
+            outside = {name for name, value in self.domain.items() if value not in blocked}
+            yield "unions" if kept not in (None, outside) else ""
+
+    def _is_sound(self) -> bool:
+        """Whether the domains say of their nodes what the nodes say of their domains."""
         members: dict[str, set[str]] = {}
         for name, value in self.domain.items():
             members.setdefault(value, set()).add(name)
-        kept = {value: names for value, names in (self.members or members).items() if names}
-        unions = {it: {name for name, value in self.domain.items() if value not in it} for it in self.unions}
-        parts = {
-            "members": kept == members,
-            "renamed": self.renamed == sum(name != value for name, value in self.domain.items()),
-            "unions": self.unions == unions,
-        }
-        return [name for name, right in parts.items() if not right]
+        kept = members if self.members is None else {value: names for value, names in self.members.items() if names}
+        renamed = sum(name != value for name, value in self.domain.items())
+        sizes = {value: len(names) for value, names in members.items()}
+        return kept == members and self.renamed == renamed and self.sizes == sizes
 
     def _union_outside(self, blocked: frozenset[str]) -> set[str]:
         found = self.unions.get(blocked)
@@ -284,19 +292,19 @@ class Domains:
         buckets = [values for count, values in self.by_count.items() if count > limit]
         return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
 
-    def differences(self, fresh: Counters) -> list[str]:
-        """What differs from the same counts in ``fresh``, in words."""
-        topology, selection = self.topology, self.selection
-        other = fresh.domains(*self.key())
-        parts = {
-            "counts": (self.counts, other.counts),
-            "buckets": (self.by_count, other.by_count),
-            "domains": (topology.sizes, other.topology.sizes),
-            "places": (topology.domain, other.topology.domain),
-        }
-        where = f"{topology.key} of {selection.selector} in {selection.namespace}"
-        wrong = [f"{name} by {where} differ from a recount" for name, (kept, new) in parts.items() if kept != new]
-        return wrong + [f"{name} of {where} differ from a recount" for name in topology.differences()]
+    def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
+        """What differs from ``counted``, the pods by node, in words."""
+        counts: dict[str, int] = {}
+        for node, count in counted.items():
+            value = self.topology.domain.get(node)
+            if value is not None:
+                counts[value] = counts.get(value, 0) + count
+        by_count: dict[int, set[str]] = {}
+        for value, count in counts.items():
+            by_count.setdefault(count, set()).add(value)
+        where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
+        parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}
+        yield from (f"{name} by {where} differ from a recount" for name, right in parts.items() if not right)
 
 
 class Bounded(Generic[K, V]):
@@ -334,6 +342,14 @@ class Bounded(Generic[K, V]):
         if entry is not None:
             self._entries[key] = entry
 
+    def items(self) -> Sequence[tuple[K, V]]:
+        """The entries as they are now. Others may come and go: see ``has``."""
+        return tuple(self._entries.items())
+
+    def has(self, key: K, entry: V) -> bool:
+        """Whether it is still this entry."""
+        return self._entries.get(key) is entry
+
     def forget(self, key: K) -> None:
         """Take out an entry that lost what it stands on. ``on_evict`` is not told."""
         self._entries.pop(key, None)
@@ -342,6 +358,56 @@ class Bounded(Generic[K, V]):
 DomainsKey = tuple[str, Selector, str, frozenset[str], Inclusion]
 SelectionKey = tuple[str, Selector]
 TopologyKey = tuple[str, frozenset[str], Inclusion]
+
+
+class Recount:
+    """Pods counted anew, as plainly as can be. Changes while it is made are told to it, so that it ends up exact.
+
+    ``groups`` are counts by node of each namespace and label set, ``selections`` those of the selections given.
+    """
+
+    def __init__(self, selections: Iterable[SelectionKey]) -> None:
+        self.groups: dict[tuple[str, LabelSet], dict[str, int]] = {}
+        self.selections: dict[SelectionKey, dict[str, int]] = {key: {} for key in selections}
+        self._by_namespace: dict[str, list[Selector]] = {}
+        for namespace, selector in self.selections:
+            self._by_namespace.setdefault(namespace, []).append(selector)
+        self._rows: dict[tuple[str, LabelSet], list[dict[str, int]]] = {}
+        self._seen: set[str] = set()
+
+    def see(self, pod: Pod) -> None:
+        """A pod as it is now. Once is enough: what happens to it later is told."""
+        if pod.uid not in self._seen:
+            self._seen.add(pod.uid)
+            self._add(pod, 1)
+
+    def moved(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
+        for pod, delta in ((old, -1), (new, 1)):
+            if pod is not None and (delta > 0 or pod.uid in self._seen):
+                self._add(pod, delta)
+            if pod is not None:
+                self._seen.add(pod.uid)
+
+    def _add(self, pod: Pod, delta: int) -> None:
+        if not pod.node_name or pod.terminating:
+            return
+        for row in self._rows_of((pod.namespace, pod.labels)):
+            count = row.get(pod.node_name, 0) + delta
+            if count:
+                row[pod.node_name] = count
+            else:
+                del row[pod.node_name]
+
+    def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
+        """Where pods of a group are counted; each label set is asked against each selector once."""
+        rows = self._rows.get(group)
+        if rows is None:
+            namespace, labels = group
+            matching = [it for it in self._by_namespace.get(namespace, ()) if it.matches(labels)]
+            self.groups[group] = {}
+            rows = self._rows[group] = [self.groups[group], *(self.selections[namespace, it] for it in matching)]
+        return rows
 
 
 class Counters:
@@ -526,21 +592,42 @@ class Counters:
             name: {"entries": len(level), "hits": level.hits, "misses": level.misses} for name, level in levels.items()
         }
 
-    def check(self, placed: Iterable[Pod]) -> list[str]:
-        """Recount everything from the pods the picture has placed; returns what differs, in words."""
-        fresh = Counters(self._nodes)
-        for pod in placed:
-            if not pod.terminating:
-                fresh.pod(pod, pod.node_name, 1)
-        wrong = [] if fresh._snapshot() == self._snapshot() else ["groups differ from a recount"]
-        wrong.extend(
-            f"selection {kept.selector} in {kept.namespace} differs from a recount"
-            for kept in self._selections
-            if kept.nodes != fresh.pods_by_node(kept.namespace, kept.selector)
-        )
-        for domains in self._domains:
-            wrong.extend(domains.differences(fresh))
-        return wrong
+    def recount(self) -> Recount:
+        """A recount to be told of every pod, for ``differences``. What is asked for later is no part of it."""
+        return Recount(key for key, _ in self._selections.items())
+
+    def differences(self, recount: Recount) -> Iterator[str]:
+        """What differs from a recount that has all pods, in words; empty for each step in which nothing does.
+
+        Between steps everything may change, the recount with it.
+        """
+        for namespace, labels in self._groups_of(recount):
+            group = self._groups.get(namespace, {}).get(labels)
+            kept = {} if group is None else group.nodes
+            yield "" if kept == recount.groups.get((namespace, labels), {}) else "groups differ from a recount"
+        for key, selection in self._selections.items():
+            yield from self._selection_differences(key, selection, recount)
+        for topology_key, topology in self._topologies.items():
+            for found in topology.differences(self._nodes):
+                alive = found and self._topologies.has(topology_key, topology)
+                yield f"{found} of {topology.key} differ from a recount" if alive else ""
+        for domains_key, domains in self._domains.items():
+            counted = recount.selections.get(domains_key[:2])
+            if counted is not None and self._domains.has(domains_key, domains):
+                yield from domains.differences(counted)
+            yield ""
+
+    def _groups_of(self, recount: Recount) -> Iterator[tuple[str, LabelSet]]:
+        yield from tuple(recount.groups)
+        for namespace in tuple(self._groups):
+            for labels in tuple(self._groups.get(namespace, {})):
+                if (namespace, labels) not in recount.groups:
+                    yield namespace, labels
+
+    def _selection_differences(self, key: SelectionKey, selection: Selection, recount: Recount) -> Iterator[str]:
+        counted = recount.selections.get(key)
+        wrong = counted is not None and self._selections.has(key, selection) and counted != selection.nodes
+        yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""
 
     def _snapshot(self) -> dict[tuple[str, LabelSet], dict[str, int]]:
         return {(ns, labels): group.nodes for ns, groups in self._groups.items() for labels, group in groups.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -23,7 +23,8 @@ _LOG: Final = structlog.get_logger(__name__)
 class FeedState(Struct, frozen=True):
     """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of.
 
-    ``cause``: why ``state`` is what it is, for a person; empty while all is well.
+    ``cause``: why ``state`` is what it is, for a person; empty while all is well. ``left_out``: the objects that cannot
+    be read, as ``namespace/name``.
     """
 
     state: str
@@ -34,6 +35,7 @@ class FeedState(Struct, frozen=True):
     relists: int = 0
     undecodable: int = 0
     cause: str = ""
+    left_out: Sequence[str] = ()
 
 
 class Feed(Protocol):

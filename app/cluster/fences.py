@@ -134,7 +134,12 @@ class Fences:
             if refused.status != _NOT_FOUND:
                 raise
             return
-        self._cluster.upsert_read_pod(as_asked(decode_pod(raw), pod.namespace, pod.name))
+        try:
+            found = decode_pod(raw)
+        except ValueError as cause:  # it has moved on: that is what counts
+            _LOG.error("fenced pod cannot be read", pod=str(pod), cause=str(cause))
+            return
+        self._cluster.upsert_read_pod(as_asked(found, pod.namespace, pod.name))
 
 
 def _may_be_bound(pod: Pod) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from app.cluster.lease import LEASES, Election, LeaseRecord
 from app.kube.client import ApiError, ApiUnavailable, KubeClient, KubeError
+from app.kube.decoding import Decoder
 
 _LOG: Final = structlog.get_logger(__name__)
 _NOT_FOUND: Final = 404
@@ -25,7 +26,7 @@ class _Event(Struct):
     object: Raw
 
 
-_EVENTS: Final = msgspec.json.Decoder(_Event)
+_EVENTS: Final = Decoder[_Event](_Event)
 
 
 class Elector:

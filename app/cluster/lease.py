@@ -29,6 +29,7 @@ from msgspec import Struct
 from app.cluster.callers import EVERYBODY, NOBODY, Callers
 from app.cluster.objects import precedes
 from app.kube.client import Resource
+from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
@@ -55,6 +56,27 @@ def post_seconds(lease_duration: float) -> float:
     return min(LONGEST_POST, lease_duration / _POST_PART)
 
 
+class _LeaseMeta(Struct, rename="camel"):
+    resource_version: str | None = None
+    annotations: dict[str, str | None] | None = None
+
+
+class _LeaseSpec(Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: float | None = None
+    acquire_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _LeaseObject(Struct):
+    metadata: _LeaseMeta | None = None
+    spec: _LeaseSpec | None = None
+
+
+_WHOLE: Final[Decoder[dict[str, Any]]] = Decoder(dict[str, Any])
+_LEASE: Final = Decoder[_LeaseObject](_LeaseObject)
+
+
 class LeaseRecord(Struct, frozen=True):
     """A Lease as it was seen. ``holder`` is empty where it was released. ``duration`` is in seconds.
 
@@ -73,19 +95,19 @@ class LeaseRecord(Struct, frozen=True):
 
     @classmethod
     def of(cls, raw: bytes | msgspec.Raw) -> LeaseRecord:
-        """Raises ``msgspec.DecodeError`` for what is no object."""
-        found = msgspec.json.decode(raw, type=dict[str, Any])
-        metadata, spec = found.get("metadata") or {}, found.get("spec") or {}
-        annotations = metadata.get("annotations") or {}
+        """Raises ``msgspec.DecodeError`` for what is no Lease."""
+        lease = _LEASE.decode(raw)
+        metadata, spec = lease.metadata or _LeaseMeta(), lease.spec or _LeaseSpec()
+        annotations = metadata.annotations or {}
         return cls(
-            holder=str(spec.get("holderIdentity") or ""),
-            duration=float(spec.get("leaseDurationSeconds") or 0),
-            address=str(annotations.get(ADDRESS) or ""),
-            since=str(spec.get("acquireTime") or ""),
-            transitions=int(spec.get("leaseTransitions") or 0),
-            version=str(metadata.get("resourceVersion") or ""),
+            holder=spec.holder_identity or "",
+            duration=spec.lease_duration_seconds or 0.0,
+            address=annotations.get(ADDRESS) or "",
+            since=spec.acquire_time or "",
+            transitions=spec.lease_transitions or 0,
+            version=metadata.resource_version or "",
             callers=Callers.read(annotations.get(SCHEDULERS)),
-            found=found,
+            found=_WHOLE.decode(raw),
         )
 
 

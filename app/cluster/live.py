@@ -23,7 +23,7 @@ from app.cluster.outage import Outage
 from app.cluster.reflector import QUIET_SECONDS, Reflector
 from app.cluster.sinks import sink_for
 from app.cluster.store import Cluster
-from app.framework.interface import Binder, Writer
+from app.framework.interface import Binder, Unreadable, Writer
 from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
@@ -208,6 +208,8 @@ class LiveFeed:
             _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
             self._remember_miss(kind, namespace, name)
             return
+        except ValueError as cause:
+            raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
         self._cluster.others.upsert_read(kind, found)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
@@ -224,7 +226,7 @@ class LiveFeed:
             if refused.status == _NOT_FOUND:
                 return
             raise OSError(refused.message) from refused
-        except ApiUnavailable as cause:
+        except (ApiUnavailable, ValueError) as cause:
             raise OSError(str(cause)) from cause
         self._cluster.upsert_read_pod(found)
 
@@ -266,6 +268,7 @@ class LiveFeed:
                 relists=it.relists,
                 undecodable=it.undecodable,
                 cause=it.cause,
+                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.left_out)),
             )
             for kind, it in self._reflectors.items()
         }

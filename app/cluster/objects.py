@@ -73,7 +73,7 @@ class ObjectStore:
         if newest_wins and _is_older(found, known):
             return
         objects[name] = found
-        self._touch(kind, namespace)
+        self.touch(kind, namespace)
         if kind in self._listeners and known is not None and known.uid == found.uid:
             for listener in self._listeners[kind]:
                 listener(known, found)
@@ -91,11 +91,12 @@ class ObjectStore:
         self._gone.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             del objects[name]
-            self._touch(kind, namespace)
+            self.touch(kind, namespace)
             if not objects:
                 del self._objects[kind][namespace], self._versions[(kind, namespace)]
 
-    def _touch(self, kind: Kind[Any], namespace: str) -> None:
+    def touch(self, kind: Kind[Any], namespace: str) -> None:
+        """What was derived from the objects of the kind in the namespace has to be derived anew."""
         self.changes += 1
         self._versions[(kind, namespace)] = self.changes
 

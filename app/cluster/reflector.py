@@ -12,7 +12,8 @@ written since, it opens the watch anew from the version last seen, for a few sec
 says in a bookmark how far it has come, which a long one does once a minute.
 
 A list is applied as a difference: upserts in slices that let others run, deletions last, so that the picture never
-lacks what the cluster has. One object that does not decode is left out, counted and named; the rest goes on.
+lacks what the cluster has. One object that cannot be read, or not be taken in, is left out, counted and named, until it
+is gone or can be read; the rest goes on.
 
 Not here: what an object means, and what to do about a kind that stays away. Sinks and readiness know.
 """
@@ -23,9 +24,11 @@ import asyncio
 import gc
 import random
 import time
+import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from math import inf
 from typing import Final, Generic, Literal, NoReturn, TypeVar
 
@@ -43,6 +46,7 @@ from app.kube.client import (
     KubeError,
     Resource,
 )
+from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -128,9 +132,19 @@ class _Identified(Struct):
     metadata: _Meta
 
 
-_PAGES: Final = msgspec.json.Decoder(_Page)
-_EVENTS: Final = msgspec.json.Decoder(_Event)
-_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+class _Name(Struct):
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _Named(Struct):
+    metadata: _Name
+
+
+_PAGES: Final = Decoder[_Page](_Page)
+_EVENTS: Final = Decoder[_Event](_Event)
+_IDENTIFIED: Final = Decoder[_Identified](_Identified)
+_NAMED: Final = Decoder[_Named](_Named)
 
 
 class _Loads:
@@ -169,6 +183,7 @@ class Reflector(Generic[T]):
     ``fresh_as_of``: all that was written before then is in the picture. Both on ``clock``, ``-inf`` before the first.
     ``cause``: why ``state`` is what it is, for a person; empty while all is well.
     ``quiet``: seconds without a word after which ``keep_fresh`` asks.
+    ``left_out``: the objects that exist and cannot be read, by key; an empty key stands for those without a name.
     ``events``, ``relists``, ``restarts`` (watches that ended), ``undecodable`` only ever grow.
     """
 
@@ -193,8 +208,8 @@ class Reflector(Generic[T]):
     ) -> None:
         """A ``(api_version, kind)`` is looked up first, and again for as long as the API server does not serve it.
 
-        ``decode`` may raise ``msgspec.DecodeError`` or ``ValueError``; ``key_of`` is ``(namespace, name)``.
-        ``on_failure`` and ``on_answer`` are told what becomes of lists, watches and probes.
+        Whatever ``decode`` raises concerns one object; ``key_of`` is ``(namespace, name)``. ``on_failure`` and
+        ``on_answer`` are told what becomes of lists, watches and probes.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self.state: State = "starting"
@@ -227,7 +242,7 @@ class Reflector(Generic[T]):
         self._short = self._suspect = self._behind = self._broken_off = False
         self._patience = _PATIENCE
         self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
-        self._undecodable_keys: set[ObjectKey] = set()
+        self.left_out: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
 
     @property
@@ -294,7 +309,7 @@ class Reflector(Generic[T]):
             raise NotServed("no list of it has been taken")
         # Without a resourceVersion a list is consistent: it is no older than this request.
         raw = await self._client.list_page(self.resource, limit=1, metadata_only=True, timeout=_PROBE_SECONDS)
-        page = _page(raw)
+        page = await _page(raw)
         newest = _number(page.metadata.resource_version or "")
         if newest < 0:
             raise ApiUnavailable("versions that do not compare")
@@ -354,6 +369,7 @@ class Reflector(Generic[T]):
             began = self._clock()
             unconfirmed: set[ObjectKey] = set()
             await self._in_slices(self._sink.keys(), unconfirmed.add)
+            unconfirmed |= self.left_out
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
         self._behind, self._sink.newest_wins = False, True
@@ -375,7 +391,7 @@ class Reflector(Generic[T]):
                 field_selector=self._field_selector,
                 silence=self._patience,
             )
-            page = _page(raw)
+            page = await _page(raw)
             self._on_answer()
             self._patience = _PATIENCE
             self.state = "listing"
@@ -388,7 +404,7 @@ class Reflector(Generic[T]):
         """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
 
         def forget(key: ObjectKey) -> None:
-            if self._sink.has(key):
+            if self._sink.has(key) or key in self.left_out:
                 self._forget(key, "")
 
         await self._in_slices(unconfirmed, forget)
@@ -439,21 +455,33 @@ class Reflector(Generic[T]):
         opened = self._clock()
         try:
             async for line in lines:
-                self._take(line)
+                try:
+                    event: _Event | None = _EVENTS.at_once(line)
+                except ValueError:
+                    event = await self._read_again(line)
+                if event is not None:
+                    self._take(event)
         finally:
             self.restarts += 1
             if self._clock() - opened >= steady:
                 self._well()
 
-    def _take(self, line: bytes) -> None:
-        """Apply one event. Raises ``ApiError`` for an event that says the watch is over."""
+    async def _read_again(self, line: bytes) -> _Event | None:
+        """An event that is nested deeply; ``None`` for what is none, which is passed over."""
         try:
-            event = _EVENTS.decode(line)
-            if event.type == "ERROR":
-                raise ApiError.parse(event.object)
-            meta = _IDENTIFIED.decode(event.object).metadata
-        except msgspec.DecodeError as error:
+            return await _EVENTS.in_turns(line)
+        except ValueError as error:
             self._skip(("", ""), error)
+            return None
+
+    def _take(self, event: _Event) -> None:
+        """Apply one event. Raises ``ApiError`` for an event that says the watch is over."""
+        if event.type == "ERROR":
+            raise ApiError.parse(event.object)
+        try:
+            meta = _IDENTIFIED.decode(event.object).metadata
+        except ValueError as error:
+            self._skip(_key(event.object), error)
             return
         if event.type == "DELETED":
             self._forget((meta.namespace or "", meta.name or ""), meta.uid or "")
@@ -464,27 +492,38 @@ class Reflector(Generic[T]):
         self._well()
 
     def _upsert(self, raw: Raw) -> ObjectKey:
-        """Returns the key, also of an object that does not decode: it exists, and what is known of it stays."""
+        """Returns the key, also of an object that cannot be read: it exists, and what is known of it stays."""
         try:
             found = self._decode(raw)
-        except (msgspec.DecodeError, ValueError) as error:
+            self._sink.upsert(found)
+        except Exception as error:  # noqa: BLE001  # whatever one object does: it must not end the watch of all
             return self._skip(_key(raw), error)
-        self._sink.upsert(found)
         key = self._key_of(found)
-        if self._undecodable_keys:
-            self._undecodable_keys.discard(key)
+        if self.left_out:
+            self._take_back(key)
         return key
 
     def _forget(self, key: ObjectKey, uid: str) -> None:
-        self._undecodable_keys.discard(key)
-        self._sink.delete(key, uid)
+        self._take_back(key)
+        try:
+            self._sink.delete(key, uid)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._skip(key, error)
 
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
         self.undecodable += 1
-        if key not in self._undecodable_keys:
-            self._undecodable_keys.add(key)
-            self._log.error("object left out", object="/".join(filter(None, key)), cause=str(error))
+        if key not in self.left_out:
+            self.left_out.add(key)
+            self._log.error("object left out", object="/".join(filter(None, key)), cause=_told(error))
+            if key[1]:
+                self._sink.leave_out(key, str(error))
         return key
+
+    def _take_back(self, key: ObjectKey) -> None:
+        if key in self.left_out:
+            self.left_out.discard(key)
+            self._sink.take_back(key)
+            self._log.info("object no longer left out", object="/".join(filter(None, key)))
 
     def _reached(self, version: str) -> None:
         self._version = version
@@ -505,7 +544,7 @@ class Reflector(Generic[T]):
     async def _do_without(self, error: NotServed) -> float:
         """As good as an empty list: what was there went with its definition."""
         self._version = ""
-        await self._in_slices(self._sink.keys(), lambda key: self._forget(key, ""))
+        await self._in_slices(chain(tuple(self.left_out), self._sink.keys()), lambda key: self._forget(key, ""))
         self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, self._asked_at)
         self._become_synced()
         return self._stay_away("not_served", error)
@@ -552,10 +591,17 @@ def _asked_for(error: KubeError) -> float:
     return min(asked_for or 0.0, _LONGEST_RETRY_AFTER)
 
 
-def _page(raw: bytes) -> _Page:
+def _told(error: Exception) -> str:
+    """What is wrong with an object; or, for a fault of ours, where that is."""
+    if isinstance(error, ValueError):
+        return str(error)
+    return "".join(traceback.format_exception(error))
+
+
+async def _page(raw: bytes) -> _Page:
     try:
-        page = _PAGES.decode(raw)
-    except msgspec.DecodeError as error:
+        page = await _PAGES.in_turns(raw)
+    except ValueError as error:
         raise ApiUnavailable(f"list: {error}") from error
     if not page.metadata.resource_version:
         raise ApiUnavailable("list: no resourceVersion")
@@ -564,8 +610,8 @@ def _page(raw: bytes) -> _Page:
 
 def _key(raw: Raw) -> ObjectKey:
     try:
-        meta = _IDENTIFIED.decode(raw).metadata
-    except msgspec.DecodeError:
+        meta = _NAMED.decode(raw).metadata
+    except ValueError:
         return ("", "")
     return (meta.namespace or "", meta.name or "")
 

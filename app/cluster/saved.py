@@ -17,8 +17,10 @@ from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone
 from app.framework.status import SUCCESS, Status, error
 from app.kube.core_v1 import Pod
+from app.kube.decoding import KEPT, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
 
+_JSON: Final[Decoder[Any]] = Decoder(Any)
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -71,12 +73,14 @@ def _documents(path: Path) -> Iterable[Any]:
         text = path.read_bytes()
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # else many documents, which YAML reads
-                return [msgspec.json.decode(text)]
+                return [_JSON.decode(text)]
         return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
     except OSError as found:
         raise SavedClusterError(f"{path}: cannot be read: {found}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as found:
         raise SavedClusterError(f"{path}: is neither YAML nor JSON: {found}") from None
+    except RecursionError:
+        raise SavedClusterError(f"{path}: nested too deeply") from None
 
 
 def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
@@ -88,9 +92,25 @@ def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
     given = {"uid": metadata.get("uid") or made_up, "resourceVersion": metadata.get("resourceVersion") or "1"}
     completed = {**found, "metadata": {**metadata, **given}}
     try:
-        return kind.decode(msgspec.json.encode(completed))
-    except (msgspec.DecodeError, TypeError) as error_:
+        return kind.decode(_encoded(completed))
+    except (TypeError, ValueError) as error_:
         raise SavedClusterError(f"{where}: {kind.kind} {made_up}: {error_}") from None
+
+
+def _encoded(found: Any) -> bytes:
+    try:
+        return msgspec.json.encode(found)
+    except RecursionError:  # YAML may be nested deeper than can be written as JSON
+        return msgspec.json.encode(_levelled(found))
+
+
+def _levelled(value: Any, levels: int = KEPT) -> Any:
+    """As many levels as anybody reads."""
+    if isinstance(value, dict):
+        return {key: _levelled(part, levels - 1) for key, part in value.items()} if levels else None
+    if isinstance(value, list):
+        return [_levelled(part, levels - 1) for part in value] if levels else None
+    return value
 
 
 class MemoryBinder:

@@ -31,34 +31,72 @@ class Sink(Protocol[T_contra]):
 
     def has(self, key: ObjectKey) -> bool: ...
 
+    def leave_out(self, key: ObjectKey, cause: str) -> None:
+        """An object exists in a form that cannot be read."""
+        ...
 
-class PodSink:
-    """Pods. One with a bind in flight is left alone by a list that lacks it: what becomes of the bind will tell."""
+    def take_back(self, key: ObjectKey) -> None:
+        """One that was left out is gone, or can be read again."""
+        ...
+
+
+class _Sink:
+    """What the sinks have in common."""
+
+    def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self.newest_wins = True
+
+    def leave_out(self, key: ObjectKey, cause: str) -> None:
+        self._cluster.leave_out(self._kind, key, cause)
+
+    def take_back(self, key: ObjectKey) -> None:
+        self._cluster.take_back(self._kind, key)
+
+
+class PodSink(_Sink):
+    """Pods. A list that lacks a pod says that it is gone, with its bind in flight too: it will not come back.
+
+    That is a word about pods that were there when the list began. One of the same name that was made since, and read
+    past the watch, is none of them, and may be bound by the time the list is through.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.newest_wins = True
+        super().__init__(cluster, PODS)
+        self._unbound: set[str] = set()
 
     def upsert(self, obj: Pod) -> None:
         self._cluster.upsert_pod(obj, newest_wins=self.newest_wins)
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        if uid or key not in {pod.key for pod in self._cluster.assumed.in_flight()}:
+        if uid or not self._came_since(key):
             self._cluster.delete_pod(key, uid)
 
+    def _came_since(self, key: ObjectKey) -> bool:
+        """Whether a pod was made since the keys were read. Only what waits is read past the watch, and then bound."""
+        known = self._cluster.pod(*key)
+        return known is not None and self._may_be_bound(known) and known.uid not in self._unbound
+
+    def _may_be_bound(self, pod: Pod) -> bool:
+        return not pod.node_name or self._cluster.assumed.get(pod.uid) is not None
+
     def keys(self) -> Iterator[ObjectKey]:
-        return (pod.key for pod in self._cluster.pods())
+        self._unbound.clear()
+        for pod in self._cluster.pods():
+            if self._may_be_bound(pod):
+                self._unbound.add(pod.uid)
+            yield pod.key
 
     def has(self, key: ObjectKey) -> bool:
         return self._cluster.pod(*key) is not None
 
 
-class NodeSink:
+class NodeSink(_Sink):
     """Nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.newest_wins = True
+        super().__init__(cluster, NODES)
 
     def upsert(self, obj: Node) -> None:
         self._cluster.upsert_node(obj)
@@ -75,13 +113,12 @@ class NodeSink:
         return key[1] in self._cluster.nodes
 
 
-class ObjectSink:
+class ObjectSink(_Sink):
     """Any other kind."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
+        super().__init__(cluster, kind)
         self._objects = cluster.others
-        self._kind = kind
-        self.newest_wins = True
 
     def upsert(self, obj: KubeObject) -> None:
         self._objects.upsert(self._kind, obj, newest_wins=self.newest_wins)

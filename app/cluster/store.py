@@ -7,14 +7,15 @@ picture built from their end result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from app.cluster.assumed import AssumedPods
-from app.cluster.counters import Counters
+from app.cluster.counters import Counters, Recount
+from app.cluster.left_out import LeftOut
 from app.cluster.objects import Gone, ObjectStore, precedes
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod
@@ -23,6 +24,8 @@ from app.kube.meta_v1 import ObjectKey
 
 Object = TypeVar("Object", bound=KubeObject)
 _AS_IT_IS: Final = nullcontext()
+_ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
+_CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
 
 
 class Cluster:
@@ -33,12 +36,14 @@ class Cluster:
         self.assumed = AssumedPods()
         self.counts = Counters(self.nodes)
         self.others = ObjectStore()
+        self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
         self._strays: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
         self._gone = Gone()
+        self._recounts: list[Recount] = []
         self._changes = 0
         self._node_changes = 0
 
@@ -98,13 +103,35 @@ class Cluster:
         return self._nominated.keys()
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        if self.left_out:
+            self.left_out.require(kind, namespace, name)
         return self.others.get(kind, namespace, name)
 
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        if self.left_out:
+            self.left_out.require_all(kind, namespace)
         return self.others.in_namespace(kind, namespace)
 
     def version(self, kind: Kind[Any], namespace: str) -> int:
         return self.others.version(kind, namespace)
+
+    def leave_out(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
+        """An object exists in a form that cannot be read. What was known of it before still counts."""
+        self.left_out.add(kind, key, cause)
+        self._touch(kind, key)
+
+    def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """It is gone, or can be read again."""
+        self.left_out.discard(kind, key)
+        self._touch(kind, key)
+
+    def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """What was derived while it was, or was not, left out has to be derived anew."""
+        self._changes += 1
+        if kind == NODES:
+            self._node_changes += 1
+        else:
+            self.others.touch(kind, key[0])
 
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
@@ -247,6 +274,8 @@ class Cluster:
             self._controlled[new.owner.kind].setdefault(new.owner.uid, {})[new.uid] = new
 
     def _recount(self, old: Pod | None, new: Pod | None) -> None:
+        for recount in self._recounts:
+            recount.moved(old, new)
         was, now = _if_counted(old), _if_counted(new)
         if was is not None and now is not None and was.node_name == now.node_name and was.labels is now.labels:
             return
@@ -271,18 +300,51 @@ class Cluster:
 
     def check(self) -> list[str]:
         """Recount everything derived; returns what differs, in words."""
-        placed = [pod for pod in self.pods() if pod.node_name]
-        wrong = self.counts.check(placed)
-        on_nodes = {uid: (name, pod) for name, pods in self._all_pods_on_nodes() for uid, pod in pods.items()}
-        if on_nodes != {pod.uid: (pod.node_name, pod) for pod in placed}:
-            wrong.append("pods on nodes differ from the pods")
-        if self._controlled != {kind: self._controlled_by(kind) for kind in self._controlled}:
-            wrong.append("pods of controllers differ from the pods")
-        return wrong
+        return list(dict.fromkeys(filter(None, self.checking())))
 
-    def _all_pods_on_nodes(self) -> Iterator[tuple[str, Mapping[str, Pod]]]:
-        yield from ((name, info.pods) for name, info in self.nodes.items())
-        yield from self._strays.items()
+    def checking(self) -> Generator[str, None, None]:
+        """The same in small steps: what was found to differ in each, empty for nothing.
+
+        Between steps the picture may change. The recount is told, and each step compares what is then with what is
+        then, so that a difference is one.
+        """
+        recount = self.counts.recount()
+        self._recounts.append(recount)
+        try:
+            for pod in self.pods():
+                yield self._seen_anew(recount, pod.key)
+            for name in (*self.nodes, *self._strays):
+                yield self._without_pod(name)
+            for kind, controllers in self._controlled.items():
+                for uid in tuple(controllers):
+                    yield self._of_another(kind, uid)
+            yield from self.counts.differences(recount)
+        finally:
+            self._recounts.remove(recount)
+
+    def _seen_anew(self, recount: Recount, key: ObjectKey) -> str:
+        pod = self.pod(*key)
+        if pod is None:
+            return ""
+        recount.see(pod)
+        of_kind = self._controlled.get(pod.owner.kind) if pod.owner is not None else None
+        if pod.owner is not None and of_kind is not None and of_kind.get(pod.owner.uid, {}).get(pod.uid) != pod:
+            return _CONTROLLERS_DIFFER
+        on_node = self._on_node(pod.node_name).get(pod.uid)
+        return "" if on_node == (pod if pod.node_name else None) else _ON_NODES_DIFFER
+
+    def _without_pod(self, name: str) -> str:
+        strays = [it for it in self._on_node(name).values() if self.pod(*it.key) != it or it.node_name != name]
+        return _ON_NODES_DIFFER if strays else ""
+
+    def _of_another(self, kind: str, uid: str) -> str:
+        pods = self._controlled[kind].get(uid, {}).values()
+        right = all(self.pod(*it.key) == it and it.owner is not None and it.owner.uid == uid for it in pods)
+        return "" if right else _CONTROLLERS_DIFFER
+
+    def _on_node(self, name: str) -> Mapping[str, Pod]:
+        info = self.nodes.get(name)
+        return self._strays.get(name, {}) if info is None else info.pods
 
 
 def _if_counted(pod: Pod | None) -> Pod | None:

@@ -139,7 +139,11 @@ class Counts(Protocol):
 
 
 class Objects(Protocol):
-    """Objects of the kinds that plugins declared with ``PluginSpec.kinds``."""
+    """Objects of the kinds that plugins declared with ``PluginSpec.kinds``.
+
+    What exists and cannot be read raises ``Unreadable`` where it is asked for. A plugin lets that pass: the verdict is
+    then an Error that names the object.
+    """
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
@@ -167,6 +171,13 @@ class WriteConflict(Exception):
 
 class ObjectGone(Exception):
     """The object to write to no longer exists."""
+
+
+class Unreadable(Exception):
+    """An object that exists and cannot be read: what rests on it cannot be said. ``key`` is ``namespace/name``."""
+
+    def __init__(self, kind: str, key: str, cause: str) -> None:
+        super().__init__(f"{kind} {key} cannot be read: {cause}")
 
 
 class Writer(Protocol):

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.decoding import Decoder
 from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotations_of, controller_of, required, shared
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
@@ -46,7 +46,7 @@ def _parse_selector(data: bytes) -> Selector | None:
 
 
 _selector_of: Final = shared("spec.selector", _parse_selector)
-_DECODER: Final = msgspec.json.Decoder(_WorkloadObject)
+_DECODER: Final = Decoder[_WorkloadObject](_WorkloadObject)
 
 
 def decode_workload(raw: bytes | Raw) -> Workload:

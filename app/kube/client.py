@@ -35,6 +35,7 @@ from app.kube.connections import (
     NotConnected,
 )
 from app.kube.credentials import Access, Credentials, CredentialsError
+from app.kube.decoding import Decoder
 from app.kube.names import is_segment, shown
 from app.kube.retiring import Retiring
 
@@ -125,8 +126,8 @@ class _ServedResources(Struct):
     resources: list[_ServedResource] | None = None
 
 
-_STATUS: Final = msgspec.json.Decoder(_Status)
-_SERVED: Final = msgspec.json.Decoder(_ServedResources)
+_STATUS: Final = Decoder[_Status](_Status)
+_SERVED: Final = Decoder[_ServedResources](_ServedResources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ def watch_request(
 
 
 def get_request(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
-    return Request("GET", resource.path(namespace, name), accept=METADATA if metadata_only else JSON)
+    return Request("GET", resource.path(namespace, name), accept=_accept(metadata_only))
 
 
 def patch_request(
@@ -236,9 +237,11 @@ def patch_request(
     *,
     content_type: str = MERGE_PATCH,
     subresource: str = "",
+    metadata_only: bool = False,
 ) -> Request:
     path = resource.path(namespace, name, subresource)
-    return Request("PATCH", path, body=msgspec.json.encode(body), content_type=content_type)
+    sent = msgspec.json.encode(body)
+    return Request("PATCH", path, accept=_accept(metadata_only), body=sent, content_type=content_type)
 
 
 def put_request(path: str, body: Mapping[str, Any]) -> Request:
@@ -251,6 +254,10 @@ def post_request(path: str, body: Mapping[str, Any]) -> Request:
 
 def review_request(path: str, body: Mapping[str, Any]) -> Request:
     return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON, asks=True)
+
+
+def _accept(metadata_only: bool) -> str:
+    return METADATA if metadata_only else JSON
 
 
 def _root(api_version: str) -> tuple[str, ...]:
@@ -374,10 +381,19 @@ class KubeClient:
         *,
         content_type: str = MERGE_PATCH,
         subresource: str = "",
+        metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
         """Change an object; returns it as it then is. A ``resourceVersion`` in ``body`` is a precondition."""
-        request = patch_request(resource, namespace, name, body, content_type=content_type, subresource=subresource)
+        request = patch_request(
+            resource,
+            namespace,
+            name,
+            body,
+            content_type=content_type,
+            subresource=subresource,
+            metadata_only=metadata_only,
+        )
         return await self._write(request, timeout)
 
     async def put(
@@ -667,7 +683,7 @@ def _seconds(header: str | None) -> float | None:
     return float(header) if header is not None and header.isdecimal() else None
 
 
-def _decoded(decoder: msgspec.json.Decoder[_ServedResources], raw: bytes) -> _ServedResources:
+def _decoded(decoder: Decoder[_ServedResources], raw: bytes) -> _ServedResources:
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError as error:

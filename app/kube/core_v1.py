@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Annotated, Final
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec import Meta, Raw, Struct
 
+from app.kube.decoding import Decoder
 from app.kube.labels import LabelSet
 from app.kube.meta_v1 import (
     MetadataObject,
@@ -248,32 +248,40 @@ class _SpreadObject(Struct, rename="camel"):
             return None, str(error)
 
 
+_NODE_SELECTOR: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
+_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
+_TOLERATIONS: Final[Decoder[list[_TolerationObject] | None]] = Decoder(list[_TolerationObject] | None)
+_TAINTS: Final[Decoder[list[_TaintObject] | None]] = Decoder(list[_TaintObject] | None)
+_SPREAD: Final[Decoder[list[_SpreadObject] | None]] = Decoder(list[_SpreadObject] | None)
+_GATES: Final[Decoder[list[Raw] | None]] = Decoder(list[Raw] | None)
+
+
 def _parse_node_selector(data: bytes) -> tuple[tuple[str, str], ...]:
-    found = msgspec.json.decode(data, type=dict[str, str | None] | None) or {}
+    found = _NODE_SELECTOR.decode(data) or {}
     return tuple(sorted((key, value or "") for key, value in found.items()))
 
 
 def _parse_affinity_terms(data: bytes) -> tuple[NodeSelectorTerm, ...] | None:
-    found = msgspec.json.decode(data, type=_AffinityObject | None)
+    found = _AFFINITY.decode(data)
     node = found and found.node_affinity
     selector = node and node.required_during_scheduling_ignored_during_execution
     return tuple(term.slim() for term in selector.node_selector_terms or ()) if selector else None
 
 
 def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
-    return tuple(it.slim() for it in msgspec.json.decode(data, type=list[_TolerationObject] | None) or ())
+    return tuple(it.slim() for it in _TOLERATIONS.decode(data) or ())
 
 
 def _parse_taints(data: bytes) -> tuple[Taint, ...]:
-    return tuple(it.slim() for it in msgspec.json.decode(data, type=list[_TaintObject] | None) or ())
+    return tuple(it.slim() for it in _TAINTS.decode(data) or ())
 
 
 def _parse_spread(data: bytes) -> tuple[TopologySpreadConstraint, ...]:
-    return tuple(it.slim() for it in msgspec.json.decode(data, type=list[_SpreadObject] | None) or ())
+    return tuple(it.slim() for it in _SPREAD.decode(data) or ())
 
 
 def _parse_gated(data: bytes) -> bool:
-    return bool(msgspec.json.decode(data, type=list[Raw] | None))
+    return bool(_GATES.decode(data))
 
 
 _node_selector_of: Final = shared("spec.nodeSelector", _parse_node_selector)
@@ -337,9 +345,9 @@ def slim_node(found: NodeObject) -> Node:
     )
 
 
-_POD_DECODER: Final = msgspec.json.Decoder(PodObject)
-_NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
-_SERVICE_DECODER: Final = msgspec.json.Decoder(_ServiceObject)
+_POD_DECODER: Final = Decoder[PodObject](PodObject)
+_NODE_DECODER: Final = Decoder[NodeObject](NodeObject)
+_SERVICE_DECODER: Final = Decoder[_ServiceObject](_ServiceObject)
 
 
 def decode_pod(raw: bytes | Raw) -> Pod:

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.decoding import Decoder
 from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotations_of, controller_of, required
 
 
@@ -37,7 +37,7 @@ class _InstanceObject(Struct):
     status: _InstanceStatusObject | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(_InstanceObject)
+_DECODER: Final = Decoder[_InstanceObject](_InstanceObject)
 
 
 def decode_instance(raw: bytes | Raw) -> VirtualMachineInstance:

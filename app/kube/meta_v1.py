@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.decoding import Decoder
 from app.kube.labels import LabelSet, label_set
 
 ObjectKey = tuple[str, str]
@@ -87,8 +88,11 @@ def shared(field: str, parse: Callable[[bytes], T]) -> Callable[[Raw], T]:
     return of
 
 
+_MAP: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
+
+
 def _parse_labels(data: bytes) -> LabelSet:
-    return label_set(msgspec.json.decode(data, type=dict[str, str | None] | None))
+    return label_set(_MAP.decode(data))
 
 
 class _OwnerReferenceObject(Struct, rename="camel"):
@@ -102,8 +106,11 @@ class _OwnerReferenceObject(Struct, rename="camel"):
         return OwnerReference(self.kind or "", self.name or "", self.api_version or "", self.uid or "", self.controller)
 
 
+_REFERENCES: Final[Decoder[list[_OwnerReferenceObject] | None]] = Decoder(list[_OwnerReferenceObject] | None)
+
+
 def _parse_controller(data: bytes) -> OwnerReference | None:
-    references = msgspec.json.decode(data, type=list[_OwnerReferenceObject] | None) or ()
+    references = _REFERENCES.decode(data) or ()
     return next((reference.slim() for reference in references if reference.controller), None)
 
 
@@ -120,7 +127,7 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
     if _DOMAIN_BYTES not in data:
         return _NO_ANNOTATIONS
     try:
-        found = msgspec.json.decode(data, type=dict[str, str | None])
+        found = _MAP.decode(data) or {}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
     return {key: value or "" for key, value in found.items() if key.startswith(ANNOTATION_DOMAIN)}
@@ -147,7 +154,7 @@ def required(value: str | None, field: str) -> str:
     return value
 
 
-_PARTIAL_DECODER: Final = msgspec.json.Decoder(PartialObjectObject)
+_PARTIAL_DECODER: Final = Decoder[PartialObjectObject](PartialObjectObject)
 
 
 def decode_partial(raw: bytes | Raw) -> PartialObject:

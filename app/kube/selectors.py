@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-import msgspec
 from msgspec import Struct
+
+from app.kube.decoding import Decoder
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -138,7 +139,10 @@ def of_labels(labels: Mapping[str, str | None]) -> Selector:
     return selector(Requirement(key, IN, (value or "",)) for key, value in labels.items())
 
 
+_LABEL_SELECTOR: Final[Decoder[LabelSelectorObject | None]] = Decoder(LabelSelectorObject | None)
+
+
 def decode_selector(data: bytes) -> Selector | None:
     """Decode a ``labelSelector``; ``null`` is ``None``. Raises ``InvalidSelector`` or ``msgspec.DecodeError``."""
-    found = msgspec.json.decode(data, type=LabelSelectorObject | None)
+    found = _LABEL_SELECTOR.decode(data)
     return None if found is None else found.parse()

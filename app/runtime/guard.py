@@ -9,6 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
+from app.framework.interface import Unreadable
 from app.framework.status import SKIP, SUCCESS, Code, Status, error
 from app.telemetry.metrics import Metrics
 
@@ -114,6 +115,8 @@ class Guard:
         return good
 
     def _fault(self, plugin: str, point: str, fault: Exception) -> PluginError:
+        if isinstance(fault, Unreadable):
+            return plugin_error(plugin, point, fault)  # no fault of the plugin's, and told when it was left out
         self._metrics.plugin_faults.labels(plugin, point).inc()
         kind = (plugin, point, type(fault))
         if not self._terse or kind not in self._logged:

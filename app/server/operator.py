@@ -22,6 +22,7 @@ class FeedStatus(BaseModel):
     state: str = Field(description="listing, watching, not_served, forbidden, or saved for a cluster from a file")
     objects: int
     age_seconds: float = Field(description="Time since the watch was last heard of.")
+    left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten of them.")
 
 
 class LeaderStatus(BaseModel):
@@ -75,7 +76,7 @@ class StatusSource(Protocol):
     """Implemented by the composition root."""
 
     def status(self) -> Status: ...
-    def check(self) -> list[str]: ...
+    async def check(self) -> list[str]: ...
 
 
 def operator_router(source: StatusSource) -> APIRouter:
@@ -86,9 +87,9 @@ def operator_router(source: StatusSource) -> APIRouter:
     async def status() -> Status:
         return source.status()
 
-    @router.get("/check", summary="Recount every kept count and compare; blocks decisions while it runs")
+    @router.get("/check", summary="Recount every kept count and compare, while decisions go on")
     async def check() -> Check:
-        found = source.check()
+        found = await source.check()
         return Check(consistent=not found, differences=found)
 
     return router

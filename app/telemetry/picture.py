@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,6 +24,8 @@ class FeedFigures(Protocol):
     def relists(self) -> int: ...
     @property
     def undecodable(self) -> int: ...
+    @property
+    def left_out(self) -> Sized: ...
 
 
 class PictureCollector(Collector):
@@ -38,12 +40,13 @@ class PictureCollector(Collector):
         gauges = {
             "homeport_objects": ("Objects in the picture, by kind.", lambda it: it.objects),
             "homeport_feed_age_seconds": ("Time since the watch was last heard of.", lambda it: it.age),
+            "homeport_feed_left_out": ("Objects that cannot be read.", lambda it: len(it.left_out)),
             "homeport_feed_synced": ("1 once the first list of a kind is applied.", lambda it: float(it.synced)),
         }
         counters = {
             "homeport_feed_events": ("Watch events applied.", lambda it: it.events),
             "homeport_feed_relists": ("Lists taken.", lambda it: it.relists),
-            "homeport_feed_undecodable": ("Objects left out because they do not decode.", lambda it: it.undecodable),
+            "homeport_feed_undecodable": ("Events and list items left out.", lambda it: it.undecodable),
         }
         for name, (text, read) in gauges.items():
             yield _filled(GaugeMetricFamily(name, text, labels=["kind"]), feeds, read)

@@ -23,10 +23,11 @@ from msgspec import Struct
 
 from app.cluster.gate import BindGate
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Binder, Clock
+from app.framework.interface import Binder, Clock, Unreadable
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -203,13 +204,23 @@ class BindVerb:
             raise VerbFailure("bind_failed", f'homeport: pods "{args.name}" not found')
         if pod.uid != args.uid:
             raise VerbFailure("bind_failed", "homeport: the pod was replaced by another of the same name")
+        self._require_readable(PODS, pod.key)
         return pod
 
     def _node(self, name: str) -> NodeInfo:
         node = self._cluster.nodes.get(name)
         if node is None:
             raise VerbFailure("bind_failed", f'homeport: nodes "{name}" not found')
+        self._require_readable(NODES, node.node.key)
         return node
+
+    def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """What is known may be a form of before. Raises ``VerbFailure`` (``bind_failed``)."""
+        if self._cluster.left_out:
+            try:
+                self._cluster.left_out.require(kind, *key)
+            except Unreadable as cause:
+                raise VerbFailure("bind_failed", f"homeport: {cause}") from None
 
     async def _check_and_assume(
         self, framework: Framework, args: BindingArgs, deadline: float

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
+from app.cluster.store import Cluster
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Node, decode_node
+from app.kube.decoding import Decoder
+from app.kube.kinds import NODES
+from app.verbs.reading import without_depth
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
+UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Homeport")
 
 
 class Asked(Struct, frozen=True):
@@ -44,7 +49,7 @@ class _NodeIdentityObject(Struct):
     metadata: _NodeIdentity
 
 
-_IDENTITY: Final = msgspec.json.Decoder(_NodeIdentityObject)
+_IDENTITY: Final = Decoder[_NodeIdentityObject](_NodeIdentityObject)
 _SLICE: Final = 256
 """Nodes read before others get their turn: some 2 ms for nodes of 12 KB."""
 
@@ -90,7 +95,7 @@ async def read_nodes(args: ExtenderArgs, nodes: Mapping[str, NodeInfo]) -> list[
 async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
     """The names that a request asks about; none where it cannot be read."""
     try:
-        args = decode_args(body)
+        args = await _read_args(body)
         if args.names is not None:
             return tuple(dict.fromkeys(args.names))
         return tuple(node.name for node in await read_nodes(args, nodes) or ())
@@ -98,9 +103,35 @@ async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -
         return ()
 
 
-def asked_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, nodes: Mapping[str, NodeInfo]) -> Asked:
-    """The candidates, on the picture as it is at this moment."""
-    return _by_name(names, nodes) if names is not None else _by_object(sent or (), nodes)
+async def _read_args(body: bytes | memoryview) -> ExtenderArgs:
+    try:
+        return decode_args(body)
+    except MalformedRequest as refused:
+        return await without_depth(decode_args, body, refused)
+
+
+def asked_nodes(
+    names: Sequence[str] | None,
+    sent: Sequence[SentNode] | None,
+    nodes: Mapping[str, NodeInfo],
+    unreadable: Collection[str] = (),
+) -> Asked:
+    """The candidates, on the picture as it is at this moment.
+
+    Those of ``names`` that are ``unreadable`` are none; a whole node is judged by what was sent.
+    """
+    if names is None:
+        return _by_object(sent or (), nodes)
+    if not unreadable:
+        return _by_name(names, nodes)
+    found = _by_name([name for name in names if name not in unreadable], nodes)
+    refused = {name: UNREADABLE_NODE for name in names if name in unreadable}
+    return Asked(names, found.candidates, {**found.unknown, **refused})
+
+
+def unreadable_nodes(cluster: Cluster) -> Collection[str]:
+    """Nodes of which there is a newer form than the picture could take in: nothing may go there."""
+    return cluster.left_out.names(NODES) if cluster.left_out else ()
 
 
 def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:

@@ -15,7 +15,7 @@ from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
-from app.verbs.candidates import UNKNOWN_NODE
+from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
@@ -90,11 +90,11 @@ class CycleVerb:
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
         nodes = self._deciding.cluster.nodes
-        asked = dict.fromkeys(nodes if names is None else names)
-        unknown = {name: UNKNOWN_NODE for name in asked if name not in nodes}
-        candidates = Candidates([name for name in asked if name in nodes], nodes.__getitem__)
+        names = list(nodes) if names is None else names
+        asked = asked_nodes(names, None, nodes, unreadable_nodes(self._deciding.cluster))
+        candidates = asked.candidates
         verdict = framework.feasible(CycleState(), pod, candidates)
-        statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | unknown
+        statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
         feasible = candidates.without(verdict.rejected)
         if not len(feasible):
             return Cycle(verdict.pre_filter, statuses, _NO_SCORES, "")

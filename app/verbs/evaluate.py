@@ -22,6 +22,7 @@ from app.config.profile import Profile
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod, decode_pod
+from app.kube.decoding import Decoder
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
@@ -52,11 +53,12 @@ class _TypeMeta(Struct, rename="camel"):
     api_version: str
 
 
-_CASE: Final = msgspec.json.Decoder(_Case)
-_NAME: Final = msgspec.json.Decoder(_Name)
-_TYPE: Final = msgspec.json.Decoder(_TypeMeta)
+_CASE: Final = Decoder[_Case](_Case)
+_NAME: Final = Decoder[_Name](_Name)
+_TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
+_CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class Evaluator:
@@ -97,7 +99,7 @@ class Evaluator:
     def _resolved(self, config: bytes) -> ResolvedProfile | str:
         """The profile, or what is wrong with it: both are remembered."""
         try:
-            document = msgspec.json.decode(config) or {}
+            document = _CONFIG.decode(config) or {}
             (profile,) = resolve((Profile.model_validate(document),), self._registry)
         except _UNREADABLE as error:
             return f"config: {error}"

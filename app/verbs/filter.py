@@ -14,10 +14,11 @@ from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import SentNode, asked_nodes, read_nodes
+from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
 from app.verbs.handed import Handed, HandedBack
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
+from app.verbs.reading import read_again
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
 from app.wire.extender_v1 import (
@@ -68,8 +69,8 @@ class FilterVerb:
             return remembered
         try:
             args = decode_args(body)
-        except MalformedRequest as error:
-            raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
+        except MalformedRequest as refused:
+            args = await read_again(decode_args, body, refused, "filter")
         framework = self._deciding.asked_framework("filter", args.pod)
         if framework is None:
             return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
@@ -131,14 +132,14 @@ class FilterVerb:
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
     ) -> _Judged:
         """Which pass is mostly all there is to say; why the others do not is found for these alone."""
-        nodes = self._deciding.cluster.nodes
+        nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
         passed: Sequence[str] | None = None
-        if names is not None:
+        if names is not None and not unreadable:
             passed = framework.passing(pod, names, nodes)
             if passed is not None and (len(passed) == len(names) or (self._lean and passed)):
                 return _Judged(names, passed, {})
         rest = list(filterfalse(set(passed).__contains__, names)) if names is not None and passed else names
-        asked = asked_nodes(rest, sent, nodes)
+        asked = asked_nodes(rest, sent, nodes, unreadable)
         rejected = {**framework.feasible(CycleState(), pod, asked.candidates).rejected, **asked.unknown}
         names = asked.names if names is None else names
         return _Judged(names, list(filterfalse(rejected.__contains__, names)), rejected, asked.raw)

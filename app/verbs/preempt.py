@@ -11,8 +11,10 @@ from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.verbs.candidates import unreadable_nodes
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
+from app.verbs.reading import read_again
 from app.verbs.service import Deciding
 from app.wire.extender_v1 import MalformedRequest, MetaVictims, PreemptionArgs, decode_preemption, encode_victims
 
@@ -27,8 +29,8 @@ class PreemptVerb:
         """Answer a preempt request. Raises ``VerbFailure``."""
         try:
             args = decode_preemption(body)
-        except MalformedRequest as error:
-            raise VerbFailure("bad_request", f"homeport: malformed preempt request: {error}") from None
+        except MalformedRequest as refused:
+            args = await read_again(decode_preemption, body, refused, "preempt")
         framework = self._deciding.asked_framework("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
@@ -49,11 +51,12 @@ class PreemptVerb:
         prepared = framework.pre_filter(state, args.pod)
         if not prepared.status.is_success:
             return {}
-        nodes = self._deciding.cluster.nodes
+        nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
         return {
             name: victims
             for name, victims in args.victims.items()
             if name in nodes
+            and name not in unreadable
             and (prepared.names is None or name in prepared.names)
             and _fits_without(framework, state, args.pod, nodes[name], victims)
         }

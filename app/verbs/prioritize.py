@@ -18,6 +18,7 @@ from app.verbs.candidates import SentNode, asked_nodes, read_nodes
 from app.verbs.handed import HandedBack
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
+from app.verbs.reading import read_again
 from app.verbs.service import Deciding
 from app.wire.extender_v1 import MalformedRequest, decode_args, encode_classed, encode_priorities, split_args
 
@@ -76,6 +77,9 @@ class PrioritizeVerb:
     async def _read(self, body: bytes | memoryview) -> _Asked:
         try:
             args = decode_args(body)
+        except MalformedRequest as refused:
+            args = await read_again(decode_args, body, refused, "prioritize")
+        try:
             sent = await read_nodes(args, self._deciding.cluster.nodes)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None

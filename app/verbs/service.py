@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from app.cluster.store import Cluster
 from app.config.profile import ANY
+from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
@@ -23,7 +24,10 @@ class Reader(Protocol):
     """Reads past the watch what a decision needs at once, and puts it into the picture."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """No error if it is not there or cannot be read: the decision finds it missing."""
+        """No error if it is not there or nobody answers: the decision finds it missing.
+
+        Raises ``Unreadable`` for what is there and makes no sense.
+        """
         ...
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
@@ -58,13 +62,16 @@ class Deciding(Struct, frozen=True):
         """Fetch what the plugins need of this pod's owners and the watch has not brought yet.
 
         Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
-        brings nothing new. Raises ``VerbFailure`` (``fault``).
+        brings nothing new. Raises ``VerbFailure`` (``fault``), also for one that cannot be read.
         """
         asked: set[tuple[Kind[Any], str, str]] = set()
         while missing := [it for it in self._missing(framework, pod, hosts) if it not in asked]:
             asked.update(missing)
             for kind, namespace, name in missing:
-                await self.reader.fetch(kind, namespace, name)
+                try:
+                    await self.reader.fetch(kind, namespace, name)
+                except Unreadable as cause:
+                    raise VerbFailure("fault", f"homeport: {cause}", hosts) from None
 
     def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> list[tuple[Kind[Any], str, str]]:
         try:

@@ -13,12 +13,18 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
+from app.kube import decoding
 from app.kube.core_v1 import Pod, PodObject, slim_pod
+from app.kube.decoding import Decoder
 from app.kube.names import is_label, is_subdomain, shown
 
 
 class MalformedRequest(ValueError):
     """The body is no request of this verb; says where and why."""
+
+
+class TooDeep(MalformedRequest):
+    """It can be read once ``levelled_in_turns`` has cut out what lies too deep."""
 
 
 class NodeListObject(Struct):
@@ -132,9 +138,11 @@ class _BindingResult(Struct, rename="pascal"):
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_ARGS: Final = msgspec.json.Decoder(_ExtenderArgs)
-_PREEMPTION: Final = msgspec.json.Decoder(_PreemptionArgs)
-_BINDING: Final = msgspec.json.Decoder(_BindingArgs)
+_ARGS: Final = Decoder[_ExtenderArgs](_ExtenderArgs)
+_PREEMPTION: Final = Decoder[_PreemptionArgs](_PreemptionArgs)
+_BINDING: Final = Decoder[_BindingArgs](_BindingArgs)
+_OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
+_ANY: Final[Decoder[Any]] = Decoder(Any)
 
 T = TypeVar("T")
 
@@ -148,7 +156,7 @@ _MOST_FOLDED: Final = 4 << 20
 
 
 def decode_args(body: bytes | memoryview) -> ExtenderArgs:
-    """Read a filter or prioritize request. Raises ``MalformedRequest``."""
+    """Read a filter or prioritize request. Raises ``MalformedRequest``, of which one kind is ``TooDeep``."""
     found = _decode(body, _ARGS, _has_usual_spelling)
     names, nodes = found.node_names, found.nodes
     if names is not None:
@@ -159,7 +167,7 @@ def decode_args(body: bytes | memoryview) -> ExtenderArgs:
 
 
 def decode_preemption(body: bytes | memoryview) -> PreemptionArgs:
-    """Read a preempt request. Raises ``MalformedRequest``."""
+    """Read a preempt request. Raises ``MalformedRequest``, of which one kind is ``TooDeep``."""
     found = _decode(body, _PREEMPTION, _has_usual_spelling)
     given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
     victims = {name: it.slim() for name, it in given.items() if it is not None}
@@ -168,13 +176,20 @@ def decode_preemption(body: bytes | memoryview) -> PreemptionArgs:
 
 def decode_binding(body: bytes | memoryview) -> BindingArgs:
     """Read a bind request. Raises ``MalformedRequest``, also for a name that the API server would not have taken."""
-    found = _decode(body, _BINDING, lambda it: it.pod_name is not None)
+    try:
+        found = _decode(body, _BINDING, _names_a_pod)
+    except TooDeep:
+        found = _decode(decoding.levelled(bytes(body)), _BINDING, _names_a_pod)
     return BindingArgs(
         namespace=_named("PodNamespace", found.pod_namespace, is_label),
         name=_named("PodName", found.pod_name, is_subdomain),
         uid=_given("PodUID", found.pod_uid),
         node=_named("Node", found.node, is_subdomain),
     )
+
+
+def _names_a_pod(found: _BindingArgs) -> bool:
+    return found.pod_name is not None
 
 
 def _named(field_name: str, value: str | None, is_name: Callable[[str], bool]) -> str:
@@ -333,19 +348,21 @@ def _slim(found: PodObject) -> Pod:
     return pod
 
 
-def _decode(body: bytes | memoryview, decoder: msgspec.json.Decoder[T], is_usual: Callable[[T], bool]) -> T:
+def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T], bool]) -> T:
     try:
-        found = decoder.decode(body)
+        found = decoder.at_once(body)
         if is_usual(found):
             return found
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except decoding.TooDeep as error:
+        raise TooDeep(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # perhaps only the spelling of its keys: folded below, where a real error is raised
     try:
-        return decoder.decode(_folded(body, _TOP[decoder]))
+        return decoder.at_once(_folded(body, _TOP[decoder]))
+    except (decoding.TooDeep, RecursionError):
+        raise TooDeep("nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(str(error)) from None
-    except RecursionError:
-        raise MalformedRequest("nested too deeply") from None
 
 
 def _has_usual_spelling(found: Any) -> bool:
@@ -384,11 +401,11 @@ _USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLa
 
 def _folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
     """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
-    found = msgspec.json.decode(body, type=dict[str, Raw])
+    found = _OUTER.at_once(body)
     outer = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}
     if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
         raise msgspec.ValidationError("neither spelled as usual nor short enough to be read otherwise")
-    return _ENCODER.encode({name: _fold_top(name, msgspec.json.decode(value)) for name, value in outer.items()})
+    return _ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
 
 
 def _fold_top(name: str, value: Any) -> Any:

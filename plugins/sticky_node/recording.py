@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
-from app.framework.interface import Handle, ObjectGone, WriteConflict
+from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.home import HOME, HOME_AFTER, Claim, home_pod, on_owner, recorded_home
@@ -46,14 +47,19 @@ class Recorder:
         return self._causes.get(owner.key, "")
 
     async def record_open(self) -> None:
-        """Hear all claims that wait: those in memory, and those on bound pods."""
+        """Hear all claims that wait: those in memory, and those on bound pods.
+
+        One owner that cannot be read must not keep the others from their homes: its claims wait.
+        """
         for claim in self._making.made():
-            await self.record(claim)
+            with suppress(Unreadable):
+                await self.record(claim)
         for number, pod in enumerate(self._objects.annotated_pods()):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await _Breath()
-            if (found := self._word_of(pod)) is not None:
-                await self.record(found)
+            with suppress(Unreadable):
+                if (found := self._word_of(pod)) is not None:
+                    await self.record(found)
 
     def _word_of(self, pod: Pod) -> Claim | None:
         """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory."""

@@ -27,7 +27,10 @@ _PLURALS: Final = {
 
 
 class ApiServer:
-    """Holds objects by path. ``log`` is every request in words; ``faults`` are used up, one a request of the method."""
+    """Holds objects by path. ``log`` is every request in words; ``faults`` are used up, one a request of the method.
+
+    ``accepts`` are the media types asked for; ``spoil`` is done to every object that is answered.
+    """
 
     def __init__(self, *objects: JsonObject) -> None:
         self.objects: dict[str, JsonObject] = {}
@@ -36,6 +39,8 @@ class ApiServer:
         self.faults: dict[str, list[Fault]] = {}
         self.held: list[httpx.Request] = []
         self.before: dict[str, list[Callable[[], object]]] = {}
+        self.accepts: list[str] = []
+        self.spoil: Callable[[bytes], bytes] = bytes
         for found in objects:
             self.put(found)
 
@@ -92,8 +97,9 @@ class ApiServer:
         found = self.objects.get(path)
         if found is None:
             return _status(404, f'pods "{path.rpartition("/")[2]}" not found')
+        self.accepts.append(request.headers["Accept"])
         if request.method == "GET":
-            return httpx.Response(200, json=found)
+            return self._answer(found)
         body = json.loads(request.content)
         return self._bind(found, body) if request.method == "POST" else self._patch(found, body)
 
@@ -115,7 +121,10 @@ class ApiServer:
             return refused
         found["status"] = {**found["status"], **body["status"]} if "status" in body else found.get("status", {})
         self._annotate(found, body["metadata"].get("annotations") or {})
-        return httpx.Response(200, json=found)
+        return self._answer(found)
+
+    def _answer(self, found: JsonObject) -> httpx.Response:
+        return httpx.Response(200, content=self.spoil(json.dumps(found).encode()))
 
     def _annotate(self, found: JsonObject, annotations: dict[str, str | None]) -> None:
         merged = {**(found["metadata"].get("annotations") or {}), **annotations}

@@ -15,6 +15,7 @@ from app.verbs.outcome import Verb
 
 OK: Final = 200
 INTERNAL_SERVER_ERROR: Final = 500
+_SHALLOW: Final = 60
 _INT64: Final = range(-(2**63), 2**63)
 
 
@@ -126,11 +127,32 @@ def _read(body: bytes) -> Any:
     return json.loads(body.decode("utf-8", "surrogateescape"), strict=False)
 
 
+def _shallow(body: bytes) -> bytes:
+    """The document with ``null`` for what lies deeper than 60 levels, byte by byte."""
+    kept = bytearray()
+    depth, in_string, escaped = 0, False, False
+    for byte in body:
+        begins = not in_string and byte in b"[{"
+        ends = not in_string and byte in b"]}"
+        depth += begins
+        if depth <= _SHALLOW:
+            kept.append(byte)
+        elif begins and depth == _SHALLOW + 1:
+            kept += b"null"
+        depth -= ends
+        in_string ^= byte == ord('"') and not escaped
+        escaped = byte == ord("\\") and not escaped
+    return bytes(kept)
+
+
 def _asked(request: bytes) -> dict[str, Any]:
     """The request with keys in lower case, as Go compares them; empty if it is none."""
     try:
-        found = _read(request)
-    except (ValueError, RecursionError):
+        try:
+            found = _read(request)
+        except RecursionError:
+            found = _read(_shallow(request))
+    except ValueError:
         return {}
     return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else {}
 

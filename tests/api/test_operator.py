@@ -89,7 +89,10 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
     assert {
         "version": VERSION,
         "problem": "",
-        "feeds": {kind: {"state": "saved", "objects": count, "age_seconds": 0} for kind, count in OBJECTS.items()},
+        "feeds": {
+            kind: {"state": "saved", "objects": count, "age_seconds": 0, "left_out": []}
+            for kind, count in OBJECTS.items()
+        },
         "leader": None,
         "permissions": None,
         "assumed_pods": 0,

@@ -4,6 +4,7 @@ Resources are addressed by kind, name and namespace; the namespace of a kind wit
 """
 
 import json
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,8 @@ Found = TypeVar("Found")
 POLL_SECONDS: Final = 0.05
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 SYSTEM_PREFIX: Final = "system-"
+_INTO: Final = '{"f:deep":'
+_DEEP: Final = re.compile(f"(?:{re.escape(_INTO)})+{{}}")
 STORAGE_IS_MADE: Final = "storage is (re)initializing"
 
 
@@ -126,16 +129,15 @@ class Client:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
     ) -> Json:
-        """Any request; the decoded answer."""
-        content = None if body is None else json.dumps(body)
+        """Any request, a text as it is; the decoded answer."""
+        content = body if isinstance(body, str) else None if body is None else json.dumps(body)
         asked = self._http.build_request(
             method, path, content=content, headers={"Content-Type": content_type}, params=params
         )
         answer = self.wait_for(lambda: self._send(asked), what=f"the storage of {path}")
         if answer.is_error:
             raise ApiError(answer)
-        decoded: Json = answer.json()
-        return decoded
+        return _decoded(answer.text)
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Json:
         """One object; `ApiError` with status 404 when there is none."""
@@ -161,6 +163,18 @@ class Client:
         """Create an object in the namespace its metadata names, `default` when it names none."""
         namespace = thing["metadata"].get("namespace", "default")
         return self.request("POST", _resource(thing["kind"]).path(namespace), thing)
+
+    def create_deep(self, thing: Json, levels: int) -> Json:
+        """Create an object of which somebody claims to manage a field that lies so many levels deep."""
+        entry = {"manager": "deep", "operation": "Update", "apiVersion": thing["apiVersion"], "fieldsType": "FieldsV1"}
+        claimed = {**thing["metadata"], "managedFields": [{**entry, "fieldsV1": "DEEP"}]}
+        body = json.dumps({**thing, "metadata": claimed}).replace('"DEEP"', _INTO * levels + "{}" + "}" * levels)
+        path = _resource(thing["kind"]).path(thing["metadata"].get("namespace", "default"))
+        return self.request("POST", path, body)
+
+    def depth_of(self, kind: str, name: str, namespace: str = "default") -> int:
+        """How many levels the API server has stored of what `create_deep` claimed."""
+        return self._http.get(_resource(kind).path(namespace, name)).text.count(_INTO)
 
     def patch(
         self,
@@ -285,6 +299,15 @@ class Client:
         if answer.status_code == httpx.codes.TOO_MANY_REQUESTS and STORAGE_IS_MADE in answer.text:
             return None
         return answer
+
+
+def _decoded(text: str) -> Json:
+    """Without what `create_deep` put into it: `json` does not go so deep."""
+    for deep in reversed(list(_DEEP.finditer(text))):
+        levels = deep.group().count(_INTO)
+        text = f"{text[: deep.start()]}{{}}{text[deep.end() + levels :]}"
+    decoded: Json = json.loads(text)
+    return decoded
 
 
 def _resource(kind: str) -> Resource:

@@ -162,6 +162,12 @@ def replica_set(
     }
 
 
+def service(name: str, labels: Labels, *, namespace: str = "default") -> Json:
+    """A Service of the pods with these labels."""
+    spec = {"selector": dict(labels), "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(name, namespace, None, None, ()), "spec": spec}
+
+
 def deployment(name: str, *, namespace: str = "default", labels: Labels | None = None, replicas: int = 1) -> Json:
     """A Deployment that selects and makes `labels` (`app: <name>` when none are given); nobody makes its ReplicaSet."""
     chosen = dict(labels or {"app": name})

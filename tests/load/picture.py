@@ -206,6 +206,17 @@ def preemption(shop: Shop) -> dict[str, Any]:
     }
 
 
+def checking(shop: Shop) -> dict[str, Any]:
+    """What one turn of a check takes others, at most, and all of them together."""
+    took: list[float] = []
+    began = time.thread_time_ns()
+    for _ in shop.picture.checking():
+        ended = time.thread_time_ns()
+        took.append((ended - began) / 1000)
+        began = ended
+    return {"check, its longest step": {"us": round(max(took), 2)}, "check, all of it": {"us": round(sum(took), 2)}}
+
+
 def one_service(nodes: int, selected: int) -> dict[str, Any]:
     """The default constraints of a pod whose Service selects most of a namespace: prioritize and the events."""
     shop = Shop(nodes, 0)
@@ -247,7 +258,7 @@ def measure(nodes: int, pods: int, constraints: int) -> dict[str, Any]:
         "pods": pods,
         "constraints alive": alive,
         "events": events(busy, quiet),
-        "questions": {**questions(busy), **one_service(nodes, pods // 3)},
+        "questions": {**questions(busy), **checking(busy), **one_service(nodes, pods // 3)},
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from itertools import islice
 from typing import Any, ClassVar
 
 import pytest
@@ -135,6 +136,7 @@ class Picture(RuleBasedStateMachine):
         self.assumptions: dict[str, Assumption] = {}
         self.asked: list[Question] = []
         self.made = 0
+        self.checks: list[Generator[str, None, None]] = []
 
     @initialize(data=st.data())
     def a_small_cluster(self, data: st.DataObject) -> None:
@@ -279,6 +281,21 @@ class Picture(RuleBasedStateMachine):
         if uid not in self.assumptions:
             self.cluster.forget(uid)
 
+    @precondition(lambda self: len(self.checks) < 2)
+    @rule()
+    def a_check_begins(self) -> None:
+        """It goes on while everything changes."""
+        self.checks.append(self.cluster.checking())
+
+    @precondition(lambda self: self.checks)
+    @rule(steps=st.integers(1, 12))
+    def checks_go_on(self, steps: int) -> None:
+        for check in list(self.checks):
+            told = list(islice(check, steps))
+            assert "" == "".join(told)
+            if len(told) < steps:
+                self.checks.remove(check)
+
     @rule(asked=questions())
     def counts_are_asked_for(self, asked: Question) -> None:
         self.asked = [*self.asked[-5:], asked]
@@ -330,6 +347,7 @@ class Picture(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Pods first, nodes last, every assumption made anew: the order of events leaves no trace."""
+        assert "" == "".join(words for check in self.checks for words in check)
         rebuilt = Cluster()
         for pod in reversed(self.pods.values()):
             rebuilt.upsert_pod(decode_pod(encoded(pod)))

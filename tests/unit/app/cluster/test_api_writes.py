@@ -14,7 +14,7 @@ from app.cluster.gate import BindGate
 from app.cluster.store import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
-from app.kube.client import KubeClient, Resource
+from app.kube.client import METADATA, KubeClient, Resource
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
 from tests.api.apiserver import ApiServer, Fault, client_of
@@ -540,3 +540,106 @@ class TestGate:
 
         assert await bind.to() == error("pods or nodes are not being watched at the moment")
         assert [] == bind.server.log
+
+
+LEVELS = (1_200, 9_000)
+
+
+def deep(levels: int) -> Callable[[bytes], bytes]:
+    """The same object with something nested that nobody reads."""
+    return lambda raw: b'{"x":' + b"[" * levels + b"]" * levels + b"," + raw[1:]
+
+
+def odd(raw: bytes) -> bytes:
+    """An object that makes no sense."""
+    return raw.replace(b'"labels"', b'"labels": 5, "were"')
+
+
+class TestWhatIsReadBack:
+    @pytest.mark.parametrize("levels", LEVELS)
+    async def test_however_deep(self, bind: Bind, levels: int) -> None:
+        bind.change(labels={"app": "web"}, phase="Pending")()
+        bind.server.spoil = deep(levels)
+
+        assert await bind.to() == SUCCESS
+        assert ([POST, GET, POST], "n1") == (bind.server.log, bind.bound_to)
+
+    async def test_a_pod_that_makes_no_sense_after_a_conflict_is_named(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"}, phase="Pending")()
+        bind.server.spoil = odd
+
+        status = await bind.to()
+
+        assert status.code is Code.ERROR
+        assert status.message.startswith('pod "web-1" cannot be read: metadata.labels')
+        assert ([POST, GET], "") == (bind.server.log, bind.bound_to)
+
+    async def test_nor_after_a_second_conflict(self, bind: Bind) -> None:
+        change = bind.change(labels={"app": "web"}, phase="Pending")
+
+        def change_and_spoil() -> None:
+            change()
+            bind.server.spoil = odd
+
+        change()
+        bind.server.meanwhile("GET", lambda: bind.server.meanwhile("POST", change_and_spoil))
+
+        assert (await bind.to()).code is Code.ERROR
+        assert [POST, GET, POST, GET] == bind.server.log
+
+    @pytest.mark.parametrize(
+        ("then", "status"),
+        [
+            pytest.param(lambda it: setattr(it, "spoil", bytes), SUCCESS, id="it is mended"),
+            pytest.param(lambda it: it.objects.clear(), GONE, id="it is deleted"),
+        ],
+    )
+    async def test_while_it_makes_no_sense_nobody_knows_what_became_of_the_bind(
+        self, bind: Bind, then: Callable[[ApiServer], None], status: Status
+    ) -> None:
+        bind.server.fail("POST", "unanswered")
+        bind.server.spoil = odd
+        bind.server.meanwhile("GET", lambda: bind.server.meanwhile("GET", lambda: then(bind.server)))
+
+        assert await bind.to() == status
+        assert ([POST, GET, GET], [2.0]) == (bind.server.log, bind.slept)
+
+
+class TestAnswersOfWrites:
+    MACHINES = partial_kind("kubevirt.io/v1", "VirtualMachine")
+    RESOURCE = Resource("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", namespaced=True)
+
+    @pytest.fixture
+    async def server(self) -> ApiServer:
+        metadata = {"name": "db", "namespace": "default", "uid": "u"}
+        return ApiServer({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata})
+
+    @pytest.fixture
+    async def writer(self, tmp_path: Path, server: ApiServer) -> AsyncIterator[ApiWriter]:
+        async with client_of(tmp_path, server) as client:
+            yield ApiWriter(client, Cluster(), lambda _: self.RESOURCE)
+
+    def machine(self, server: ApiServer) -> AnnotatedObject:
+        return self.MACHINES.decode(encoded(server.get("VirtualMachine", "db")))
+
+    async def test_of_a_custom_resource_only_metadata_is_asked_for(self, server: ApiServer, writer: ApiWriter) -> None:
+        """The whole one may be as large and as deep as its owner likes. So too after a conflict."""
+        found = self.machine(server)
+        await writer.annotate(self.MACHINES, found, {"homeport.dev/home": "n1"})
+        with pytest.raises(WriteConflict):
+            await writer.annotate(self.MACHINES, found, {"homeport.dev/home": "n2"})
+
+        assert [METADATA] * 3 == server.accepts
+
+    @pytest.mark.parametrize("levels", LEVELS)
+    async def test_however_deep(self, server: ApiServer, writer: ApiWriter, levels: int) -> None:
+        server.spoil = deep(levels)
+
+        await writer.annotate(self.MACHINES, self.machine(server), {"homeport.dev/home": "n1"})
+
+    async def test_one_that_makes_no_sense_is_named(self, server: ApiServer, writer: ApiWriter) -> None:
+        found = self.machine(server)
+        server.spoil = lambda raw: raw.replace(b'"uid"', b'"name": 5, "was"')
+
+        with pytest.raises(OSError, match=r"^VirtualMachine default/db cannot be read: Expected"):
+            await writer.annotate(self.MACHINES, found, {"homeport.dev/home": "n1"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -170,3 +170,20 @@ async def test_a_term_that_ends_leaves_nothing_pending(world: World) -> None:
 
     assert 0 == world.fences.pending
     await world.fences.cleared("default")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda raw: b'{"x":' + b"[" * 9_000 + b"]" * 9_000 + b"," + raw[1:], id="nested deeply"),
+        pytest.param(lambda raw: raw.replace(b'"labels"', b'"labels": 5, "were"'), id="that makes no sense"),
+    ],
+)
+async def test_an_answer(world: World, spoil: Callable[[bytes], bytes]) -> None:
+    """What counts is that the pod has moved on."""
+    world.fences.note(NAMES)
+    world.server.spoil = spoil
+
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], 0) == (world.fenced(), world.fences.pending)

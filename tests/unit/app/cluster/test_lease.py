@@ -281,3 +281,20 @@ def test_who_does_not_hold_it_remembers_nobody(world: World) -> None:
     assert (NOBODY, EVERYBODY) == (world.election.recorded, record("other", 5, callers=None).callers or EVERYBODY)
     world.clock.now += 15.0
     assert "s0" == said(world.election.writing())
+
+
+class TestRecord:
+    @pytest.mark.parametrize("levels", [1_200, 9_000])
+    def test_however_deep(self, levels: int) -> None:
+        """Anybody who may write it may say who manages its fields; that is not written back."""
+        raw = b'{"metadata":{"resourceVersion":"1","managedFields":%s},"spec":{"holderIdentity":"me"}}'
+        found = LeaseRecord.of(raw % (b"[" * levels + b"]" * levels))
+
+        assert ("me", "1") == (found.holder, found.version)
+
+    @pytest.mark.parametrize(
+        "spec", [{"leaseDurationSeconds": "long"}, {"leaseTransitions": []}, {"holderIdentity": 5}, 5, []], ids=repr
+    )
+    def test_what_is_no_lease(self, spec: Any) -> None:
+        with pytest.raises(msgspec.DecodeError):
+            LeaseRecord.of(msgspec.json.encode({"metadata": {}, "spec": spec}))

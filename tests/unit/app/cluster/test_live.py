@@ -16,6 +16,7 @@ from app.cluster import live
 from app.cluster.feeds import FeedState
 from app.cluster.live import LiveFeed
 from app.cluster.store import Cluster
+from app.framework.interface import Unreadable
 from app.framework.status import error
 from app.kube.client import KubeClient
 from app.kube.credentials import CredentialsError
@@ -265,6 +266,19 @@ class TestFetch:
 
         assert complete.cluster.get(REPLICA_SETS, "default", "young") is None
 
+    async def test_a_pod_that_makes_no_sense_is_named(self, complete: World) -> None:
+        complete.plane.objects[self.PATH] = pod_object("young", labels={"app": 5})  # type: ignore[dict-item]
+
+        with pytest.raises(OSError, match=r"^metadata.labels: Expected"):
+            await complete.feed.fetch_pod("default", "young")
+
+    async def test_an_owner_that_makes_no_sense_is_named(self, complete: World) -> None:
+        """Missing is what it is not."""
+        complete.plane.objects[self.SET] = {"metadata": {"name": 5}}
+
+        with pytest.raises(Unreadable, match=r"^ReplicaSet default/young cannot be read: Expected"):
+            await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
     async def test_a_kind_that_is_not_served_has_no_objects(self, complete: World) -> None:
         asked = len(complete.plane.asked)
 
@@ -310,3 +324,14 @@ def test_bad_credentials_are_said_when_it_is_made(tmp_path: Path) -> None:
 
     with pytest.raises(CredentialsError):
         LiveFeed(str(tmp_path / "kubeconfig"), Cluster(), [], max_age=1)
+
+
+async def test_what_is_left_out_is_told(world: World) -> None:
+    """In the states and in the picture."""
+    world.plane.lists["/api/v1/pods"].append(pod_object("odd", labels={"app": 5}))  # type: ignore[dict-item]
+    await world.feed.start()
+    await asyncio.wait_for(world.feed.complete(), 5)
+
+    assert (("default/odd",), 1) == (world.feed.states()["v1 Pod"].left_out, world.feed.states()["v1 Pod"].objects)
+    assert [("default", "odd")] == list(world.cluster.left_out.of(PODS))
+    assert "" == world.feed.problem()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import httpx
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from app.cluster.reflector import Reflector, bulk_load
 from app.kube.client import KubeClient, Resource
 from app.kube.credentials import Credentials, Kubeconfig
+from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 
 THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True)
@@ -35,8 +36,11 @@ class Thing(Struct):
     spec: int = 0
 
 
+THING = Decoder[Thing](Thing)
+
+
 def decode(raw: bytes | Raw) -> Thing:
-    return msgspec.json.decode(raw, type=Thing)
+    return THING.decode(raw)
 
 
 def key_of(found: Thing) -> ObjectKey:
@@ -50,6 +54,7 @@ class Sink:
         self.told: list[str] = []
         self.names = set(names)
         self.newest_wins = True
+        self.left_out: dict[str, str] = {}
         self.on_upsert: Callable[[], None] = lambda: None
 
     def upsert(self, obj: Thing) -> None:
@@ -66,6 +71,12 @@ class Sink:
 
     def has(self, key: ObjectKey) -> bool:
         return key[1] in self.names
+
+    def leave_out(self, key: ObjectKey, cause: str) -> None:
+        self.left_out[key[1]] = cause
+
+    def take_back(self, key: ObjectKey) -> None:
+        self.left_out.pop(key[1], None)
 
 
 class Stream(httpx.AsyncByteStream):
@@ -660,3 +671,111 @@ async def test_only_a_first_list_is_a_bulk_load(
         pass
 
     assert ([True], True) == (loads, gc.isenabled())
+
+
+LEVELS = (1_200, 9_000)
+
+
+def deep(found: Json, levels: int) -> bytes:
+    """With fields that somebody claims to manage, nested as deeply as the API server stores them."""
+    text = msgspec.json.encode(found).replace(b'"status":null', b'"status":"DEEP"')
+    return text.replace(b'"DEEP"', b'{"f:a":' * levels + b"{}" + b"}" * levels)
+
+
+def page(*items: Json) -> Json:
+    return {"metadata": {"resourceVersion": "10"}, "items": list(items)}
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+class TestDepth:
+    async def test_an_object_is_as_good_as_any_other(self, levels: int, sink: Sink, time: Time, tmp_path: Path) -> None:
+        """In a list beside others, told by the watch, changed and deleted."""
+        listing = httpx.Response(200, content=deep(page(thing("a", spec=1)), levels))
+        told = [event("ADDED", "b", 11, 2), event("MODIFIED", "b", 12, 3), event("DELETED", "b", 13, uid="u")]
+        api = Api(listing, watched(*(deep(it, levels) + b"\n" for it in told)))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert (["+a1", "+b2", "+b3", "-bu"], "list, watch 10, watch 13") == (sink.told, ", ".join(api.asked))
+        assert (0, set(), 3) == (found.undecodable, found.left_out, found.events)
+
+    async def test_a_probe_and_an_error_are_read(self, levels: int, sink: Sink, time: Time, tmp_path: Path) -> None:
+        gone = failure(410)
+        gone["object"]["status"] = None
+        api = Api(listed(10, "a"), watched(deep(gone, levels) + b"\n"), listed(10, "a"))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            api.answers.append(httpx.Response(200, content=deep(page(thing("a")), levels)))
+            assert await found.probe()
+
+        assert ["list", "watch 10", "list", "watch 10", "list"] == api.asked
+
+
+class TestOneObject:
+    """Whatever one object does, it is left out by itself, named, and taken back when it is gone or mended."""
+
+    FAULTS: ClassVar = (RuntimeError("a screw"), MemoryError(), KeyError("k"), ValueError("v"))
+
+    @pytest.mark.parametrize(
+        "fault", [RuntimeError("a screw"), MemoryError(), KeyError("k"), ValueError("v")], ids=repr
+    )
+    @pytest.mark.parametrize("where", ["decode", "upsert"])
+    async def test_a_fault_does_not_end_the_watch(
+        self, where: str, fault: Exception, sink: Sink, time: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither of a list nor of an event, as often as it comes."""
+
+        def faulty(raw: bytes | Raw) -> Thing:
+            if b'"bad"' in bytes(raw):
+                raise fault
+            return THING.decode(raw)
+
+        def upsert() -> None:
+            if sink.told[-1] == "+bad":
+                raise fault
+
+        if where == "decode":
+            monkeypatch.setitem(globals(), "decode", faulty)
+        else:
+            sink.on_upsert = upsert
+        api = Api(listed(10, "a", "bad", "b"), watched(event("MODIFIED", "bad", 11), event("ADDED", "c", 12)))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert ["+a", "+b", "+c"] == [it for it in sink.told if it != "+bad"]
+        assert ({("ns", "bad")}, 2, {"bad": str(fault)}) == (found.left_out, found.undecodable, sink.left_out)
+
+    @pytest.mark.parametrize(
+        "then",
+        [
+            pytest.param([watched(event("MODIFIED", "b", 11, 5))], id="mended, as the watch tells"),
+            pytest.param([watched(event("DELETED", "b", 11))], id="deleted, as the watch tells"),
+            pytest.param([GONE, listed(20, "a", "b")], id="mended, as a list tells"),
+            pytest.param([GONE, listed(20, "a")], id="deleted, as a list tells"),
+            pytest.param([refused(404), refused(404), discovered("Thing"), listed(20, "a")], id="with its kind"),
+        ],
+    )
+    async def test_it_is_taken_back(self, then: list[Answer], sink: Sink, time: Time, tmp_path: Path) -> None:
+        seen: list[dict[str, str]] = []
+        sink.on_upsert = lambda: seen.append(dict(sink.left_out))
+        api = Api(listed(10, items=[thing("b", spec="?"), thing("a")]), *then)
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert {"b": "Expected `int`, got `str` - at `$.spec`"} == seen[0]
+        assert ({}, set()) == (sink.left_out, found.left_out)
+
+    async def test_one_without_a_name_is_counted(self, sink: Sink, time: Time, tmp_path: Path) -> None:
+        api = Api(listed(10, items=[{"metadata": {}}, thing("a")]))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert (["+a"], {("", "")}, {}) == (sink.told, found.left_out, sink.left_out)
+
+    async def test_one_whose_version_makes_no_sense_is_named(self, sink: Sink, time: Time, tmp_path: Path) -> None:
+        odd = event("MODIFIED", "b", 11)
+        odd["object"]["metadata"]["resourceVersion"] = 5
+        api = Api(listed(10, "a"), watched(odd))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert {("ns", "b")} == found.left_out

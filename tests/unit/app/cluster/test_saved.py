@@ -273,3 +273,14 @@ async def test_a_saved_feed_is_complete_from_the_start(tmp_path: Path) -> None:
         for kind, count in ((NODES, 1), (PODS, 1), (SERVICES, 1), (MACHINES, 0))
     } == feed.states()
     await feed.stop()
+
+
+@pytest.mark.parametrize("levels", [1_200, 9_000])
+@pytest.mark.parametrize("form", ["{}", "# in YAML\n{}", "---\n{}\n---\n"], ids=["JSON", "YAML", "YAML documents"])
+def test_objects_nested_as_deeply_as_the_api_server_stores_them(tmp_path: Path, form: str, levels: int) -> None:
+    pod = {**POD, "metadata": {**POD["metadata"], "managedFields": [{"fieldsV1": "DEEP"}]}}
+    text = json.dumps(listed(NODE, pod)).replace('"DEEP"', '{"f:a": ' * levels + "{}" + "}" * levels)
+
+    found = list(loaded(tmp_path, form.replace("{}", text)).pods())
+
+    assert [make_pod("web-1", node="n1", labels={"app": "web"})] == found

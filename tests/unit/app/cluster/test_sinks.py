@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from app.cluster.sinks import NodeSink, ObjectSink, PodSink, sink_for
 from app.cluster.store import Cluster
 from app.kube.kinds import NODES, PODS, SERVICES, Kind
+from app.kube.selectors import EVERYTHING
 from tests.builders import make_node, make_pod, make_service
 
 
@@ -86,3 +89,60 @@ class TestDelete:
             sink_for(cluster, kind).delete((key[0], "other"), given)
 
         assert [] == cluster.check()
+
+
+class TestAPodThatAListLacks:
+    """It was deleted while nobody watched. That its bind is in flight does not bring it back: UIDs never do."""
+
+    def lacking(self) -> tuple[Cluster, PodSink]:
+        """A list has begun that will lack the pod whose bind is in flight."""
+        cluster = picture()
+        sink = PodSink(cluster)
+        assert ("default", "flying") in list(sink.keys())
+        return cluster, sink
+
+    @pytest.mark.parametrize(
+        "settles",
+        [
+            pytest.param(lambda it: it.forget("uid-default-flying"), id="its bind is answered with 404"),
+            pytest.param(lambda it: it.accept("uid-default-flying"), id="its bind is answered with 201"),
+            pytest.param(lambda it: it.upsert_read_pod(make_pod("flying", node="n1")), id="it was read before"),
+        ],
+    )
+    @pytest.mark.parametrize("first", ["the list", "the bind"])
+    def test_it_is_gone_whenever_its_bind_settles(self, first: str, settles: Callable[[Cluster], None]) -> None:
+        cluster, sink = self.lacking()
+        if first == "the bind":
+            settles(cluster)
+
+        sink.delete(("default", "flying"), "")
+
+        if first == "the list":
+            settles(cluster)
+        assert (None, []) == (cluster.pod("default", "flying"), cluster.check())
+        assert {"n1": 2} == dict(cluster.counts.pods_by_node("default", EVERYTHING))
+
+    def test_whoever_waits_for_its_bind_is_told(self) -> None:
+        cluster, sink = self.lacking()
+        told: list[bool] = []
+        cluster.assumed.on_settled(lambda: told.append(True))
+
+        sink.delete(("default", "flying"), "")
+
+        assert ([True], ()) == (told, cluster.assumed.in_flight())
+
+    @pytest.mark.parametrize("state", ["waits", "in flight", "accepted"])
+    def test_one_of_its_name_that_was_made_since_is_another(self, state: str) -> None:
+        """Read past the watch while the list was taken; the watch will tell of it."""
+        cluster, sink = self.lacking()
+        cluster.upsert_read_pod(make_pod("flying", uid="another"))
+        if state != "waits":
+            cluster.assume(make_pod("flying", uid="another"), "n1")
+        if state == "accepted":
+            cluster.accept("another")
+
+        sink.delete(("default", "flying"), "")
+
+        known = cluster.pod("default", "flying")
+        assert known is not None
+        assert "another" == known.uid

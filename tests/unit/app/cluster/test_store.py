@@ -1,15 +1,19 @@
 """Rules of the picture: what is where after each event, and which pods count."""
 
+import asyncio
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+from app.cluster.checking import check_in_turns
 from app.cluster.store import Cluster
+from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import SERVICES, VIRTUAL_MACHINE_INSTANCES
-from app.kube.selectors import EVERYTHING
+from app.kube.kinds import NODES, PODS, SERVICES, VIRTUAL_MACHINE_INSTANCES, Kind
+from app.kube.selectors import EVERYTHING, of_labels
 from tests.builders import ZONE, JsonObject, bound_pods, controller, make_node, make_pod, make_service
+from tests.fakes import ManualClock
 
 WEB = {"app": "web"}
 KEY = ("default", "web-1")
@@ -449,7 +453,7 @@ def test_the_check_finds_what_is_wrong() -> None:
     cluster.counts.pod(make_pod(), "n2", 1)
     cluster.nodes["n1"].pods.clear()
 
-    assert ["groups differ from a recount", "pods on nodes differ from the pods"] == [
+    assert ["pods on nodes differ from the pods", "groups differ from a recount"] == [
         sentence for sentence in cluster.check() if sentence.startswith(("groups", "pods"))
     ]
     assert any(sentence.startswith("selection") for sentence in cluster.check())
@@ -516,3 +520,105 @@ def test_which_nodes_there_are() -> None:
     cluster.upsert_node(make_node("n1"))
 
     assert (True, False) == (cluster.has_node("n1"), cluster.has_node("n2"))
+
+
+class TestLeftOut:
+    def test_what_cannot_be_read_is_told_where_it_is_asked_for(self) -> None:
+        cluster = Cluster()
+        cluster.others.upsert(SERVICES, make_service("web", WEB))
+        cluster.leave_out(SERVICES, ("default", "web"), "odd")
+
+        with pytest.raises(Unreadable, match=r"^Service default/web cannot be read: odd$"):
+            cluster.get(SERVICES, "default", "web")
+        with pytest.raises(Unreadable, match=r"^Service default/web cannot be read: odd$"):
+            cluster.in_namespace(SERVICES, "default")
+        assert (None, []) == (cluster.get(SERVICES, "default", "db"), list(cluster.in_namespace(SERVICES, "shop")))
+
+    @pytest.mark.parametrize("kind", [SERVICES, NODES, PODS], ids=repr)
+    def test_what_was_derived_meanwhile_is_derived_anew(self, kind: Kind[Any]) -> None:
+        cluster = picture()
+        seen = set()
+        changes: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: cluster.leave_out(kind, KEY, "odd"),
+            lambda: cluster.take_back(kind, KEY),
+        ]
+        for change in changes:
+            change()
+            seen.add((cluster.generation, cluster.version(kind, "default"), cluster.node_set if kind == NODES else 0))
+
+        assert (3, False) == (len(seen), bool(cluster.left_out))
+        assert len({generation for generation, _, _ in seen}) == 3
+
+
+class TestCheckInSteps:
+    """The picture changes between the steps: what is told to differ differs, and nothing else is told."""
+
+    CHANGES: ClassVar[list[Callable[[Cluster], None]]] = [
+        lambda it: it.upsert_pod(make_pod("web-2", node="n1", labels=WEB)),
+        lambda it: it.upsert_pod(make_pod(node="n2", labels=WEB)),
+        lambda it: it.delete_pod(KEY),
+        lambda it: it.assume(make_pod("web-3", labels=WEB), "n2"),
+        lambda it: it.upsert_pod(make_pod(uid="another", node="n1", labels=WEB)),
+        lambda it: it.upsert_node(make_node("n3", zone="zone-n1")),
+        lambda it: it.delete_node("n1"),
+    ]
+
+    def test_changes_are_no_differences(self) -> None:
+        """Each at each step."""
+        total = len(list(self.asked().checking()))
+        for change in self.CHANGES:
+            for moment in range(total):
+                cluster = self.asked()
+                told = []
+                for step, words in enumerate(cluster.checking()):
+                    told.append(words)
+                    if step == moment:
+                        change(cluster)
+                assert "" == "".join(told)
+                assert [] == cluster.check()
+
+    def asked(self) -> Cluster:
+        cluster = picture(make_pod(node="n1", labels=WEB), make_pod("web-9", node="n2"))
+        for labels in (EVERYTHING, of_labels(WEB)):
+            cluster.counts.domains("default", labels, ZONE, frozenset({ZONE})).minimum()
+        return cluster
+
+    def test_a_difference_that_arises_meanwhile_is_told(self) -> None:
+        cluster = self.asked()
+        told = []
+        for step, words in enumerate(cluster.checking()):
+            told.append(words)
+            if step == 0:
+                cluster.counts.pod(make_pod(labels=WEB), "n2", 1)
+
+        assert "groups differ from a recount" in told
+
+    def test_one_that_is_given_up_costs_nothing_further(self) -> None:
+        cluster = self.asked()
+        steps = cluster.checking()
+        next(steps)
+
+        steps.close()
+
+        assert [] == cluster._recounts
+
+    async def test_others_run_meanwhile(self) -> None:
+        """After each step, where each takes longer than a turn."""
+        cluster, now, turns = self.asked(), ManualClock(), 0
+
+        def clock() -> float:
+            now.now += 1
+            return now.now
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        assert [] == await check_in_turns(cluster, clock)
+        task.cancel()
+
+        assert turns >= len(list(cluster.checking())) - 1

@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.cluster.sinks import PodSink, sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginArgs, PluginSpec
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import REPLICA_SETS
+from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind
+from app.kube.meta_v1 import ObjectKey
 from app.verbs.bind import ENTANGLED, UNSETTLED
 from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS
@@ -70,6 +72,7 @@ class Alone:
         return unschedulable("taken") if node.pods else SUCCESS
 
 
+MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachineInstance")
 GATE: PluginSpec[Any] = PluginSpec("Gate", NoArgs, Gate)
 ALONE: PluginSpec[Any] = PluginSpec("Alone", NoArgs, Alone)
 
@@ -754,3 +757,64 @@ async def test_two_pods_of_one_name_in_two_namespaces_are_two_pods() -> None:
     for posted in bench.binder.posted:
         posted.answer.set_result(SUCCESS)
     assert (await other).outcome == "bound"
+
+
+class TestAPodThatAListLacks:
+    """A pod deleted while nobody watched and its bind is in flight: what becomes of the bind does not bring it back."""
+
+    @pytest.mark.parametrize("taken", [True, False], ids=["201", "404"])
+    @pytest.mark.parametrize("first", ["the list", "the bind"])
+    @virtual_time
+    async def test_it_takes_no_place(self, first: str, taken: bool) -> None:
+        """The place is free again for the next pod of the same constraint, in this zone too."""
+        bench = Bench(*zones(), web("web-1"), web("web-2"))
+        sink = PodSink(bench.cluster)
+        call = await bench.start("web-1", "n1")
+        assert ("default", "web-1") in list(sink.keys())
+
+        async def settle_bind() -> None:
+            bench.binder.answer("web-1", SUCCESS if taken else error('pods "web-1" not found'))
+            await call
+
+        if first == "the bind":
+            await settle_bind()
+        sink.delete(("default", "web-1"), "")
+        if first == "the list":
+            await settle_bind()
+
+        assert ({}, []) == (bench.assumed, bench.on("n1"))
+        assert bench.cluster.pod("default", "web-1") is None
+        assert await bench.bind("web-2", "n1") == BOUND
+        assert [] == bench.cluster.check()
+
+
+class TestLeftOut:
+    """What is there and cannot be read is said, whatever was known of it before."""
+
+    @pytest.mark.parametrize(
+        ("kind", "key", "said"),
+        [
+            pytest.param(PODS, ("default", "web-1"), "Pod default/web-1 cannot be read: odd", id="the pod"),
+            pytest.param(NODES, ("", "n1"), "Node n1 cannot be read: odd", id="the node"),
+        ],
+    )
+    @virtual_time
+    async def test_bind_names_it(self, kind: Kind[Any], key: ObjectKey, said: str) -> None:
+        bench = Bench(*zones(), web("web-1"))
+        sink_for(bench.cluster, kind).leave_out(key, "odd")
+
+        assert await bench.bind("web-1", "n1") == ("bind_failed", f"homeport: {said}")
+
+        sink_for(bench.cluster, kind).take_back(key)
+        assert await bench.bind("web-1", "n1") == BOUND
+
+    @virtual_time
+    async def test_an_owner_that_is_left_out_is_named(self) -> None:
+        bench = Bench(
+            *zones(), make_pod("vm-1", owner=controller("VirtualMachineInstance", "db", api_version="kubevirt.io/v1"))
+        )
+        sink_for(bench.cluster, MACHINES).leave_out(("default", "db"), "odd")
+
+        outcome, said = await bench.bind("vm-1", "n1")
+
+        assert ("fault", True) == (outcome, said.endswith("VirtualMachineInstance default/db cannot be read: odd"))

@@ -221,11 +221,22 @@ class TestBadCase:
         assert ({}, {}, {}) == (found["filter"], found["score"], found["total"])
 
     @pytest.mark.parametrize("depth", [1000, 100_000])
-    @pytest.mark.parametrize("field", ["config", "objects", "pod", "preempt", "name", "unknown"])
+    @pytest.mark.parametrize("field", ["config", "objects", "pod", "preempt", "name"])
     def test_nesting_without_end_is_a_bad_case(self, field: str, depth: int) -> None:
         deep = encoded(case(**{field: "DEEP"})).replace(b'"DEEP"', b"[" * depth + b"]" * depth)
 
         assert "error" in judged(deep)
+
+    @pytest.mark.parametrize("depth", [1000, 9_000])
+    def test_nesting_that_the_api_server_stores_is_judged(self, depth: int) -> None:
+        """In a pod, in an object, and where nobody looks."""
+        fields = {"managedFields": [{"fieldsV1": "DEEP"}]}
+        found = case(unknown="DEEP")
+        found["pod"]["metadata"] |= fields
+        found["objects"][0]["metadata"] |= fields
+        deep = encoded(found).replace(b'"DEEP"', b'{"f:a":' * depth + b"{}" + b"}" * depth)
+
+        assert judged(case()) == judged(deep)
 
     def test_bytes_that_are_no_utf_8_are_a_bad_case(self) -> None:
         assert "error" in judged(encoded(case()).replace(b"web-2", b"web-\xff"))

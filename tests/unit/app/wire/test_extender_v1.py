@@ -11,6 +11,7 @@ import pytest
 from msgspec import Raw
 
 from app.kube.core_v1 import decode_node
+from app.kube.decoding import levelled
 from app.wire.extender_v1 import (
     BindingArgs,
     ExtenderArgs,
@@ -18,6 +19,7 @@ from app.wire.extender_v1 import (
     MetaPod,
     MetaVictims,
     PreemptionArgs,
+    TooDeep,
     decode_args,
     decode_binding,
     decode_preemption,
@@ -446,3 +448,30 @@ class TestAnswers:
         ours: Any = json.loads(encode_filter(answered["FailedAndUnresolvableNodes"], answered["NodeNames"]))
 
         assert {**answered, "Nodes": None} == ours
+
+
+@pytest.mark.parametrize("levels", [100_000])
+@pytest.mark.parametrize("case", [str, str.upper], ids=["as usual", "in capitals"])
+class TestDepth:
+    """What the API server stores, a caller may send: it is refused as too deep, and read once it is levelled."""
+
+    def body(self, case: Callable[[str], str], levels: int, **fields: Any) -> bytes:
+        asked = json.loads(args_of(**fields))
+        asked["Pod"]["metadata"]["managedFields"] = "DEEP"
+        deep = b'{"f:a":' * levels + b"{}" + b"}" * levels
+        return encoded(recased(asked, case)).replace(case("DEEP").encode().join([b'"'] * 2), deep)
+
+    def test_names(self, case: Callable[[str], str], levels: int) -> None:
+        body = self.body(case, levels)
+
+        with pytest.raises(TooDeep, match=r"^nested too deeply$"):
+            decode_args(body)
+        assert ExtenderArgs(SLIM, ["n1", "n2"], None) == decode_args(levelled(body))
+
+    def test_victims(self, case: Callable[[str], str], levels: int) -> None:
+        body = self.body(case, levels, NodeNames=None, Nodes=None)
+        body = body.replace(b',"Nodes":null,"NodeNames":null', b"").replace(b',"NODES":null,"NODENAMES":null', b"")
+
+        with pytest.raises(TooDeep):
+            decode_preemption(body)
+        assert PreemptionArgs(SLIM, {}) == decode_preemption(levelled(body))

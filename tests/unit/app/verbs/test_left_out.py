@@ -1,0 +1,111 @@
+"""What every verb says where something exists that cannot be read: nothing about others changes, and it is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from app.cluster.sinks import sink_for
+from app.config.settings import Settings
+from app.kube.kinds import NODES, SERVICES, Kind
+from app.kube.meta_v1 import ObjectKey
+from app.main import Service
+from app.verbs.outcome import Verb, VerbFailure
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.service import SAMPLE, example
+
+_BOTH: Final[tuple[Verb, ...]] = ("filter", "prioritize")
+UNREADABLE: Final = "node(s) could not be read by Homeport"
+
+
+class Shop:
+    """A whole service around the sample cluster."""
+
+    def __init__(self) -> None:
+        self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), IN_TREE, DEFAULT_WEIGHTS, version="1")
+
+    def leave_out(self, kind: Kind[Any], *key: str) -> None:
+        sink_for(self.service.picture, kind).leave_out((key[0], key[1]), "odd")
+
+    def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
+        sink_for(self.service.picture, kind).take_back(key)
+
+    async def ask(self, verb: Verb, asked: Any) -> Any:
+        answer = await self.service._callers[""][verb](json.dumps(asked, separators=(",", ":")).encode())
+        assert isinstance(answer.body, bytes)
+        return json.loads(answer.body)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+async def test_nothing_goes_to_a_node_that_is_left_out(shop: Shop) -> None:
+    """Filter refuses it and no other; once it can be read, it is as before."""
+    asked = example("filter-spread")
+    before = await shop.ask("filter", asked)
+    name = before["NodeNames"][0]
+
+    shop.leave_out(NODES, "", name)
+    without = await shop.ask("filter", asked)
+    shop.take_back(NODES, ("", name))
+
+    assert [it for it in before["NodeNames"] if it != name] == without["NodeNames"]
+    assert {**before["FailedAndUnresolvableNodes"], name: UNREADABLE} == without["FailedAndUnresolvableNodes"]
+    assert before == await shop.ask("filter", asked)
+
+
+async def test_a_remembered_refusal_does_not_outlive_it(shop: Shop) -> None:
+    asked = {
+        **example("filter-spread"),
+        "NodeNames": [(await shop.ask("filter", example("filter-spread")))["NodeNames"][0]],
+    }
+    shop.leave_out(NODES, "", asked["NodeNames"][0])
+    for _ in range(2):
+        assert [] == (await shop.ask("filter", asked))["NodeNames"]
+
+    shop.take_back(NODES, ("", asked["NodeNames"][0]))
+
+    assert asked["NodeNames"] == (await shop.ask("filter", asked))["NodeNames"]
+
+
+async def test_nobody_is_evicted_from_it(shop: Shop) -> None:
+    asked = example("preempt")
+    kept = (await shop.ask("preempt", asked))["NodeNameToMetaVictims"]
+    name = next(iter(kept))
+
+    shop.leave_out(NODES, "", name)
+
+    del kept[name]
+    assert kept == (await shop.ask("preempt", asked))["NodeNameToMetaVictims"]
+
+
+async def test_a_cycle_does_not_choose_it(shop: Shop) -> None:
+    pod = shop.service.picture.pod("shop", "web-7d4b9c-new01")
+    assert pod is not None
+    for name in [name for name in shop.service.picture.nodes if name != "node-a1"]:
+        shop.leave_out(NODES, "", name)
+
+    found = await shop.service._cycle.run(pod)
+
+    assert {UNREADABLE} == {it.message for name, it in found.statuses.items() if name != "node-a1"}
+    assert found.node in ("", "node-a1")
+
+
+async def test_a_verdict_that_rests_on_a_service_that_is_left_out_names_it(shop: Shop) -> None:
+    """Default constraints come from the Services of the namespace; they only score, so filter goes on."""
+    asked = example("prioritize-spread")
+    del asked["Pod"]["spec"]["topologySpreadConstraints"]
+    before = [await shop.ask(verb, asked) for verb in _BOTH]
+
+    shop.leave_out(SERVICES, "elsewhere", "web")
+    assert before == [await shop.ask(verb, asked) for verb in _BOTH]
+
+    shop.leave_out(SERVICES, asked["Pod"]["metadata"]["namespace"], "odd")
+    with pytest.raises(VerbFailure, match=r"Service [a-z]+/odd cannot be read: odd$"):
+        await shop.ask("prioritize", asked)
+    assert before[0] == await shop.ask("filter", asked)
+    assert [] == [it for metric in shop.service._metrics.plugin_faults.collect() for it in metric.samples]
