@@ -42,7 +42,9 @@ class Status(BaseModel):
     feeds: dict[str, FeedStatus]
     leader: LeaderStatus | None = Field(description="null where leaderElect is off.")
     assumed_pods: int
-    counters: dict[str, dict[str, int]] = Field(description="Entries, hits and misses of each level of kept counts.")
+    counters: dict[str, dict[str, int]] = Field(
+        description="Of each level of kept counts: entries, hits, misses, and bytes as estimated."
+    )
     profiles: list[ProfileStatus]
 
 

@@ -129,6 +129,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         ),
         "tolerations": (Toleration("dedicated", "Equal", "db", "NoSchedule"),),
         "spread": (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", of_labels({"app": "web"})),),
+        "oversized": (),
     } == spec_of(pod)
 
 
@@ -153,6 +154,7 @@ def test_what_a_pod_leaves_out_has_its_default(given: JsonObject) -> None:
         "affinity": ANY_NODE,
         "tolerations": (),
         "spread": (),
+        "oversized": (),
     } == spec_of(pod)
 
 
