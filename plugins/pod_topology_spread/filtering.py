@@ -21,14 +21,19 @@ REASON_NODE_LABEL_NOT_MATCH: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing r
 CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH).by(NAME)
 NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH).by(NAME)
 
-REASON_UNREAD: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
-REASON_UNREAD_SPREAD: Final = REASON_UNREAD.format(SPREAD) + f", or has more than {MOST_CONSTRAINTS} entries"
+_LONG: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
+REASON_LONG_SPREAD: Final = _LONG.format(SPREAD) + f", or has more than {MOST_CONSTRAINTS} entries"
+REASON_LONG_AFFINITY: Final = _LONG.format(AFFINITY)
+REASON_LONG_NODE_SELECTOR: Final = _LONG.format(NODE_SELECTOR)
+REASON_LONG_TOLERATIONS: Final = _LONG.format(TOLERATIONS)
+REASON_LONG_LABELS: Final = _LONG.format(LABELS)
+
 UNREAD: Final = {
-    SPREAD: unresolvable(REASON_UNREAD_SPREAD).by(NAME),
-    **{
-        part: unresolvable(REASON_UNREAD.format(part)).by(NAME)
-        for part in (AFFINITY, NODE_SELECTOR, TOLERATIONS, LABELS)
-    },
+    SPREAD: unresolvable(REASON_LONG_SPREAD).by(NAME),
+    AFFINITY: unresolvable(REASON_LONG_AFFINITY).by(NAME),
+    NODE_SELECTOR: unresolvable(REASON_LONG_NODE_SELECTOR).by(NAME),
+    TOLERATIONS: unresolvable(REASON_LONG_TOLERATIONS).by(NAME),
+    LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
 """What is said of a pod whose verdict rests on a part that is not read, by that part."""
 

@@ -23,9 +23,10 @@ from typing import Any, Final
 import httpx
 from fastapi import FastAPI
 
-from app.kube.core_v1 import decode_pod
+from app.kube.core_v1 import MOST_CONSTRAINTS, decode_pod
 from tests.load import cluster, report
 from tests.load.shop import Json, Shop, constraint
+from tests.load.shop import node as node_of
 from tests.load.usage import resident_megabytes
 
 MOST: Final = 1_400_000
@@ -59,10 +60,10 @@ def terms(count: int) -> Json:
         for it in range(count)
     ]
     last = {"matchExpressions": [{"key": cluster.ZONE_KEY, "operator": "Exists"}]}
-    return _required([*odd, last])
+    return required([*odd, last])
 
 
-def _required(found: list[Json]) -> Json:
+def required(found: list[Json]) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": found}}}
 
 
@@ -115,7 +116,7 @@ def judged(most: int) -> dict[str, Callable[[], Json]]:
         "values of a selector": lambda: base(topologySpreadConstraints=[one(values(5000))]),
         "terms of an affinity": lambda: base(affinity=terms(450), topologySpreadConstraints=[one()]),
         "requirements of an affinity": lambda: base(
-            affinity=_required([requirements(1300)]), topologySpreadConstraints=[one()]
+            affinity=required([requirements(1300)]), topologySpreadConstraints=[one()]
         ),
         "tolerations": lambda: base(
             tolerations=tolerations(1500), topologySpreadConstraints=[one(nodeTaintsPolicy="Honor")]
@@ -259,7 +260,6 @@ async def measured(shop: Shop, web: FastAPI, made: Json) -> dict[str, Any]:
 
 def labelled_nodes(shop: Shop, most: int) -> None:
     """Every node has as many labels more, a third of which are its own alone."""
-    from tests.load.shop import node as node_of
 
     for number in range(shop.nodes):
         made = cluster.node(number)
@@ -272,7 +272,7 @@ def own_affinities(shop: Shop, count: int) -> dict[str, Any]:
     """Pods each with a node affinity of its own, over hosts."""
     before = resident_megabytes(os.getpid())
     for number in range(count):
-        made = base(affinity=_required([{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}]))
+        made = base(affinity=required([{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}]))
         made["spec"]["topologySpreadConstraints"] = [one()]
         pod = decode_pod(json.dumps(made).encode())
         shop.filter(pod, shop.sample())
@@ -283,11 +283,11 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.load.hostile", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=20_000)
-    parser.add_argument("--constraints", type=int, default=0, help="as many as are read, if 0")
+    parser.add_argument("--constraints", type=int, default=MOST_CONSTRAINTS)
     parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
-    most = arguments.constraints or _most_constraints()
+    most = arguments.constraints
     shop = Shop(arguments.nodes, arguments.pods)
     labelled_nodes(shop, most)
     gc.collect()
@@ -317,12 +317,6 @@ def main() -> None:
         found["own affinities"] = own_affinities(shop, 300)
         report.say(str(found["own affinities"]))
     report.publish({"machine": report.machine(), "hostile": found}, arguments.output)
-
-
-def _most_constraints() -> int:
-    from app.kube import core_v1
-
-    return getattr(core_v1, "MOST_CONSTRAINTS", 64)
 
 
 if __name__ == "__main__":
