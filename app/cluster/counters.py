@@ -31,15 +31,15 @@ from app.kube.labels import LabelSet
 from app.kube.selectors import IN, Selector
 
 _MOST_SELECTION_BYTES: Final = 96 << 20
-_MOST_TOPOLOGY_BYTES: Final = 128 << 20
-_MOST_DOMAINS_BYTES: Final = 192 << 20
+_MOST_TOPOLOGY_BYTES: Final = 96 << 20
+_MOST_DOMAINS_BYTES: Final = 96 << 20
 """Of all entries of a level together, as estimated by their weight."""
 
-_LARGEST_SHAPE: Final = 64
+_LARGEST_SHAPE: Final = 32
 """So many topologies and counts always have room, however many nodes there are: more than one pod can ask for."""
 
-_PIECE: Final = 128
-"""Nodes, pods by node, or requirements that are looked at in one piece: a tenth of a millisecond."""
+_PIECE: Final = 384
+"""Nodes, pods by node, or requirements that are looked at in one piece: some tenths of a millisecond."""
 
 _WEIGH_EVERY: Final = 8192
 """Pod events after which all is weighed anew: entries grow with what they count."""
@@ -216,7 +216,7 @@ class Topology:
         """Bytes, and its part of what judges a node: a node that comes is judged by all of it."""
         names = len(self.domain) + sum(map(len, self.unions.values()))
         shared = _ELIGIBLE_BYTES * self.eligibility.size // max(1, len(self.eligibility.topologies))
-        return _TOPOLOGY_BYTES + shared + _NODE_BYTES * names + _COUNT_BYTES * len(self.sizes)
+        return _TOPOLOGY_BYTES + shared + _NODE_BYTES * (names + len(self.sizes))
 
     def place(self, name: str, value: str) -> None:
         """Put a node in while nobody uses it yet."""
@@ -687,7 +687,7 @@ class Counters:
     def _count(self, selection: Selection) -> Iterator[None]:
         """Join every group that matches, piece by piece. Groups that come meanwhile join by themselves."""
         groups, matches = self._groups.get(selection.namespace, {}), selection.selector.matches
-        a_group = 1 + len(selection.selector.requirements) // 4
+        a_group = 1 + len(selection.selector.requirements) // 2
         looked_at = 0
         for labels, group in tuple(groups.items()):
             if groups.get(labels) is group and matches(labels):

@@ -324,9 +324,7 @@ class Picture(RuleBasedStateMachine):
         }
         eligibilities = set(counts._eligibilities.values())
         assert topologies == {it for eligibility in eligibilities for it in eligibility.topologies.values()}
-        assert eligibilities == {it for row in counts._by_label.values() for it in row} | {
-            it for it in eligibilities if not it.reads and not it.topologies
-        }
+        assert eligibilities == {it for row in counts._by_label.values() for it in row}
         assert eligibilities >= set(counts._by_taints)
         groups = [group for groups in counts._groups.values() for group in groups.values()]
         assert selections >= {it for group in groups for it in group.selections}

@@ -78,10 +78,10 @@ async def test_what_is_there_is_answered_at_once() -> None:
 
 
 def test_each_step_is_short() -> None:
-    """A piece of work is a hundredth part of what there is to do, or less."""
+    """So many nodes at a time, and no more."""
     cluster = wide()
     with pytest.raises(Unprepared) as missing:
         smallest(cluster)
 
-    assert len(list(missing.value.steps)) >= NODES // 128
+    assert len(list(missing.value.steps)) >= NODES // 400
     assert 0 == smallest(cluster)
