@@ -617,7 +617,7 @@ class TestLastWord:
         monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
         for level in ("_MOST_SELECTION_BYTES", "_MOST_TOPOLOGY_BYTES"):
             monkeypatch.setattr(counters, level, 50_000)
-        bench = Bench(*zones(300), web("web-1"))
+        bench = Bench(*zones(500), web("web-1"))
         bench.binder.connected.clear()
         call = await bench.start("web-1", "n1")
 
