@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from app.cluster.counters import at_once
 from app.cluster.store import Cluster
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
@@ -113,13 +114,13 @@ class World:
 
     def verdict(self, pod: Pod) -> Verdict:
         with self.cluster.without(pod.uid, pod.key):
-            return self.framework.feasible(CycleState(), pod, self.candidates())
+            return at_once(lambda: self.framework.feasible(CycleState(), pod, self.candidates()))
 
     def recheck(self, pod: Pod, node_name: str) -> Recheck:
         """What bind asks: one node, with the pods whose binding is not certain."""
         with self.cluster.without(pod.uid, pod.key):
             in_flight = [other for other in self.cluster.assumed.in_flight() if other.uid != pod.uid]
-            return self.framework.recheck(CycleState(), pod, self.cluster.nodes[node_name], in_flight)
+            return at_once(lambda: self.framework.recheck(CycleState(), pod, self.cluster.nodes[node_name], in_flight))
 
     def score(self, pod: Pod, among: Collection[str] | None = None) -> dict[str, dict[str, int]]:
         """Normalised scores, by plugin and node; a plugin that skipped is absent."""
@@ -127,7 +128,7 @@ class World:
 
     def scores(self, pod: Pod, among: Collection[str] | None = None) -> Scores:
         with self.cluster.without(pod.uid, pod.key):
-            return self.framework.score(CycleState(), pod, self.candidates(among))
+            return at_once(lambda: self.framework.score(CycleState(), pod, self.candidates(among)))
 
     def spread_scores(self, pod: Pod, among: Collection[str] | None = None) -> list[int]:
         """The scores PodTopologySpread gives, in the order of the nodes."""

@@ -20,7 +20,8 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
@@ -34,7 +35,7 @@ from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.selectors import Selector
-from app.kube.taints import Toleration, tolerates_all
+from app.kube.taints import Tolerance, Toleration
 
 MAX_NODE_SCORE: Final = 100
 """Scores after normalising lie in 0..100, as in kube-scheduler."""
@@ -42,19 +43,54 @@ MAX_NODE_SCORE: Final = 100
 Object = TypeVar("Object", bound=KubeObject)
 
 
-class Inclusion(Struct, frozen=True, gc=False):
+class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
     """What decides, beside its labels' keys, whether a node counts. A part that a policy ignores is ``None``."""
 
     affinity: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
     def admits(self, node: Node) -> bool:
-        if self.affinity is not None and not self.affinity.matches(node.name, node.labels):
-            return False
-        return self.tolerations is None or tolerates_all(self.tolerations, node.taints)
+        """Whether one node counts; ``compiled`` is for many."""
+        return self.compiled()(node)
+
+    def compiled(self) -> Callable[[Node], bool]:
+        """The same in the form that is quickly asked."""
+        matcher = None if self.affinity is None else self.affinity.compiled()
+        tolerance = None if self.tolerations is None else Tolerance(self.tolerations)
+
+        def admits(node: Node) -> bool:
+            if matcher is not None and not matcher.matches(node.name, node.labels):
+                return False
+            return tolerance is None or not node.taints or tolerance.tolerates_all(node.taints)
+
+        return admits
 
 
 ALL_NODES: Final = Inclusion()
+
+
+class Unprepared(Exception):  # no error: what is asked for is to be counted first
+    """The answer rests on counts that are not kept yet and take longer to make than the event loop may stand still.
+
+    Raised by ``Counts``; a plugin lets it pass. Whoever decides takes the ``steps``, each of them short, lets others
+    have their turn in between, and decides anew.
+    """
+
+    def __init__(self, steps: Iterator[None]) -> None:
+        super().__init__("not counted yet")
+        self.steps = steps
+
+
+def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
+    """Ask all, and raise one ``Unprepared`` for all that are not prepared: once is enough to make them ready."""
+    missing: list[Iterator[None]] = []
+    for ask in asks:
+        try:
+            ask()
+        except Unprepared as found:
+            missing.append(found.steps)
+    if missing:
+        raise Unprepared(chain.from_iterable(missing))
 
 
 class DomainCounts(Protocol):
@@ -99,7 +135,8 @@ class DomainCounts(Protocol):
 class Counts(Protocol):
     """Counts the picture keeps so that no plugin walks pods on the hot path.
 
-    Counted are bound and assumed pods that are neither finished nor terminating.
+    Counted are bound and assumed pods that are neither finished nor terminating. What is asked for the first time may
+    raise ``Unprepared``; a plugin that asks for much at once does so through ``all_prepared`` then.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:

@@ -9,12 +9,21 @@ from typing import Final
 from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
-from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotations_of, controller_of, required, shared
+from app.kube.meta_v1 import (
+    MetadataObject,
+    ObjectKey,
+    Oversized,
+    OwnerReference,
+    annotations_of,
+    controller_of,
+    required,
+    shared,
+)
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` where it is null or cannot be parsed."""
+    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` where it is null, oversized, or cannot be parsed."""
 
     namespace: str
     name: str
@@ -49,6 +58,13 @@ _selector_of: Final = shared("spec.selector", _parse_selector)
 _DECODER: Final = Decoder[_WorkloadObject](_WorkloadObject)
 
 
+def _selector(raw: Raw) -> Selector | None:
+    try:
+        return _selector_of(raw)
+    except Oversized:
+        return None
+
+
 def decode_workload(raw: bytes | Raw) -> Workload:
     """Decode one ReplicaSet or StatefulSet. Raises ``msgspec.DecodeError``."""
     found = _DECODER.decode(raw)
@@ -60,5 +76,5 @@ def decode_workload(raw: bytes | Raw) -> Workload:
         resource_version=meta.resource_version or "",
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
-        selector=_selector_of(found.spec.selector) if found.spec else None,
+        selector=_selector(found.spec.selector) if found.spec else None,
     )

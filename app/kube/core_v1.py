@@ -7,21 +7,24 @@ equal). 150,000 realistic pods are some 100 MB as slim structs and 3 GB as dicts
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Final
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import Meta, Raw, Struct
 
 from app.kube.decoding import Decoder
-from app.kube.labels import LabelSet
+from app.kube.labels import NO_LABELS, LabelSet
 from app.kube.meta_v1 import (
     MetadataObject,
     ObjectKey,
+    Oversized,
     OwnerReference,
     annotations_of,
     controller_of,
     labels_of,
+    parse_labels,
+    parse_map,
     required,
     shared,
 )
@@ -33,7 +36,18 @@ DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+MOST_CONSTRAINTS: Final = 16
+"""Of one pod: with more of them, none is read."""
+
+SPREAD: Final = "spec.topologySpreadConstraints"
+AFFINITY: Final = "spec.affinity"
+NODE_SELECTOR: Final = "spec.nodeSelector"
+TOLERATIONS: Final = "spec.tolerations"
+LABELS: Final = "metadata.labels"
+
 _FINISHED: Final = ("Succeeded", "Failed")
+
+T = TypeVar("T")
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -57,7 +71,10 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
 
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
-    """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object."""
+    """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object.
+
+    ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
+    """
 
     scheduler_name: str
     priority: int
@@ -65,6 +82,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     affinity: RequiredNodeAffinity
     tolerations: tuple[Toleration, ...]
     spread: tuple[TopologySpreadConstraint, ...]
+    oversized: tuple[str, ...] = ()
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -160,7 +178,7 @@ class NodeObject(Struct):
 
 
 class _ServiceSpecObject(Struct):
-    selector: dict[str, str | None] | None = None
+    selector: Raw = Raw()
 
 
 class _ServiceObject(Struct):
@@ -277,19 +295,23 @@ def _parse_taints(data: bytes) -> tuple[Taint, ...]:
 
 
 def _parse_spread(data: bytes) -> tuple[TopologySpreadConstraint, ...]:
-    return tuple(it.slim() for it in _SPREAD.decode(data) or ())
+    found = _SPREAD.decode(data) or ()
+    if len(found) > MOST_CONSTRAINTS:
+        raise Oversized(SPREAD)
+    return tuple(it.slim() for it in found)
 
 
 def _parse_gated(data: bytes) -> bool:
     return bool(_GATES.decode(data))
 
 
-_node_selector_of: Final = shared("spec.nodeSelector", _parse_node_selector)
-_affinity_terms_of: Final = shared("spec.affinity", _parse_affinity_terms)
-_tolerations_of: Final = shared("spec.tolerations", _parse_tolerations)
-_spread_of: Final = shared("spec.topologySpreadConstraints", _parse_spread)
-_gated_of: Final = shared("spec.schedulingGates", _parse_gated)
-_taints_of: Final = shared("spec.taints", _parse_taints)
+_node_labels_of: Final = shared(LABELS, parse_labels, largest=None)
+_node_selector_of: Final = shared(NODE_SELECTOR, _parse_node_selector)
+_affinity_terms_of: Final = shared(AFFINITY, _parse_affinity_terms)
+_tolerations_of: Final = shared(TOLERATIONS, _parse_tolerations)
+_spread_of: Final = shared(SPREAD, _parse_spread)
+_gated_of: Final = shared("spec.schedulingGates", _parse_gated, largest=None)
+_taints_of: Final = shared("spec.taints", _parse_taints, largest=None)
 
 _SPECS: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
 _NO_SPEC: Final = _PodSpecObject()
@@ -297,14 +319,32 @@ _NO_STATUS: Final = _PodStatusObject()
 
 
 def _pod_spec(found: _PodSpecObject) -> PodSpec:
-    node_selector, terms = _node_selector_of(found.node_selector), _affinity_terms_of(found.affinity)
+    """Raises ``Oversized``."""
+    return _interned(
+        found,
+        _node_selector_of(found.node_selector),
+        _affinity_terms_of(found.affinity),
+        _tolerations_of(found.tolerations),
+        _spread_of(found.topology_spread_constraints),
+    )
+
+
+def _interned(
+    found: _PodSpecObject,
+    node_selector: tuple[tuple[str, str], ...],
+    terms: tuple[NodeSelectorTerm, ...] | None,
+    tolerations: tuple[Toleration, ...],
+    spread: tuple[TopologySpreadConstraint, ...],
+    oversized: tuple[str, ...] = (),
+) -> PodSpec:
     parts = (
         sys.intern(found.scheduler_name or DEFAULT_SCHEDULER_NAME),
         found.priority or 0,
         _gated_of(found.scheduling_gates),
         RequiredNodeAffinity(node_selector, terms) if node_selector or terms is not None else ANY_NODE,
-        _tolerations_of(found.tolerations),
-        _spread_of(found.topology_spread_constraints),
+        tolerations,
+        spread,
+        oversized,
     )
     spec = _SPECS.get(parts)
     if spec is None:
@@ -312,18 +352,42 @@ def _pod_spec(found: _PodSpecObject) -> PodSpec:
     return spec
 
 
+def _read_in_part(labels: Raw, found: _PodSpecObject) -> tuple[LabelSet, PodSpec]:
+    """What can be read of a pod of which some parts are oversized."""
+    oversized: list[str] = []
+
+    def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
+        try:
+            return part(raw)
+        except Oversized as it:
+            oversized.append(it.field)
+            return instead
+
+    nothing: tuple[Any, ...] = ()
+    label_set = read(labels_of, labels, NO_LABELS)
+    node_selector = read(_node_selector_of, found.node_selector, nothing)
+    terms = read(_affinity_terms_of, found.affinity, None)
+    tolerations = read(_tolerations_of, found.tolerations, nothing)
+    spread = read(_spread_of, found.topology_spread_constraints, nothing)
+    return label_set, _interned(found, node_selector, terms, tolerations, spread, tuple(oversized))
+
+
 def slim_pod(found: PodObject) -> Pod:
     """Slim form of a decoded Pod. Raises ``msgspec.ValidationError`` naming the field that is wrong."""
     meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
+    try:
+        labels, slim = labels_of(meta.labels), _pod_spec(spec)
+    except Oversized:
+        labels, slim = _read_in_part(meta.labels, spec)
     return Pod(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_of(meta.labels),
+        labels=labels,
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
-        spec=_pod_spec(spec),
+        spec=slim,
         node_name=sys.intern(spec.node_name or ""),
         nominated_node_name=sys.intern(status.nominated_node_name or ""),
         terminating=bool(meta.deletion_timestamp),
@@ -339,7 +403,7 @@ def slim_node(found: NodeObject) -> Node:
         name=sys.intern(required(meta.name, "metadata.name")),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_of(meta.labels),
+        labels=_node_labels_of(meta.labels),
         taints=_taints_of(spec.taints),
         unschedulable=bool(spec.unschedulable),
     )
@@ -360,14 +424,29 @@ def decode_node(raw: bytes | Raw) -> Node:
     return slim_node(_NODE_DECODER.decode(raw))
 
 
+def _parse_service_selector(data: bytes) -> Selector | None:
+    labels = parse_map(data)
+    return None if labels is None else of_labels(labels)
+
+
+_service_selector_of: Final = shared("spec.selector", _parse_service_selector)
+
+
+def _service_selector(raw: Raw) -> Selector | None:
+    """An oversized one selects nothing: no default constraint is derived from it."""
+    try:
+        return _service_selector_of(raw)
+    except Oversized:
+        return None
+
+
 def decode_service(raw: bytes | Raw) -> Service:
     """Decode one Service or ReplicationController. Raises ``msgspec.DecodeError``."""
     found = _SERVICE_DECODER.decode(raw)
     meta = found.metadata
-    labels = found.spec.selector if found.spec is not None else None
     return Service(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
-        selector=None if labels is None else of_labels(labels),
+        selector=None if found.spec is None else _service_selector(found.spec.selector),
     )

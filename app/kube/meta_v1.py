@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
-from app.kube.labels import LabelSet, label_set
+from app.kube.labels import NO_LABELS, LabelSet, label_set
+from app.kube.memo import MISSING, Memo
 
 ObjectKey = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped kinds."""
@@ -19,8 +19,12 @@ ObjectKey = tuple[str, str]
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
 """Annotations outside this domain are not kept: nobody reads them and they are the bulk of a realistic pod."""
 
-_MEMO_ENTRIES: Final = 8192
-_MEMO_BYTES: Final = 4096
+LARGEST_PART: Final = 64 << 10
+"""Bytes of one part of an object that a tenant writes (a pod's affinity, its labels, …): a longer one is not read."""
+
+_MEMO_BYTES: Final = 2 << 20
+_MEMO_ENTRY: Final = 4096
+_MEMO_OVERHEAD: Final = 200
 
 T = TypeVar("T")
 
@@ -71,19 +75,40 @@ class PartialObjectObject(Struct):
     metadata: MetadataObject
 
 
-def shared(field: str, parse: Callable[[bytes], T]) -> Callable[[Raw], T]:
+class Oversized(Exception):  # no error of the object: more than we read of it
+    """A part of an object is longer than what is read; ``field`` names it."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field} is longer than {LARGEST_PART} bytes")
+        self.field = field
+
+
+def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:
     """Memoise ``parse`` by the raw bytes: replicas of one workload send identical bytes for ``field``.
 
-    An absent field and ``null`` parse as ``b"null"``. Errors carry ``field``, since a raw part has lost its path.
+    An absent field and ``null`` parse as ``b"null"``. Errors carry ``field``, since a raw part has lost its path. What
+    is read of it raises ``Oversized`` beyond ``largest`` bytes, and nothing is parsed.
     """
-    memo = lru_cache(maxsize=_MEMO_ENTRIES)(parse)
+    memo = Memo[bytes, T](_MEMO_BYTES)
 
     def of(raw: Raw) -> T:
         data = bytes(raw) or b"null"
-        try:
-            return memo(data) if len(data) <= _MEMO_BYTES else parse(data)
-        except msgspec.DecodeError as error:
-            raise msgspec.ValidationError(f"{field}: {error}") from None
+        found = memo.young.get(data, MISSING)
+        return parsed(data) if found is MISSING else found
+
+    def parsed(data: bytes) -> T:
+        size = len(data)
+        if largest is not None and size > largest:
+            raise Oversized(field)
+        found = memo.get(data)
+        if found is MISSING:
+            try:
+                found = parse(data)
+            except msgspec.DecodeError as error:
+                raise msgspec.ValidationError(f"{field}: {error}") from None
+            if size <= _MEMO_ENTRY:
+                memo.put(data, found, size + _MEMO_OVERHEAD)
+        return found
 
     return of
 
@@ -91,8 +116,13 @@ def shared(field: str, parse: Callable[[bytes], T]) -> Callable[[Raw], T]:
 _MAP: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
 
 
-def _parse_labels(data: bytes) -> LabelSet:
-    return label_set(_MAP.decode(data))
+def parse_map(data: bytes) -> dict[str, str | None] | None:
+    """A map of texts, as labels and selectors of Services are. Raises ``msgspec.DecodeError``."""
+    return _MAP.decode(data)
+
+
+def parse_labels(data: bytes) -> LabelSet:
+    return label_set(parse_map(data))
 
 
 class _OwnerReferenceObject(Struct, rename="camel"):
@@ -114,8 +144,8 @@ def _parse_controller(data: bytes) -> OwnerReference | None:
     return next((reference.slim() for reference in references if reference.controller), None)
 
 
-labels_of: Final = shared("metadata.labels", _parse_labels)
-controller_of: Final = shared("metadata.ownerReferences", _parse_controller)
+labels_of: Final = shared("metadata.labels", parse_labels)
+controller_of: Final = shared("metadata.ownerReferences", _parse_controller, largest=None)
 
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 _DOMAIN_BYTES: Final = ANNOTATION_DOMAIN.encode()
@@ -141,10 +171,18 @@ def partial_object(found: PartialObjectObject) -> PartialObject:
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_of(meta.labels),
+        labels=_labels_or_none(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
     )
+
+
+def _labels_or_none(raw: Raw) -> LabelSet:
+    """Nothing is decided by the labels of an owner."""
+    try:
+        return labels_of(raw)
+    except Oversized:
+        return NO_LABELS
 
 
 def required(value: str | None, field: str) -> str:

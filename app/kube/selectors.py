@@ -8,6 +8,7 @@ label set without the key. A null selector matches nothing, an empty one everyth
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -24,6 +25,9 @@ DOES_NOT_EXIST: Final = "DoesNotExist"
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_PREFIX: Final = 253
+_MAX_VALUE: Final = 63
+_MAX_KEY: Final = _MAX_PREFIX + len("/") + _MAX_VALUE
+_FEW_VALUES: Final = 16
 
 
 class InvalidSelector(ValueError):
@@ -40,15 +44,22 @@ class Requirement(Struct, frozen=True, gc=False, order=True):
     def matches(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.key)
         if self.operator == IN:
-            return value is not None and value in self.values
+            return value is not None and self._has(value)
         if self.operator == EXISTS:
             return value is not None
         if self.operator == NOT_IN:
-            return value is None or value not in self.values
+            return value is None or not self._has(value)
         return value is None
 
+    def _has(self, value: str) -> bool:
+        values = self.values
+        if len(values) <= _FEW_VALUES:
+            return value in values
+        found = bisect_left(values, value)
+        return found < len(values) and values[found] == value
 
-class Selector(Struct, frozen=True, gc=False):
+
+class Selector(Struct, frozen=True, gc=False, cache_hash=True):
     """A conjunction of requirements, sorted and unique. No requirements: matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -95,18 +106,26 @@ def _check(found: Requirement) -> None:
             raise InvalidSelector(f"values: Invalid value: {value!r}: not a valid label value")
 
 
-@lru_cache(maxsize=4096)
 def is_label_key(key: str) -> bool:
     """Whether ``key`` is a qualified name: an optional DNS subdomain, a slash, up to 63 characters."""
+    return len(key) <= _MAX_KEY and _is_label_key(key)
+
+
+@lru_cache(maxsize=4096)
+def _is_label_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > _MAX_PREFIX or not _PREFIX.fullmatch(prefix)):
         return False
     return bool(_NAME.fullmatch(name))
 
 
-@lru_cache(maxsize=4096)
 def is_label_value(value: str) -> bool:
     """Whether ``value`` is empty or up to 63 characters that begin and end alphanumeric."""
+    return len(value) <= _MAX_VALUE and _is_label_value(value)
+
+
+@lru_cache(maxsize=4096)
+def _is_label_value(value: str) -> bool:
     return not value or bool(_NAME.fullmatch(value))
 
 

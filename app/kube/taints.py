@@ -36,17 +36,26 @@ class Toleration(Struct, frozen=True, gc=False, order=True):
     value: str = ""
     effect: str = ""
 
+
+class Tolerance:
+    """Tolerations as sets, so that a taint costs a few look-ups however many they are."""
+
+    __slots__ = ("_equal", "_exists")
+
+    def __init__(self, tolerations: Iterable[Toleration]) -> None:
+        found = set(tolerations)
+        self._exists = {(it.key, it.effect) for it in found if it.operator == "Exists"}
+        self._equal = {(it.key, it.effect, it.value) for it in found if it.operator in ("", "Equal")}
+
     def tolerates(self, taint: Taint) -> bool:
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator in ("", "Equal"):
-            return self.value == taint.value
-        return self.operator == "Exists"
+        pairs = [(key, effect) for key in (taint.key, "") for effect in (taint.effect, "")]
+        return not self._exists.isdisjoint(pairs) or any((*pair, taint.value) in self._equal for pair in pairs)
+
+    def tolerates_all(self, taints: Iterable[Taint]) -> bool:
+        """Whether every NoSchedule and NoExecute taint is tolerated."""
+        return all(self.tolerates(taint) for taint in taints if taint.keeps_out)
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """Whether every NoSchedule and NoExecute taint is tolerated."""
-    tolerations = tuple(tolerations)
-    return all(any(it.tolerates(taint) for it in tolerations) for taint in taints if taint.keeps_out)
+    """The same for one node; ``Tolerance`` is for many."""
+    return Tolerance(tolerations).tolerates_all(taints)

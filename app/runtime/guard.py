@@ -9,7 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
-from app.framework.interface import Unreadable
+from app.framework.interface import Unprepared, Unreadable
 from app.framework.status import SKIP, SUCCESS, Code, Status, error
 from app.telemetry.metrics import Metrics
 
@@ -85,6 +85,8 @@ class Guard:
         started = perf_counter() if self._calls % _SAMPLE_EVERY == 0 else 0.0
         try:
             return function(*args, **kwargs)
+        except Unprepared:
+            raise  # no fault: the caller makes it ready and asks again
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault) from fault
         finally:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, Self
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from fastapi import APIRouter, Depends, HTTPException, Response
+from msgspec import Raw
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.alias_generators import to_camel
 
-from app.framework.interface import Explanation
 from app.framework.status import Status
 from app.kube.core_v1 import Pod, decode_pod
+from app.kube.decoding import Decoder
 from app.server.bodies import body_of, documented
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
+from app.verbs.verdict import shown
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _STATUS_OF = {"not_ready": 503, "nothing_to_do": 404, "fault": 500}
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
@@ -43,6 +45,9 @@ _POD_EXAMPLE = {
 _NAME_EXAMPLE = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
+_PARTS: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
@@ -53,6 +58,26 @@ class PodRequest(_Model):
     pod: dict[str, Any] | None = Field(default=None, description="A Pod as the Kubernetes API has it.")
     namespace: str = "default"
     name: str | None = Field(default=None, description="Name of a pod that Homeport knows, instead of pod.")
+
+    _raw: bytes = PrivateAttr(b"")
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        """The pod stays as it came: as a dict it would take as long to make as everything else together."""
+        try:
+            parts = _PARTS.decode(body)
+        except _UNREADABLE:
+            return cls.model_validate_json(body)  # which says what is wrong
+        pod = bytes(parts.get("pod", b""))
+        if not pod.startswith(b"{"):
+            return cls.model_validate_json(body)
+        asked = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
+        asked._raw = pod  # noqa: SLF001  # its own
+        return asked
+
+    @property
+    def raw_pod(self) -> bytes:
+        return self._raw
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -74,12 +99,6 @@ class PluginStatus(_Model):
     plugin: str = Field(description="Who rejected; empty for Success.")
     reasons: list[str]
 
-    @classmethod
-    def of(cls, status: Status) -> Self:
-        if status.is_success:
-            return cls(code="Success", plugin="", reasons=[])
-        return cls(code=status.code.word, plugin=status.plugin, reasons=list(status.reasons))
-
 
 class CycleResponse(_Model):
     """One whole cycle."""
@@ -89,17 +108,6 @@ class CycleResponse(_Model):
     scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")
     totals: dict[str, int] = Field(description="Weighted sum by feasible node.")
     node: str | None = Field(description="The chosen node: bind the pod there with POST /bind.")
-
-    @classmethod
-    def of(cls, found: Cycle) -> Self:
-        by_plugin, totals = found.scores.by_plugin, found.scores.totals
-        return cls(
-            pre_filter=PluginStatus.of(found.pre_filter),
-            filter={name: PluginStatus.of(status) for name, status in found.statuses.items()},
-            scores={name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
-            totals=totals,
-            node=found.node or None,
-        )
 
 
 class ExplanationTable(_Model):
@@ -116,14 +124,6 @@ class PluginExplanation(_Model):
     tables: list[ExplanationTable]
     unblock: list[str] = Field(description="Each one change that would let the pod in somewhere.")
 
-    @classmethod
-    def of(cls, found: Explanation) -> Self:
-        tables = [
-            ExplanationTable(title=it.title, columns=list(it.columns), rows=[list(row) for row in it.rows])
-            for it in found.tables
-        ]
-        return cls(tables=tables, unblock=list(found.unblock))
-
 
 class ExplainResponse(_Model):
     """Why a pod may or may not go where."""
@@ -134,35 +134,68 @@ class ExplainResponse(_Model):
     nodes: dict[str, list[PluginStatus]] = Field(description="By node, the plugins that reject it.")
     plugins: dict[str, PluginExplanation]
 
-    @classmethod
-    def of(cls, pod: Pod, found: Explained) -> Self:
-        return cls(
-            pod=str(pod),
-            pre_filter=PluginStatus.of(found.pre_filter),
-            feasible=list(found.feasible),
-            nodes={name: _rejections(statuses) for name, statuses in found.nodes.items()},
-            plugins={name: PluginExplanation.of(it) for name, it in found.plugins.items()},
-        )
+
+class _Told:
+    """Statuses as ``PluginStatus`` has them, each made once: many nodes share one."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Status, dict[str, Any]]] = {}
+
+    def of(self, status: Status) -> dict[str, Any]:
+        found = self._made.get(id(status))
+        if found is None:
+            found = self._made[id(status)] = (status, shown(status))
+        return found[1]
 
 
-def _rejections(statuses: Mapping[str, Status]) -> list[PluginStatus]:
-    return [PluginStatus.of(status) for status in statuses.values() if not status.is_success]
+def _cycle_body(found: Cycle) -> bytes:
+    """A ``CycleResponse``: 5,000 nodes are too many to be made as models and checked."""
+    told = _Told()
+    by_plugin, totals = found.scores.by_plugin, found.scores.totals
+    return msgspec.json.encode(
+        {
+            "preFilter": told.of(found.pre_filter),
+            "filter": {name: told.of(status) for name, status in found.statuses.items()},
+            "scores": {name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
+            "totals": totals,
+            "node": found.node or None,
+        }
+    )
+
+
+def _explain_body(pod: Pod, found: Explained) -> bytes:
+    """An ``ExplainResponse``."""
+    told = _Told()
+    nodes = {
+        name: [told.of(status) for status in statuses.values() if not status.is_success]
+        for name, statuses in found.nodes.items()
+    }
+    return msgspec.json.encode(
+        {
+            "pod": str(pod),
+            "preFilter": told.of(found.pre_filter),
+            "feasible": found.feasible,
+            "nodes": nodes,
+            "plugins": found.plugins,
+        }
+    )
 
 
 def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     """It runs on the same picture and profiles as the verbs, and its picks are waited for."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
-    cycle_body = Depends(body_of(CycleRequest, max_body_bytes))
+    cycle_body = Depends(body_of(CycleRequest, max_body_bytes, CycleRequest.parse))
 
     @router.post(
         "/cycle",
+        response_model=CycleResponse,
         responses=_FAILURES,
         summary="Run one whole scheduling cycle for a pod",
         openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
     )
-    async def cycle(asked: CycleRequest = cycle_body) -> CycleResponse:
+    async def cycle(asked: CycleRequest = cycle_body) -> Response:
         try:
-            return CycleResponse.of(await verb.run(_pod(verb, asked), asked.nodes))
+            return _json(_cycle_body(await verb.run(_pod(verb, asked), asked.nodes)))
         except VerbFailure as failure:
             raise _http(failure) from failure
 
@@ -172,30 +205,35 @@ def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     """The same picture and profiles; it changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
-    pod_body = Depends(body_of(PodRequest, max_body_bytes))
+    pod_body = Depends(body_of(PodRequest, max_body_bytes, PodRequest.parse))
 
     @router.post(
         "/explain",
+        response_model=ExplainResponse,
         responses=_FAILURES,
         summary="Why may a pod go where, and what would unblock it?",
         openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
-    async def explain(asked: PodRequest = pod_body) -> ExplainResponse:
+    async def explain(asked: PodRequest = pod_body) -> Response:
         try:
             pod = _pod(verb, asked)
-            return ExplainResponse.of(pod, await verb.explain(pod))
+            return _json(_explain_body(pod, await verb.explain(pod)))
         except VerbFailure as failure:
             raise _http(failure) from failure
 
     return router
 
 
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
 def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
     if asked.name is not None:
         return verb.known_pod(asked.namespace, asked.name)
     try:
-        return decode_pod(msgspec.json.encode(asked.pod))
-    except msgspec.DecodeError as error:
+        return decode_pod(asked.raw_pod)
+    except _UNREADABLE as error:
         raise HTTPException(422, f"pod: {error}") from None
 
 

@@ -58,7 +58,9 @@ class Status(BaseModel):
     leader: LeaderStatus | None = Field(description="null where leaderElect is off.")
     permissions: PermissionsStatus | None = Field(description="null for a saved cluster.")
     assumed_pods: int
-    counters: dict[str, dict[str, int]] = Field(description="Entries, hits and misses of each level of kept counts.")
+    counters: dict[str, dict[str, int]] = Field(
+        description="Of each level of kept counts: entries, hits, misses, and bytes as estimated."
+    )
     profiles: list[ProfileStatus]
     unserved: dict[str, int] = Field(
         description="Requests about pods of no profile here, which go unchecked, by schedulerName."

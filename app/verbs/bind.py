@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -23,7 +24,7 @@ from msgspec import Struct
 
 from app.cluster.gate import BindGate
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Binder, Clock, Unreadable
+from app.framework.interface import Binder, Clock, Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
@@ -34,6 +35,7 @@ from app.runtime.guard import PluginError
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
+from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
 
@@ -61,7 +63,7 @@ class _InHand(Struct):
     """A transaction that assumed its pod. ``checked``: the picture on which it was found possible last.
 
     ``settlements``: how many binds had settled when it was last found not certain · ``waiting`` for others to settle ·
-    ``failure``: why it was held back at the gate.
+    ``failure``: why it was held back at the gate · ``missing``: what is to be counted before it can be said.
     """
 
     framework: Framework
@@ -71,6 +73,7 @@ class _InHand(Struct):
     settlements: int = 0
     waiting: bool = False
     failure: VerbFailure | None = None
+    missing: Unprepared | None = None
 
 
 class BindVerb:
@@ -227,20 +230,24 @@ class BindVerb:
     ) -> tuple[Pod, CycleState]:
         """Everything is read anew after each wait; between the check that passes and the assumption there is none."""
         while True:
-            pod = self._known_pod(args)
-            if pod.node_name:
-                raise VerbFailure("bind_failed", "homeport: the pod was bound by somebody else")
-            state = self._holds(framework, pod, self._node(args.node))
+            pod, state = await prepared(partial(self._checked, framework, args))
             if state is not None:
                 self._cluster.assume(pod, args.node)
                 self._deciding.due.arrived(pod.uid)
                 return pod, state
             await self._until_settled(deadline)
 
+    def _checked(self, framework: Framework, args: BindingArgs) -> tuple[Pod, CycleState | None]:
+        """The pod as it is, and what ``_holds`` says of it."""
+        pod = self._known_pod(args)
+        if pod.node_name:
+            raise VerbFailure("bind_failed", "homeport: the pod was bound by somebody else")
+        return pod, self._holds(framework, pod, self._node(args.node))
+
     def _holds(self, framework: Framework, pod: Pod, node: NodeInfo) -> CycleState | None:
         """The state of a check that holds whatever becomes of the others in flight; ``None`` if that is not certain.
 
-        Raises ``VerbFailure`` if the node is refused.
+        Raises ``VerbFailure`` if the node is refused, or ``Unprepared``.
         """
         state = CycleState()
         others = [it for it in self._cluster.assumed.in_flight() if it.uid != pod.uid]
@@ -262,7 +269,7 @@ class BindVerb:
             limit = deadline - self._clock()
             _raise_unless_success(await framework.permit(state, pod, node_name, limit=limit))
             _raise_unless_success(await framework.pre_bind(state, pod, node_name))
-            while not self._possible(held, pod):
+            while not await prepared(partial(self._possible, held, pod)):
                 await self._until_others_settled(held, pod.uid)
             status = await framework.bind(state, pod, node_name)
             if held.failure is not None:
@@ -282,6 +289,9 @@ class BindVerb:
             return error(f'decided on node "{held.node}", not on "{node_name}"')
         try:
             return SUCCESS if self._possible(held, pod) else None
+        except Unprepared as missing:
+            held.missing = missing  # given up since the last look: to be counted anew before the next one
+            return None
         except VerbFailure as failure:
             held.failure = failure
             return error(failure.message)
@@ -289,6 +299,10 @@ class BindVerb:
     async def until_settled(self, pod: Pod) -> Status:
         """Implements ``LastWord``."""
         held = self._in_hand[pod.uid]
+        missing, held.missing = held.missing, None
+        if missing is not None:
+            await in_slices(missing.steps)
+            return SUCCESS
         try:
             await self._until_others_settled(held, pod.uid)
         except VerbFailure as failure:

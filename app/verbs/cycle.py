@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final
 
 from msgspec import Struct
 
 from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Explanation
-from app.framework.node_info import Candidates
+from app.framework.interface import Explanation, Unprepared
+from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework, Scores
@@ -19,7 +22,11 @@ from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.service import Deciding
+from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
+
+_A_STEP: Final = 16
+"""Nodes judged at a time: some tenths of a millisecond, or some milliseconds for the most constraints."""
 
 _NO_SCORES = Scores((), {}, Classed((), {}), 0)
 
@@ -62,8 +69,7 @@ class CycleVerb:
         try:
             await self._deciding.due.wait(framework.depends, pod)
             await self._deciding.due.wait(framework.prefers_by, pod)
-            with self._deciding.cluster.without(pod.uid, pod.key):
-                found = self._cycle(framework, pod, names)
+            found = await prepared(partial(self._cycle, framework, pod, names))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         if found.node:
@@ -71,13 +77,18 @@ class CycleVerb:
         return found
 
     async def explain(self, pod: Pod) -> Explained:
-        """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``."""
+        """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.
+
+        Nodes are judged some at a time, each on the picture as it is then: nothing is decided by it.
+        """
         framework = await self._prepared(pod)
+        judged = _Judged()
         try:
-            with self._deciding.cluster.without(pod.uid, pod.key):
-                return self._explained(framework, pod)
+            plugins = await prepared(partial(self._explanations, framework, pod))
+            await in_slices(self._judging(framework, pod, judged))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
+        return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins)
 
     async def _prepared(self, pod: Pod) -> Framework:
         require_picture(self._deciding.problem)
@@ -89,34 +100,67 @@ class CycleVerb:
         return framework
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+        """Raises ``PluginError`` or ``Unprepared``."""
         nodes = self._deciding.cluster.nodes
         names = list(nodes) if names is None else names
         asked = asked_nodes(names, None, nodes, unreadable_nodes(self._deciding.cluster))
         candidates = asked.candidates
-        verdict = framework.feasible(CycleState(), pod, candidates)
-        statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
-        feasible = candidates.without(verdict.rejected)
-        if not len(feasible):
-            return Cycle(verdict.pre_filter, statuses, _NO_SCORES, "")
-        scores = framework.score(CycleState(), pod, feasible)
+        with self._deciding.cluster.without(pod.uid, pod.key):
+            verdict = framework.feasible(CycleState(), pod, candidates)
+            statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
+            feasible = candidates.without(verdict.rejected)
+            if not len(feasible):
+                return Cycle(verdict.pre_filter, statuses, _NO_SCORES, "")
+            scores = framework.score(CycleState(), pod, feasible)
         return Cycle(verdict.pre_filter, statuses, scores, _best(scores.totals))
 
-    def _explained(self, framework: Framework, pod: Pod) -> Explained:
-        candidates = Candidates.of(self._deciding.cluster.nodes)
-        plugins = framework.explain(pod, candidates)
-        state = CycleState()
-        prepared = framework.pre_filter(state, pod)
-        if not prepared.status.is_success:
-            return Explained(prepared.status, {}, (), plugins)
-        outside = prepared.outside(candidates)
-        nodes = {
-            it.name: {"": outside[it.name]} if it.name in outside else framework.statuses(state, pod, it)
-            for it in candidates
-        }
-        feasible = [
-            name for name in candidates.names if framework.filter_node(state, pod, candidates.info(name)).is_success
-        ]
-        return Explained(prepared.status, nodes, [name for name in feasible if name not in outside], plugins)
+    def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
+        """Raises ``PluginError`` or ``Unprepared``."""
+        with self._deciding.cluster.without(pod.uid, pod.key):
+            return framework.explain(pod, Candidates.of(self._deciding.cluster.nodes))
+
+    def _judging(self, framework: Framework, pod: Pod, judged: _Judged) -> Iterator[None]:
+        """Some nodes at each step. Raises ``PluginError``."""
+        nodes = self._deciding.cluster.nodes
+        names = iter(tuple(nodes))
+        some = list(islice(names, _A_STEP))
+        while some:
+            try:
+                with self._deciding.cluster.without(pod.uid, pod.key):
+                    _judge(framework, pod, [nodes[name] for name in some if name in nodes], judged)
+            except Unprepared as missing:
+                yield from missing.steps
+                continue
+            if not judged.pre_filter.is_success:
+                return
+            some = list(islice(names, _A_STEP))
+            yield
+
+
+class _Judged(Struct):
+    """Every plugin's word on the nodes so far."""
+
+    pre_filter: Status = SUCCESS
+    nodes: dict[str, Mapping[str, Status]] = {}
+    feasible: list[str] = []
+
+
+def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _Judged) -> None:
+    """Raises ``PluginError`` or ``Unprepared``."""
+    state = CycleState()
+    prepared = framework.pre_filter(state, pod)
+    judged.pre_filter = prepared.status
+    if not prepared.status.is_success:
+        judged.nodes, judged.feasible = {}, []
+        return
+    outside = prepared.outside(Candidates.of({it.name: it for it in nodes}))
+    for it in nodes:
+        if it.name in outside:
+            judged.nodes[it.name] = {"": outside[it.name]}
+            continue
+        judged.nodes[it.name] = framework.statuses(state, pod, it)
+        if framework.filter_node(state, pod, it).is_success:
+            judged.feasible.append(it.name)
 
 
 def _best(totals: Mapping[str, int]) -> str:

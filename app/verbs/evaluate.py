@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from app.cluster.counters import at_once
 from app.cluster.gate import BindGate
 from app.cluster.saved import MemoryBinder, MemoryWriter
 from app.cluster.sinks import sink_for
@@ -86,7 +87,7 @@ class Evaluator:
         framework = self._framework(profile, cluster)
         pod = _pod("pod", case.pod)
         with cluster.without(pod.uid, pod.key):
-            return {"name": case.name, **judged(framework, pod, Candidates.of(cluster.nodes))}
+            return {"name": case.name, **at_once(lambda: judged(framework, pod, Candidates.of(cluster.nodes)))}
 
     def _profile(self, config: bytes) -> ResolvedProfile:
         found = self._profiles.get(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import filterfalse
 from random import random
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
 from app.verbs.service import Deciding
+from app.verbs.slices import prepared
 from app.verbs.standing import StandingRefusals
 from app.wire.extender_v1 import (
     ExtenderArgs,
@@ -107,8 +109,7 @@ class FilterVerb:
         sent = await read_nodes(args, self._deciding.cluster.nodes)
         await self._deciding.look_up_missing(framework, args.pod)
         await self._deciding.due.wait(framework.depends, args.pod)
-        with self._deciding.cluster.without(args.pod.uid, args.pod.key):
-            found = self._judged(framework, args.pod, args.names, sent)
+        found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))
         names = found.asked
         only_passed = found.passed and (self._lean or not found.rejected)
         if only_passed and request is not None and args.names is not None and request.are(args.names):
@@ -131,7 +132,16 @@ class FilterVerb:
     def _judged(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
     ) -> _Judged:
-        """Which pass is mostly all there is to say; why the others do not is found for these alone."""
+        """Which pass is mostly all there is to say; why the others do not is found for these alone.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
+        with self._deciding.cluster.without(pod.uid, pod.key):
+            return self._judged_without(framework, pod, names, sent)
+
+    def _judged_without(
+        self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
+    ) -> _Judged:
         nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
         passed: Sequence[str] | None = None
         if names is not None and not unreadable:

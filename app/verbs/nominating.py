@@ -24,8 +24,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal
 
 import structlog
@@ -33,7 +34,7 @@ from msgspec import Struct
 
 from app.cluster.nominator import Nominated, Nominator
 from app.cluster.store import Cluster
-from app.framework.interface import Clock
+from app.framework.interface import Clock, Unprepared
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
@@ -42,6 +43,7 @@ from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome
 from app.verbs.sampling import Attempts, best, elsewhere, workload_of
 from app.verbs.service import Deciding
+from app.verbs.slices import prepared
 
 QUIET_SECONDS: Final = 0.01
 """From our last refusal to the patch: the scheduler has then dealt with the answer, and mostly with the retry that its
@@ -285,6 +287,8 @@ class SamplingGuard:
             return None if framework is None else framework.stamp(pod)
         except PluginError:
             return None  # logged by the plugins' guard
+        except Unprepared:
+            return None  # its counts were given up: so much is asked for that others will wake the pod
 
     async def stop(self) -> None:
         """Leave all pods alone."""
@@ -313,7 +317,7 @@ class SamplingGuard:
                 await self._pause_between_looks(case)
                 if case.counted and self._held(self._attempts(case.pod)) > 0.0:
                     continue  # somebody else went first: no need to look
-                plan = self._plan(case)
+                plan = await self._plan(case)
                 if plan.node:
                     await self._lead(case, plan.node)
                 elif not await self._rest(case, plan):
@@ -356,8 +360,11 @@ class SamplingGuard:
         if slot > now:
             await self._pause(case, slot - now)
 
-    def _plan(self, case: _Case, turn: str = "") -> _Plan:
-        """On the picture as it is at this moment. ``turn``: a node that is ours to lead to, if it is still good."""
+    async def _plan(self, case: _Case, turn: str = "") -> _Plan:
+        """On the picture as it is at this moment. ``turn``: a node that is ours to lead to, if it is still good.
+
+        Nodes are looked at in slices where a pod takes long to judge: a lead is a hint, and bind checks again.
+        """
         pod = self._waiting(case)
         if pod is None and not case.seen and self._clock() < case.unknown_until:
             return _Plan(wait=_WATCHED_SECONDS)
@@ -365,15 +372,21 @@ class SamplingGuard:
         if pod is None or framework is None or case.over.is_set() or self._deciding.problem():
             return _LEAVE
         try:
-            with self._cluster.without(pod.uid, pod.key):
-                nodes = elsewhere(self._cluster, framework, pod)
-                if not len(nodes):
-                    return self._nowhere(case)
-                self._count(case, pod, len(nodes))
-                held = self._held(self._attempts(pod))
-                return _Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
+            names = await elsewhere(self._cluster, framework, pod)
+            return await prepared(partial(self._plan_among, case, framework, pod, names, turn))
         except PluginError:
             return _LEAVE  # logged by the plugins' guard; filter says so to the pod
+
+    def _plan_among(self, case: _Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str) -> _Plan:
+        """Raises ``PluginError`` or ``Unprepared``."""
+        with self._cluster.without(pod.uid, pod.key):
+            known = self._cluster.nodes
+            nodes = Candidates([name for name in names if name in known], known.__getitem__)
+            if not len(nodes):
+                return self._nowhere(case)
+            self._count(case, pod, len(nodes))
+            held = self._held(self._attempts(pod))
+            return _Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
 
     def _nowhere(self, case: _Case) -> _Plan:
         return _Plan(asked_wait=case.next_look())
@@ -435,7 +448,7 @@ class SamplingGuard:
         turn.users += 1
         try:
             async with turn.lock:
-                if not queued or self._plan(case, node).node == node:
+                if not queued or (await self._plan(case, node)).node == node:
                     await self._try(case, node)
         finally:
             turn.users -= 1

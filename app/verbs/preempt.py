@@ -6,7 +6,12 @@ once its victims are gone; the victims themselves, their order and their PDB cou
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
 from app.framework.cycle_state import CycleState
+from app.framework.interface import Unprepared
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
@@ -16,7 +21,11 @@ from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
 from app.verbs.service import Deciding
+from app.verbs.slices import in_slices
 from app.wire.extender_v1 import MalformedRequest, MetaVictims, PreemptionArgs, decode_preemption, encode_victims
+
+_A_STEP: Final = 16
+"""Candidates tried at a time: a quarter of a millisecond, or some milliseconds for the most constraints."""
 
 
 class PreemptVerb:
@@ -36,30 +45,46 @@ class PreemptVerb:
             return Answer(encode_victims(args.victims), "nothing_to_do")
         require_picture(self._deciding.problem)
         await self._deciding.look_up_missing(framework, args.pod)
-        kept = self._kept(framework, args)
+        kept: dict[str, MetaVictims] = {}
+        await in_slices(self._steps(framework, args, kept))
         return Answer(encode_victims(kept), "candidates" if kept else "no_fit")
 
-    def _kept(self, framework: Framework, args: PreemptionArgs) -> dict[str, MetaVictims]:
-        try:
-            with self._deciding.cluster.without(args.pod.uid, args.pod.key):
-                return self._helpful(framework, args)
-        except PluginError as fault:
-            raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+    def _steps(self, framework: Framework, args: PreemptionArgs, kept: dict[str, MetaVictims]) -> Iterator[None]:
+        """A few candidates at each step, on the picture as it is then: filter asks once more after the eviction.
 
-    def _helpful(self, framework: Framework, args: PreemptionArgs) -> dict[str, MetaVictims]:
-        state = CycleState()
-        prepared = framework.pre_filter(state, args.pod)
-        if not prepared.status.is_success:
-            return {}
-        nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
-        return {
-            name: victims
-            for name, victims in args.victims.items()
-            if name in nodes
-            and name not in unreadable
-            and (prepared.names is None or name in prepared.names)
-            and _fits_without(framework, state, args.pod, nodes[name], victims)
-        }
+        Raises ``VerbFailure``.
+        """
+        candidates = iter(args.victims.items())
+        some = list(islice(candidates, _A_STEP))
+        while some:
+            try:
+                kept.update(self._helpful(framework, args.pod, some))
+            except Unprepared as missing:
+                yield from missing.steps
+                continue
+            except PluginError as fault:
+                raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
+            some = list(islice(candidates, _A_STEP))
+            yield
+
+    def _helpful(
+        self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, MetaVictims]]
+    ) -> dict[str, MetaVictims]:
+        """Raises ``PluginError`` or ``Unprepared``."""
+        with self._deciding.cluster.without(pod.uid, pod.key):
+            state = CycleState()
+            prepared = framework.pre_filter(state, pod)
+            if not prepared.status.is_success:
+                return {}
+            nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
+            return {
+                name: victims
+                for name, victims in candidates
+                if name in nodes
+                and name not in unreadable
+                and (prepared.names is None or name in prepared.names)
+                and _fits_without(framework, state, pod, nodes[name], victims)
+            }
 
 
 def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: MetaVictims) -> bool:

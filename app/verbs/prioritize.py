@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import compress
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import MAX_NODE_SCORE
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
-from app.runtime.framework import Scores
+from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes
 from app.verbs.handed import HandedBack
@@ -20,6 +21,7 @@ from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
 from app.verbs.service import Deciding
+from app.verbs.slices import prepared
 from app.wire.extender_v1 import MalformedRequest, decode_args, encode_classed, encode_priorities, split_args
 
 
@@ -68,8 +70,7 @@ class PrioritizeVerb:
         await self._deciding.look_up_missing(framework, pod, hosts)
         try:
             await self._deciding.due.wait(framework.prefers_by, pod)
-            with self._deciding.cluster.without(pod.uid, pod.key):
-                scores = framework.score(CycleState(), pod, self._candidates(asked))
+            scores = await prepared(partial(self._scored, framework, asked))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
         return Answer(self._encoded(hosts, scores), "scored")
@@ -84,6 +85,11 @@ class PrioritizeVerb:
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
         return _Asked(args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent)
+
+    def _scored(self, framework: Framework, asked: _Asked) -> Scores:
+        """Raises ``PluginError`` or ``Unprepared``."""
+        with self._deciding.cluster.without(asked.pod.uid, asked.pod.key):
+            return framework.score(CycleState(), asked.pod, self._candidates(asked))
 
     def _candidates(self, asked: _Asked) -> Candidates:
         cluster = self._deciding.cluster

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -9,9 +11,10 @@ from msgspec import Struct, field
 from app.cluster.store import Cluster
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import Node, Pod
-from app.kube.taints import NO_SCHEDULE, Taint, tolerates_all
+from app.kube.core_v1 import AFFINITY, NODE_SELECTOR, TOLERATIONS, Node, Pod
+from app.kube.taints import NO_SCHEDULE, Taint, Tolerance
 from app.runtime.framework import Framework
+from app.verbs.slices import in_slices, prepared
 
 MOST_MISSES: Final = 6
 """Misses in a row after which a workload is left to the scheduler's own windows for ``REST_SECONDS``."""
@@ -21,6 +24,7 @@ _FIRST_SECONDS: Final = 0.25
 _NODE_SECONDS: Final = 10.0
 _MOST_SECONDS: Final = 300.0
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
+_READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
 _MOST_REFUSED: Final = 64
 
 
@@ -88,25 +92,49 @@ def workload_of(pod: Pod) -> str:
     return pod.owner.uid if pod.owner is not None else pod.uid
 
 
-def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> Candidates:
+async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
     """The nodes that our filters pass and that no in-tree filter refuses for what is written on node and pod.
 
     Whether there is room, volumes or ports, only the scheduler knows. Raises ``PluginError``.
     """
-    nodes = Candidates.of(cluster.nodes)
-    rejected = framework.feasible(CycleState(), pod, nodes).rejected
-    passing = [name for name in nodes.names if name not in rejected]
-    return Candidates([name for name in passing if _is_open(pod, nodes.info(name).node)], nodes.info)
+    is_open = open_to(pod)
+    found: list[str] = []
+
+    def look(name: str) -> None:
+        info = cluster.nodes.get(name)
+        if info is not None and is_open(info.node):
+            found.append(name)
+
+    await in_slices(map(look, await prepared(partial(_passing, cluster, framework, pod))))
+    return found
 
 
-def _is_open(pod: Pod, node: Node) -> bool:
-    """NodeUnschedulable, NodeAffinity and TaintToleration: what the slim models are enough for."""
+def _passing(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
+    with cluster.without(pod.uid, pod.key):
+        nodes = Candidates.of(cluster.nodes)
+        rejected = framework.feasible(CycleState(), pod, nodes).rejected
+        return [name for name in nodes.names if name not in rejected]
+
+
+def open_to(pod: Pod) -> Callable[[Node], bool]:
+    """NodeUnschedulable, NodeAffinity and TaintToleration: what the slim models are enough for.
+
+    To a pod of which what they rest on is not read, no node is open.
+    """
     spec = pod.spec
-    if node.unschedulable and not tolerates_all(spec.tolerations, (_UNSCHEDULABLE,)):
-        return False
-    if node.taints and not tolerates_all(spec.tolerations, node.taints):
-        return False
-    return spec.affinity.matches(node.name, node.labels)
+    if not _READ.isdisjoint(spec.oversized):
+        return lambda _: False
+    tolerance, affinity = Tolerance(spec.tolerations), spec.affinity.compiled()
+    takes_unschedulable = tolerance.tolerates_all((_UNSCHEDULABLE,))
+
+    def is_open(node: Node) -> bool:
+        if node.unschedulable and not takes_unschedulable:
+            return False
+        if node.taints and not tolerance.tolerates_all(node.taints):
+            return False
+        return affinity.matches(node.name, node.labels)
+
+    return is_open
 
 
 def best(framework: Framework, pod: Pod, nodes: Candidates) -> list[str]:

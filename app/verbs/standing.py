@@ -14,6 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from app.cluster.store import Cluster
+from app.framework.interface import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
@@ -173,7 +174,10 @@ class StandingRefusals:
         """``None`` if nothing can be remembered, as of a pod that has a part in the picture it is judged on."""
         if self._cluster.has_part(pod.uid, pod.key):
             return None
-        stamp = framework.stamp(pod)
+        try:
+            stamp = framework.stamp(pod)
+        except Unprepared:
+            return None  # its counts were given up: whoever decides makes them anew
         return None if stamp is None else (self._cluster.node_set, stamp)
 
     def _encoded(self, names: Sequence[bytes], rejected: Iterable[Status]) -> Iterable[bytes]:

@@ -8,7 +8,16 @@ from typing import Final
 from msgspec import Struct
 
 from app.framework.interface import Inclusion
-from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
+from app.kube.core_v1 import (
+    AFFINITY,
+    HONOR,
+    LABELS,
+    NODE_SELECTOR,
+    SPREAD,
+    TOLERATIONS,
+    Pod,
+    TopologySpreadConstraint,
+)
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
@@ -39,28 +48,47 @@ class Constraint(Struct, frozen=True):
 
 def own_constraints(pod: Pod, when: str) -> tuple[Constraint, ...]:
     """The pod's own constraints of one kind (hard or soft). Raises ``InvalidConstraint``."""
-    return tuple(_evaluated(it, pod, _selector_of(it, pod.labels)) for it in pod.spec.spread if _is(it, when))
+    inclusions = _Inclusions(pod)
+    return tuple(_evaluated(it, inclusions, _selector_of(it, pod.labels)) for it in pod.spec.spread if _is(it, when))
 
 
 def default_constraints(
     defaults: Iterable[TopologySpreadConstraint], pod: Pod, when: str, selector: Selector
 ) -> tuple[Constraint, ...]:
     """Default constraints of one kind with the selector derived for the pod."""
-    return tuple(_evaluated(it, pod, selector) for it in defaults if _is(it, when))
+    inclusions = _Inclusions(pod)
+    return tuple(_evaluated(it, inclusions, selector) for it in defaults if _is(it, when))
+
+
+def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> str:
+    """The part of the pod that these constraints are judged by and that is too long to be read; empty if none is."""
+    oversized = pod.spec.oversized
+    if not oversized:
+        return ""
+    if SPREAD in oversized:
+        return SPREAD
+    read: set[str] = set()
+    for it in constraints:
+        read.add(LABELS)
+        if _honours_affinity(it):
+            read |= {AFFINITY, NODE_SELECTOR}
+        if _honours_taints(it):
+            read.add(TOLERATIONS)
+    return next((part for part in oversized if part in read), "")
 
 
 def _is(constraint: TopologySpreadConstraint, when: str) -> bool:
     return constraint.when_unsatisfiable == when
 
 
-def _evaluated(constraint: TopologySpreadConstraint, pod: Pod, selector: Selector) -> Constraint:
+def _evaluated(constraint: TopologySpreadConstraint, inclusions: _Inclusions, selector: Selector) -> Constraint:
     return Constraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
         selector=selector,
         counted=NOTHING if selector == EVERYTHING else selector,
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-        inclusion=_inclusion(constraint, pod),
+        inclusion=inclusions.of(constraint),
     )
 
 
@@ -73,13 +101,35 @@ def _selector_of(constraint: TopologySpreadConstraint, labels: Mapping[str, str]
     return constraint.selector.with_labels(pairs) if pairs else constraint.selector
 
 
-def _inclusion(constraint: TopologySpreadConstraint, pod: Pod) -> Inclusion:
-    """Parts that cannot exclude a node are left out, so that equal classes share their counts."""
-    honours_affinity = constraint.node_affinity_policy in (None, HONOR)
-    honours_taints = constraint.node_taints_policy == HONOR
-    affinity = pod.spec.affinity
-    restricts = bool(affinity.node_selector) or affinity.terms is not None
-    return Inclusion(
-        affinity=affinity if honours_affinity and restricts else None,
-        tolerations=tuple(sorted(set(pod.spec.tolerations))) if honours_taints else None,
-    )
+def _honours_affinity(constraint: TopologySpreadConstraint) -> bool:
+    return constraint.node_affinity_policy in (None, HONOR)
+
+
+def _honours_taints(constraint: TopologySpreadConstraint) -> bool:
+    return constraint.node_taints_policy == HONOR
+
+
+class _Inclusions:
+    """The inclusions of one pod's constraints: each is made once, however many constraints share it.
+
+    Parts that cannot exclude a node are left out, so that equal classes share their counts.
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self._spec = pod.spec
+        self._made: dict[tuple[bool, bool], Inclusion] = {}
+
+    def of(self, constraint: TopologySpreadConstraint) -> Inclusion:
+        policies = (_honours_affinity(constraint), _honours_taints(constraint))
+        found = self._made.get(policies)
+        if found is None:
+            found = self._made[policies] = self._inclusion(*policies)
+        return found
+
+    def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:  # two policies
+        affinity, tolerations = self._spec.affinity, self._spec.tolerations
+        restricts = bool(affinity.node_selector) or affinity.terms is not None
+        return Inclusion(
+            affinity=affinity if honours_affinity and restricts else None,
+            tolerations=tuple(sorted(set(tolerations))) if honours_taints else None,
+        )

@@ -10,10 +10,13 @@ from typing import Any, Final
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS, Kind
+from app.kube.memo import MISSING, Memo
 from app.kube.selectors import EVERYTHING, Requirement, Selector, selector
 
 KINDS: Final[tuple[Kind[Any], ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
-_MEMO_ENTRIES: Final = 4096
+_MEMO_BYTES: Final = 16 << 20
+_ENTRY_BYTES: Final = 500
+_PART_BYTES: Final = 200
 
 
 class DefaultSelectors:
@@ -21,17 +24,16 @@ class DefaultSelectors:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._memo: dict[tuple[Any, ...], Selector] = {}
+        self._memo = Memo[tuple[Any, ...], Selector](_MEMO_BYTES)
 
     def of(self, pod: Pod) -> Selector:
         """The derived selector; ``EVERYTHING`` if nothing selects or owns the pod: then it has no defaults."""
         stamp = tuple(self._objects.version(kind, pod.namespace) for kind in KINDS)
         key = (pod.namespace, pod.labels, pod.owner, stamp)
         found = self._memo.get(key)
-        if found is None:
-            if len(self._memo) >= _MEMO_ENTRIES:
-                self._memo.clear()
-            found = self._memo[key] = self._derive(pod)
+        if found is MISSING:
+            found = self._derive(pod)
+            self._memo.put(key, found, _ENTRY_BYTES + _PART_BYTES * (len(pod.labels) + len(found.requirements)))
         return found
 
     def _derive(self, pod: Pod) -> Selector:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import Final
 
-from app.framework.interface import Counts, Explanation, Table
+from app.framework.interface import Counts, DomainCounts, Explanation, Table
 from app.kube.core_v1 import Pod
 from plugins.pod_topology_spread.constraints import Constraint
 from plugins.pod_topology_spread.filtering import HardConstraint, hard_state
@@ -13,33 +14,62 @@ from plugins.pod_topology_spread.filtering import HardConstraint, hard_state
 HARD_COLUMNS: Final = ("domain", "eligible nodes", "pods", "minimum", "skew", "allowed")
 SOFT_COLUMNS: Final = ("domain", "eligible nodes", "pods")
 
+_MOST_TABLES: Final = 8
+_MOST_ROWS: Final = 1000
+"""Of all tables together."""
+_MOST_SENTENCES: Final = 10
+"""Of one constraint."""
+
 
 def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], counts: Counts) -> Explanation:
-    """A table per constraint, hard ones first; a sentence for each domain that is too full."""
-    judged = hard_state(pod, hard, counts).constraints
-    tables = (*(_hard_table(it) for it in judged), *_soft_tables(pod, soft, counts))
-    return Explanation(tables, tuple(sentence for it in judged for sentence in _unblock(it)))
+    """A table per constraint, hard ones first; a sentence for each domain that is too full.
+
+    Of many constraints the first are told, of many domains the fullest: a person reads no more, and others wait.
+    """
+    told = (*hard, *soft)[:_MOST_TABLES]
+    judged = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
+    most = _MOST_ROWS // max(1, len(told))
+    tables = (*(_hard_table(it, most) for it in judged), *_soft_tables(pod, soft, told[len(judged) :], counts, most))
+    sentences = [sentence for it in judged for sentence in _unblock(it)]
+    left = len(hard) - len(judged)
+    if left > 0:
+        sentences.append(f"{left} more hard constraints are not told of here")
+    return Explanation(tables, tuple(sentences))
 
 
-def _hard_table(judged: HardConstraint) -> Table:
+def _told(domains: DomainCounts, most: int) -> tuple[list[str], str]:
+    """The domains to be told of, by name, and what to say of the others."""
+    every = domains.nodes_by_domain()
+    if len(every) <= most:
+        return sorted(every), ""
+    return sorted(nlargest(most, every, key=domains.count)), f", the fullest {most} of {len(every)} domains"
+
+
+def _hard_table(judged: HardConstraint, most: int) -> Table:
     constraint, minimum = judged.constraint, judged.minimum({})
     rows = []
-    for domain, nodes in sorted(judged.domains.nodes_by_domain().items()):
-        pods = judged.domains.count(domain)
+    domains, rest = _told(judged.domains, most)
+    by_domain = judged.domains.nodes_by_domain()
+    for domain in domains:
+        nodes, pods = by_domain[domain], judged.domains.count(domain)
         skew = pods + judged.self_match - minimum
         rows.append((domain, nodes, pods, minimum, skew, skew <= constraint.max_skew))
     title = f"DoNotSchedule over {constraint.topology_key}, maxSkew {constraint.max_skew}"
     if constraint.min_domains > 1:
         title += f", minDomains {constraint.min_domains}"
-    return Table(title, HARD_COLUMNS, tuple(rows))
+    return Table(title + rest, HARD_COLUMNS, tuple(rows))
 
 
-def _soft_tables(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> Iterator[Table]:
+def _soft_tables(
+    pod: Pod, soft: Sequence[Constraint], told: Sequence[Constraint], counts: Counts, most: int
+) -> Iterator[Table]:
     required = frozenset(it.topology_key for it in soft)
-    for it in soft:
+    for it in told:
         domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
-        rows = ((name, nodes, domains.count(name)) for name, nodes in sorted(domains.nodes_by_domain().items()))
-        yield Table(f"ScheduleAnyway over {it.topology_key}, maxSkew {it.max_skew}", SOFT_COLUMNS, tuple(rows))
+        by_domain = domains.nodes_by_domain()
+        names, rest = _told(domains, most)
+        rows = ((name, by_domain[name], domains.count(name)) for name in names)
+        yield Table(f"ScheduleAnyway over {it.topology_key}, maxSkew {it.max_skew}{rest}", SOFT_COLUMNS, tuple(rows))
 
 
 def _unblock(judged: HardConstraint) -> Iterator[str]:
@@ -50,11 +80,13 @@ def _unblock(judged: HardConstraint) -> Iterator[str]:
         needed = "1 more domain is" if missing == 1 else f"{missing} more domains are"
         yield f"{key}: {needed} needed, until then the minimum counts as 0"
     counts = {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
-    for domain, count in counts.items():
-        excess = count - limit
-        if excess > 0:
-            fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"
-            yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, judged.minimum({}) + excess)}"
+    full = [name for name, count in counts.items() if count > limit]
+    for domain in full[:_MOST_SENTENCES]:
+        excess = counts[domain] - limit
+        fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"
+        yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, judged.minimum({}) + excess)}"
+    if len(full) > _MOST_SENTENCES:
+        yield f"{key}: so do {len(full) - _MOST_SENTENCES} other domains"
 
 
 def _filled(counts: Mapping[str, int], minimum: int) -> str:

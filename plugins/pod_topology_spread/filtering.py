@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import compress
 from typing import Final
 
 from app.framework.cycle_state import StateKey
-from app.framework.interface import Counts, DomainCounts
+from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import AFFINITY, LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
 from plugins.pod_topology_spread.args import NAME
 from plugins.pod_topology_spread.constraints import Constraint
 
@@ -19,6 +20,22 @@ REASON_NODE_LABEL_NOT_MATCH: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing r
 
 CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH).by(NAME)
 NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH).by(NAME)
+
+_LONG: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
+REASON_LONG_SPREAD: Final = _LONG.format(SPREAD) + f", or has more than {MOST_CONSTRAINTS} entries"
+REASON_LONG_AFFINITY: Final = _LONG.format(AFFINITY)
+REASON_LONG_NODE_SELECTOR: Final = _LONG.format(NODE_SELECTOR)
+REASON_LONG_TOLERATIONS: Final = _LONG.format(TOLERATIONS)
+REASON_LONG_LABELS: Final = _LONG.format(LABELS)
+
+UNREAD: Final = {
+    SPREAD: unresolvable(REASON_LONG_SPREAD).by(NAME),
+    AFFINITY: unresolvable(REASON_LONG_AFFINITY).by(NAME),
+    NODE_SELECTOR: unresolvable(REASON_LONG_NODE_SELECTOR).by(NAME),
+    TOLERATIONS: unresolvable(REASON_LONG_TOLERATIONS).by(NAME),
+    LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
+}
+"""What is said of a pod whose verdict rests on a part that is not read, by that part."""
 
 
 class HardConstraint:
@@ -119,14 +136,13 @@ HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> HardState:
     """A node counts for any of the constraints only if it has the keys of all."""
     required = frozenset(it.topology_key for it in constraints)
-    return HardState(
-        [
-            HardConstraint(
-                it,
-                counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion),
-                int(it.matches(pod.labels)),
-                {},
-            )
-            for it in constraints
-        ]
-    )
+    try:
+        return HardState([_hard(pod, it, required, counts) for it in constraints])
+    except Unprepared:
+        all_prepared(partial(_hard, pod, it, required, counts) for it in constraints)
+        raise
+
+
+def _hard(pod: Pod, it: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
+    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+    return HardConstraint(it, domains, int(it.matches(pod.labels)), {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, final
 
 from app.framework.classed import Classed
@@ -29,8 +28,10 @@ from app.framework.interface import (
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, error
-from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod
+from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, PodSpec
 from app.kube.kinds import Kind
+from app.kube.labels import LabelSet
+from app.kube.memo import MISSING, Memo
 from app.kube.selectors import EVERYTHING
 from plugins.pod_topology_spread.args import NAME, PodTopologySpreadArgs
 from plugins.pod_topology_spread.constraints import (
@@ -38,13 +39,16 @@ from plugins.pod_topology_spread.constraints import (
     InvalidConstraint,
     default_constraints,
     own_constraints,
+    unread_part,
 )
 from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.explaining import explained
-from plugins.pod_topology_spread.filtering import HARD, hard_state
+from plugins.pod_topology_spread.filtering import HARD, UNREAD, hard_state
 from plugins.pod_topology_spread.scoring import IGNORED, SOFT, SoftState, normalized, soft_state
 
-_MEMO_ENTRIES: Final = 4096
+_MEMO_BYTES: Final = 32 << 20
+_ENTRY_BYTES: Final = 2000
+_PART_BYTES: Final = 200
 
 
 @final
@@ -71,9 +75,12 @@ class PodTopologySpread(
         self._defaults = args.constraints()
         self._system_defaulted = args.system_defaulted
         self._selectors = DefaultSelectors(handle.objects)
-        self._own = lru_cache(maxsize=_MEMO_ENTRIES)(_own_by_parts)
+        self._own = Memo[tuple[LabelSet, PodSpec, str], tuple[Constraint, ...]](_MEMO_BYTES)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        unread = self._unread(pod)
+        if unread:
+            return UNREAD[unread], None
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except InvalidConstraint as invalid:
@@ -118,6 +125,9 @@ class PodTopologySpread(
 
     def stamp(self, pod: Pod) -> tuple[int, ...] | None:
         """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
+        unread = self._unread(pod)
+        if unread:
+            return (list(UNREAD).index(unread),)  # one number: no other stamp has an odd length
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except InvalidConstraint:
@@ -176,16 +186,50 @@ class PodTopologySpread(
             hard, soft = (self._constraints(pod, when) for when in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
         except InvalidConstraint as invalid:
             return Explanation(unblock=(f"the pod's constraints cannot be read: {invalid}",))
+        unread = self._unread(pod)
+        if unread:
+            return Explanation(unblock=(f"{unread} is longer than what is read of a pod: make it shorter",))
         return explained(pod, hard, soft, self._counts)
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``."""
+        """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``.
+
+        None for a pod of which what they rest on is not read: it is refused, or has soft defaults that say nothing.
+        """
+        if pod.spec.oversized and unread_part(pod, pod.spec.spread or self._defaults):
+            return ()
         if pod.spec.spread:
-            return self._own(_Identity(pod), when)
+            return self._own_constraints(pod, when)
         if not any(it.when_unsatisfiable == when for it in self._defaults):
             return ()
         selector = self._selectors.of(pod)
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
+
+    def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        """Made once for all pods of equal labels and spec: both are interned."""
+        key = (pod.labels, pod.spec, when)
+        found: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
+        if found is MISSING:
+            found = self._own.get(key)
+        if found is MISSING:
+            found = own_constraints(pod, when)
+            self._own.put(key, found, _weight(pod, found))
+        return found
+
+    def _unread(self, pod: Pod) -> str:
+        """The part of the pod that keeps us from judging it; empty for nearly all."""
+        if not pod.spec.oversized:
+            return ""
+        return unread_part(
+            pod, pod.spec.spread or [it for it in self._defaults if it.when_unsatisfiable == DO_NOT_SCHEDULE]
+        )
+
+
+def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:
+    """Bytes that are kept with the constraints, as estimated: the pod's labels and spec are kept along."""
+    values = sum(1 + len(it.values) for constraint in constraints for it in constraint.selector.requirements)
+    spec = pod.spec
+    return _ENTRY_BYTES + _PART_BYTES * (values + len(pod.labels) + spec.affinity.size() + len(spec.tolerations))
 
 
 def _soft(state: CycleState) -> SoftState:
@@ -194,26 +238,6 @@ def _soft(state: CycleState) -> SoftState:
         return state.read(SOFT)
     except StateNotFound as missing:
         raise StateNotFound(f"error {missing}") from None
-
-
-class _Identity:
-    """A pod as far as its own constraints go: label set and spec, both interned, so that replicas share an entry."""
-
-    __slots__ = ("key", "pod")
-
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
-        self.key = (pod.labels, pod.spec)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.key == other.key
-
-
-def _own_by_parts(identity: _Identity, when: str) -> tuple[Constraint, ...]:
-    return own_constraints(identity.pod, when)
 
 
 def _kinds(args: PodTopologySpreadArgs) -> tuple[Kind[Any], ...]:

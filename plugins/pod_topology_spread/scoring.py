@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from math import log
+from operator import add
 from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
 from app.framework.classed import Classed, Mostly
 from app.framework.cycle_state import StateKey
-from app.framework.interface import MAX_NODE_SCORE, Counts
+from app.framework.interface import MAX_NODE_SCORE, Counts, Unprepared, all_prepared
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from plugins.pod_topology_spread.args import HOSTNAME
@@ -22,6 +25,9 @@ IGNORED: Final = object()
 _NOTHING: Final = object()
 """What nodes without the key of one constraint depend on."""
 
+_FEW: Final = 4
+"""Constraints under which many nodes are mostly of the same few classes."""
+
 _NO_NODES: Final = frozenset[str]()
 
 K = TypeVar("K")
@@ -32,12 +38,14 @@ class SoftConstraint(Struct, frozen=True):
 
     ``key_of`` maps a node to what its credit depends on: its domain, or on hosts the number of pods. Nodes of
     ``without_key`` lack the topology key and get nothing. ``keys`` is what ``keys_of`` says of the nodes of PreScore.
+    ``usual``: the credit of keys that have no entry in ``credits``.
     """
 
     key_of: Mapping[str, Any]
     without_key: frozenset[str]
     keys: Sequence[Any]
     credits: Mapping[Any, float]
+    usual: float = 0.0
 
     def keys_of(self, names: Sequence[str]) -> Sequence[Any]:
         """What the credits depend on, in the order of ``names``."""
@@ -79,8 +87,17 @@ class SoftState:
     def _classed(self, keys: Sequence[Sequence[Any]]) -> Classed:
         if len(keys) == 1:
             return Classed(keys[0], {key: self._raw((key,)) for key in set(keys[0])})
+        if len(keys) > _FEW:
+            return Classed.by_value(self._summed(keys))
         of = list(zip(*keys, strict=True))
         return Classed(of, {key: self._raw(key) for key in set(of)})
+
+    def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
+        """``_raw`` of each node: under many constraints no two nodes are alike."""
+        totals = [0.0] * len(keys[0])
+        for constraint, of_constraint in zip(self.constraints, keys, strict=True):
+            totals = list(map(add, totals, map(constraint.credits.get, of_constraint, repeat(constraint.usual))))
+        return list(map(_round, totals))
 
     def _raw(self, keys: Sequence[Any]) -> int:
         """Summed in constraint order, as float64, rounded half away from zero."""
@@ -107,16 +124,35 @@ def soft_state(
     pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
 ) -> SoftState:
     """Counts come from all nodes of the cluster; which domains there are, and their number, from the candidates."""
+    try:
+        return _soft_state(pod, constraints, nodes, counts, require_all=require_all)
+    except Unprepared:
+        required = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
+        all_prepared(ask for it in constraints for ask in _asks(pod, it, counts, required))
+        raise
+
+
+def _asks(pod: Pod, it: Constraint, counts: Counts, required: frozenset[str]) -> tuple[Callable[[], object], ...]:
+    """All that the score of a constraint rests on."""
+    of_key = partial(counts.values, it.topology_key)
+    if it.topology_key == HOSTNAME:
+        return of_key, partial(counts.pods_by_node, pod.namespace, it.counted)
+    return of_key, partial(counts.domains, pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+
+
+def _soft_state(
+    pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
+) -> SoftState:
     keys = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
     values = {key: nodes.values(key, counts.values(key)) for key in (it.topology_key for it in constraints)}
     lacking = {key: _lacking(nodes, key, on_node, counts) for key, on_node in values.items()}
     ignored = _NO_NODES.union(*(lacking[key] for key in keys))
     scored = nodes.without(ignored)
-    alone = len(constraints) == 1
+    among = len(constraints)
 
     def soft(it: Constraint) -> SoftConstraint:
         without_key = _NO_NODES if keys else lacking[it.topology_key]
-        return _soft(pod, it, scored, values[it.topology_key], without_key, counts, keys, alone=alone)
+        return _soft(pod, it, scored, values[it.topology_key], without_key, counts, keys, among)
 
     return SoftState([soft(it) for it in constraints], scored.names, ignored)
 
@@ -136,20 +172,22 @@ def _soft(
     without_key: frozenset[str],
     counts: Counts,
     required: frozenset[str],
-    *,
-    alone: bool,
+    among: int,
 ) -> SoftConstraint:
     if it.topology_key == HOSTNAME:
         # Hosts are counted on the very node, whatever the inclusion policies say.
         pods = counts.pods_by_node(pod.namespace, it.counted)
         weight = _weight(len(scored.names))
-        keys = _pods_on(scored, pods) if alone and not without_key else _keys(pods, without_key, scored.names)
+        keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
         classes = Classed(keys, {}).classes()
         return SoftConstraint(pods, without_key, keys, _credits(it, classes, lambda count: count or 0, weight))
     domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
     keys = _keys(on_node, without_key, scored.names)
     values = set(keys)
-    weight = _weight(len({"" if value is _NOTHING else value for value in values}))
+    weight = _weight(len(values) - (_NOTHING in values and "" in values))
+    if among > _FEW:
+        crowded = _credits(it, (_NOTHING, *domains.above(0)), domains.count, weight)
+        return SoftConstraint(on_node, without_key, keys, crowded, 0 * weight + (it.max_skew - 1))
     return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
 
 

@@ -32,6 +32,6 @@ def _tell_of(suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new
     if was and not now:
         _LOG.info("home given up", machine=machine, node=was)
     elif was and was != now:
-        _LOG.info("home moved", machine=machine, **{"from": was, "to": now})
+        _LOG.info("home moved", machine=machine, before=was, node=now)
     elif not was and now and not is_ours:
         _LOG.info("home given", machine=machine, node=now)

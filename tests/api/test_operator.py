@@ -106,7 +106,7 @@ async def test_status_tells_how_the_kept_counts_are_used(api: Api) -> None:
         await api.post("filter", example("filter-spread"))
 
     for level in (await api.get("/api/v1/status"))["counters"].values():
-        assert {"entries", "hits", "misses"} == level.keys()
+        assert {"entries", "hits", "misses", "bytes"} == level.keys()
         assert level["entries"] >= 1
 
 

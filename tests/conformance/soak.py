@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, Final
 
 from app.cluster import counters
+from app.cluster.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod, decode_node, decode_pod
 from tests.builders import encoded
@@ -32,9 +33,10 @@ NODES: Final = 300
 DEPLOYMENTS: Final = 200
 REPLICAS: Final = 30
 EVENTS_OF_A_ROLLOUT: Final = 100
-LIMITS: Final = {"_MAX_SELECTIONS": 1024, "_MAX_DOMAINS": 2048, "_MAX_TOPOLOGIES": 512}
+LIMITS: Final = {"_MOST_SELECTION_BYTES": 12 << 20, "_MOST_DOMAINS_BYTES": 24 << 20, "_MOST_TOPOLOGY_BYTES": 16 << 20}
 """An eighth of what is kept in production, so that a run turns all of it over many times. Not so with `--full`."""
 
+WARM_ROLLOUTS: Final = 2048
 WARM_REVISIONS: Final = 10_000
 """More than any memo of parsed fields remembers."""
 
@@ -151,9 +153,9 @@ class Soak:
 
     def _judge(self, pod: Pod) -> None:
         framework, nodes = self.world.framework, self.world.candidates()
-        verdict = framework.feasible(CycleState(), pod, nodes)
+        verdict = at_once(lambda: framework.feasible(CycleState(), pod, nodes))
         self.rejected += len(verdict.rejected)
-        framework.score(CycleState(), pod, nodes.without(verdict.rejected))
+        at_once(lambda: framework.score(CycleState(), pod, nodes.without(verdict.rejected)))
         self.asked += 1
 
 
@@ -171,7 +173,7 @@ def run(events: int, seed: int, *, full: bool) -> Iterator[dict[str, Any]]:
     soak = Soak(seed)
     for number in range(WARM_REVISIONS):
         soak.judge_new_revision(number % DEPLOYMENTS)
-    for _ in range(2 * counters._MAX_SELECTIONS):
+    for _ in range(WARM_ROLLOUTS):
         soak.rollout()
     soak.cluster.check()  # it holds everything twice for a moment
     first, warm, begun = soak.events, resident(), time.monotonic()

@@ -102,15 +102,15 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
         "service links ignored",
         "serving",
         "picture complete",
-        "Invalid HTTP request received.",
+        "turned away",
         "ending",
         "ended",
     ] == [it["event"] for it in lines]
-    assert [sorted(links), port, 12, "uvicorn.error", "SIGTERM", 0] == [
+    assert [sorted(links), port, 12, "no_http", "SIGTERM", 0] == [
         lines[0]["variables"],
         lines[1]["port"],
         lines[2]["objects"]["v1 Node"],
-        lines[3]["logger"],
+        lines[3]["cause"],
         lines[4]["signal"],
         lines[5]["requests"],
     ]

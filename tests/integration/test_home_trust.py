@@ -171,7 +171,7 @@ def test_a_home_that_may_not_be_written(plane: ControlPlane, tmp_path: Path) -> 
         said = {event: lines(homeport, event) for event in ("home made", "home moved", "home given up")}
 
     assert [(it["machine"], it["node"]) for it in said["home made"]] == [("VirtualMachine default/db01", home)]
-    assert [(it["from"], it["to"]) for it in said["home moved"]] == [(home, other)]
+    assert [(it["before"], it["node"]) for it in said["home moved"]] == [(home, other)]
     assert [it["node"] for it in said["home given up"]] == [other]
 
 

@@ -33,6 +33,7 @@ class Part(Struct, frozen=True):
 PARTS: Final[Mapping[str, Part]] = {
     "calls": Part("bench", short=("--calls=500",), tried=("--nodes=100", "--pods=1000", "--calls=100")),
     "picture": Part("picture", tried=("--nodes=100", "--pods=1000", "--constraints=30")),
+    "hostile": Part("hostile", tried=("--nodes=200", "--pods=500", "--only=constraints")),
     "service": Part(
         "service",
         short=("--seconds=3", "--calls=2000", "--binds=2000"),

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from app.cluster.counters import at_once
 from app.config.profile import ANY
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
@@ -51,11 +52,12 @@ class Shop:
     def call(self, verb: Verb, body: bytes) -> Answer:
         """A whole call but for HTTP, in the form that examples/kube-scheduler asks for.
 
-        Driven by hand: with nothing to wait for, no event loop is needed.
+        Driven by hand: with nothing to wait for but a turn, no event loop is needed.
         """
         calling = self._service._callers[LEAN][verb](body).__await__()
         try:
-            next(calling)
+            while next(calling) is None:
+                pass
         except StopIteration as answered:
             found: Answer = answered.value
             return found
@@ -63,10 +65,11 @@ class Shop:
 
     def filter(self, asked: Pod, names: list[str]) -> int:
         """How many nodes pass."""
-        return len(names) - len(self.framework.feasible(CycleState(), asked, self._candidates(names)).rejected)
+        verdict = at_once(lambda: self.framework.feasible(CycleState(), asked, self._candidates(names)))
+        return len(names) - len(verdict.rejected)
 
     def score(self, asked: Pod, names: list[str]) -> object:
-        return self.framework.score(CycleState(), asked, self._candidates(names))
+        return at_once(lambda: self.framework.score(CycleState(), asked, self._candidates(names)))
 
     def _candidates(self, names: list[str]) -> Candidates:
         return Candidates(names, self.picture.nodes.__getitem__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from app.cluster import counters
+from app.cluster.counters import at_once
 from app.cluster.store import Cluster
-from app.framework.interface import Inclusion
+from app.framework.interface import Inclusion, Unprepared
 from app.kube.core_v1 import decode_node, decode_pod
 from app.kube.kinds import partial_kind
 from app.kube.selectors import Selector, decode_selector
@@ -86,8 +88,9 @@ def expected_answers(nodes: Iterable[JsonObject], pods: Iterable[JsonObject], as
 
 def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
     counts, selector = cluster.counts, selector_of(asked.selector)
-    found = counts.domains(asked.namespace, selector, asked.key, asked.required, inclusion_of(asked))
-    values = counts.values(asked.key)
+    question = (asked.namespace, selector, asked.key, asked.required, inclusion_of(asked))
+    found = at_once(partial(counts.domains, *question))
+    values = at_once(partial(counts.values, asked.key))
     assert {value: {name for name in values if values[name] == value} for value in values.values()} == {
         value: set(counts.nodes_in(asked.key, value)) for value in values.values()
     }
@@ -97,7 +100,7 @@ def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
         "minimum": found.minimum(),
         "above": [set(found.above(limit)) for limit in range(3)],
         "domain": {name: found.domain_of(name) for name in cluster.nodes},
-        "by node": dict(counts.pods_by_node(asked.namespace, selector)),
+        "by node": dict(at_once(partial(counts.pods_by_node, asked.namespace, selector))),
         "values": dict(values),
     }
 
@@ -341,9 +344,15 @@ class Picture(RuleBasedStateMachine):
         assert {it for it in selections if counts._pairs_of(it)} == {
             it for row in counts._by_pair.values() for it in row
         }
-        assert topologies >= {it for row in (*counts._by_label.values(), counts._by_taints) for it in row}
+        eligibilities = set(counts._eligibilities.values())
+        assert topologies == {it for eligibility in eligibilities for it in eligibility.topologies.values()}
+        assert eligibilities == {it for row in counts._by_label.values() for it in row}
+        assert eligibilities >= set(counts._by_taints)
         groups = [group for groups in counts._groups.values() for group in groups.values()]
         assert selections >= {it for group in groups for it in group.selections}
+        assert {(group, it) for group in groups for it in group.selections} == {
+            (group, it) for it in selections for group in it.groups
+        }
 
     def teardown(self) -> None:
         """Pods first, nodes last, every assumption made anew: the order of events leaves no trace."""
@@ -365,17 +374,57 @@ class CrowdedPicture(Picture):
     """The same with room for two or three of a thing: counts are given up and made anew all the time."""
 
     limits: ClassVar[list[dict[str, int]]] = [
-        {"_MAX_SELECTIONS": 2},
-        {"_MAX_TOPOLOGIES": 3},
-        {"_MAX_DOMAINS": 2},
-        {"_MAX_SELECTIONS": 2, "_MAX_TOPOLOGIES": 2, "_MAX_DOMAINS": 3},
+        {"_LARGEST_SHAPE": 0, "_MOST_SELECTION_BYTES": 4_000},
+        {"_LARGEST_SHAPE": 0, "_MOST_TOPOLOGY_BYTES": 30_000},
+        {"_LARGEST_SHAPE": 0, "_MOST_DOMAINS_BYTES": 2_500},
+        {
+            "_LARGEST_SHAPE": 0,
+            "_MOST_SELECTION_BYTES": 4_000,
+            "_MOST_TOPOLOGY_BYTES": 30_000,
+            "_MOST_DOMAINS_BYTES": 2_500,
+        },
     ]
+
+
+class PiecemealPicture(Picture):
+    """The same with counts that are made node by node and group by group, while events go on."""
+
+    limits: ClassVar[list[dict[str, int]]] = [
+        {},
+        {"_LARGEST_SHAPE": 0, "_MOST_SELECTION_BYTES": 4_000, "_MOST_TOPOLOGY_BYTES": 30_000},
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(counters, "_PIECE", 1)
+        self.begun: list[Iterator[None]] = []
+
+    @rule(asked=questions())
+    def counts_are_begun(self, asked: Question) -> None:
+        question = (asked.namespace, selector_of(asked.selector), asked.key, asked.required, inclusion_of(asked))
+        try:
+            self.cluster.counts.domains(*question)
+        except Unprepared as missing:
+            self.begun = [*self.begun[-2:], missing.steps]
+
+    @rule(steps=st.integers(1, 4))
+    def counts_are_gone_on_with(self, steps: int) -> None:
+        for it in self.begun:
+            for _ in islice(it, steps):
+                pass
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.patch.undo()
 
 
 TestPicture = Picture.TestCase
 TestPicture.settings = SETTINGS
 TestCrowdedPicture = CrowdedPicture.TestCase
 TestCrowdedPicture.settings = SETTINGS
+TestPiecemealPicture = PiecemealPicture.TestCase
+TestPiecemealPicture.settings = SETTINGS
 
 
 def test_the_oracle_sees_what_counts() -> None:

@@ -250,33 +250,71 @@ def test_the_nodes_outside_of_hosts() -> None:
     assert [] == cluster.check()
 
 
+class Sized(str):
+    """Weighs what it is long."""
+
+    def weight(self) -> int:
+        return len(self)
+
+
 class TestBounded:
     def test_the_entry_used_longest_ago_goes_first(self) -> None:
         gone: list[str] = []
-        bounded = Bounded[str, str](2, str.upper, gone.append)
+        bounded = Bounded[str, Sized](lambda: 2, Sized, gone.append)
 
-        assert ["A", "B", "A", "C"] == [bounded.get(key) for key in "abac"]
-        assert (["B"], ["A", "C"], 2) == (gone, list(bounded), len(bounded))
+        assert ["a", "b", "a", "c"] == [bounded.get(key) for key in "abac"]
+        assert (["b"], ["a", "c"], 2) == (gone, list(bounded), len(bounded))
         assert (1, 3) == (bounded.hits, bounded.misses)
 
     def test_entries_can_be_forgotten(self) -> None:
         """Whoever forgets one knows why; one that is not there is forgotten already."""
         gone: list[str] = []
-        bounded = Bounded[str, str](3, str.upper, gone.append)
+        bounded = Bounded[str, Sized](lambda: 3, Sized, gone.append)
         for key in "abc":
             bounded.get(key)
 
         bounded.forget("b")
         bounded.forget("never seen")
 
-        assert ([], ["A", "C"]) == (gone, list(bounded))
+        assert ([], ["a", "c"], 2) == (gone, list(bounded), bounded.bytes)
+
+    def test_a_heavy_entry_takes_the_room_of_many(self) -> None:
+        gone: list[str] = []
+        bounded = Bounded[str, Sized](lambda: 4, Sized, gone.append)
+        for key in ("a", "b", "c", "ddd"):
+            bounded.get(key)
+
+        assert (["a", "b"], ["c", "ddd"], 4) == (gone, list(bounded), bounded.bytes)
+
+    def test_one_that_is_larger_than_all_the_room_is_kept_alone(self) -> None:
+        """Whoever asked for it holds it anyway."""
+        gone: list[str] = []
+        bounded = Bounded[str, Sized](lambda: 4, Sized, gone.append)
+
+        bounded.get("a")
+        bounded.get("bbbbb")
+
+        assert (["a"], ["bbbbb"]) == (gone, list(bounded))
+
+    def test_what_has_grown_goes_when_it_is_weighed_again(self) -> None:
+        gone: list[object] = []
+        room = [100]
+        bounded = Bounded[str, Sized](lambda: room[0], Sized, gone.append)
+        for key in ("aa", "bb", "cc"):
+            bounded.get(key)
+
+        room[0] = 4
+        bounded.weigh()
+
+        assert (["aa"], 4) == (gone, bounded.bytes)
 
 
 class TestEviction:
     """Counts that had to go are made anew, and those that stand on them go too."""
 
-    @pytest.mark.parametrize("level", ["_MAX_SELECTIONS", "_MAX_TOPOLOGIES", "_MAX_DOMAINS"])
+    @pytest.mark.parametrize("level", ["_MOST_SELECTION_BYTES", "_MOST_TOPOLOGY_BYTES", "_MOST_DOMAINS_BYTES"])
     def test_counts_are_right_after_they_were_given_up(self, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+        monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
         monkeypatch.setattr(counters, level, 1)
         cluster = three_zones()
         by_zone(cluster)
@@ -289,17 +327,16 @@ class TestEviction:
         assert [] == cluster.check()
 
     def test_a_level_that_goes_takes_its_domains_along(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(counters, "_MAX_SELECTIONS", 1)
+        monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+        monkeypatch.setattr(counters, "_MOST_SELECTION_BYTES", 1)
         cluster = three_zones()
         by_zone(cluster)
 
         cluster.counts.pods_by_node("default", EVERYTHING)
 
-        assert {
-            "selection": {"entries": 1, "hits": 0, "misses": 2},
-            "topology": {"entries": 1, "hits": 0, "misses": 1},
-            "domains": {"entries": 0, "hits": 0, "misses": 1},
-        } == cluster.counts.statistics()
+        found = cluster.counts.statistics()
+        assert {"selection": 1, "topology": 1, "domains": 0} == {name: it["entries"] for name, it in found.items()}
+        assert {"selection": 2, "topology": 1, "domains": 1} == {name: it["misses"] for name, it in found.items()}
 
     def test_label_sets_and_namespaces_that_are_gone_leave_nothing_behind(self) -> None:
         cluster = three_zones()

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from app.kube import core_v1
 from app.kube.core_v1 import (
+    MOST_CONSTRAINTS,
     Node,
     Pod,
     PodSpec,
@@ -19,7 +21,7 @@ from app.kube.core_v1 import (
     decode_service,
 )
 from app.kube.labels import NO_LABELS, label_set
-from app.kube.meta_v1 import OwnerReference
+from app.kube.meta_v1 import LARGEST_PART, OwnerReference
 from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
 from app.kube.selectors import EVERYTHING, of_labels
 from app.kube.taints import Taint, Toleration
@@ -131,6 +133,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         ),
         "tolerations": (Toleration("dedicated", "Equal", "db", "NoSchedule"),),
         "spread": (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", of_labels({"app": "web"})),),
+        "oversized": (),
     } == spec_of(pod)
 
 
@@ -155,6 +158,7 @@ def test_what_a_pod_leaves_out_has_its_default(given: JsonObject) -> None:
         "affinity": ANY_NODE,
         "tolerations": (),
         "spread": (),
+        "oversized": (),
     } == spec_of(pod)
 
 
@@ -459,3 +463,50 @@ def test_what_is_decoded_cannot_be_changed(found: Any) -> None:
 def test_a_node_object_is_complete() -> None:
     """The builders go through the decoders: what they make is what production would see."""
     assert make_node("n1", zone="a") == decode_node(encoded(node_object("n1", zone="a")))
+
+
+LONG = "x" * LARGEST_PART
+
+
+@pytest.mark.parametrize(
+    ("fields", "oversized"),
+    [
+        pytest.param({"labels": {"a": LONG}}, ("metadata.labels",), id="labels"),
+        pytest.param({"node_selector": {"a": LONG}}, ("spec.nodeSelector",), id="node selector"),
+        pytest.param({"affinity": {"podAffinity": {"a": LONG}}}, ("spec.affinity",), id="affinity, any part of it"),
+        pytest.param({"tolerations": [toleration(LONG)]}, ("spec.tolerations",), id="tolerations"),
+        pytest.param({"spread": [constraint(app=LONG)]}, ("spec.topologySpreadConstraints",), id="constraints"),
+        pytest.param(
+            {"spread": [constraint(f"k{number}") for number in range(MOST_CONSTRAINTS + 1)]},
+            ("spec.topologySpreadConstraints",),
+            id="one constraint too many",
+        ),
+        pytest.param(
+            {"labels": {"a": LONG}, "tolerations": [toleration(LONG)]},
+            ("metadata.labels", "spec.tolerations"),
+            id="two of them",
+        ),
+        pytest.param({"annotations": {"example.com/a": LONG}}, (), id="what is not read anyway"),
+    ],
+)
+def test_a_part_that_is_too_long_is_named_and_not_read(fields: Any, oversized: tuple[str, ...]) -> None:
+    plain, pod = make_pod("web-1", priority=7), make_pod("web-1", priority=7, **fields)
+
+    assert oversized == pod.spec.oversized
+    assert pod == replace(plain, spec=pod.spec, uid=pod.uid)
+    assert {**spec_of(plain), "oversized": oversized} == spec_of(pod)
+
+
+def test_of_the_rest_everything_is_read() -> None:
+    pod = make_pod("web-1", node_selector={"a": LONG}, spread=[constraint(app="web")], labels={"app": "web"})
+
+    assert (1, {"app": "web"}) == (len(pod.spec.spread), pod.labels)
+
+
+def test_a_node_is_read_however_long_its_labels_are() -> None:
+    """Nodes are not a tenant's to write."""
+    assert LONG == make_node("n1", labels={"a": LONG}).labels["a"]
+
+
+def test_a_service_with_an_endless_selector_selects_nothing() -> None:
+    assert make_service("web", {"a": LONG}).selector is None

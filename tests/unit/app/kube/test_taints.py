@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, tolerates_all
+from app.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Tolerance, Toleration, tolerates_all
 
 TAINT = Taint("dedicated", NO_SCHEDULE, "db")
 
@@ -26,7 +26,7 @@ TAINT = Taint("dedicated", NO_SCHEDULE, "db")
     ],
 )
 def test_a_toleration_matches_a_taint_by_key_value_and_effect(toleration: Toleration, expected: bool) -> None:
-    assert expected is toleration.tolerates(TAINT)
+    assert expected is Tolerance([toleration]).tolerates(TAINT)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
+from app.cluster import counters
 from app.cluster.sinks import PodSink, sink_for
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.interface import Handle, PluginArgs, PluginSpec, Unprepared
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
@@ -637,6 +639,25 @@ class TestLastWord:
         bench.binder.answer("a")
 
         assert (BOUND, ("bind_conflict", ENTANGLED)) == (await first, await second)
+
+    @virtual_time
+    async def test_counts_that_were_given_up_meanwhile_are_made_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+        for level in ("_MOST_SELECTION_BYTES", "_MOST_TOPOLOGY_BYTES"):
+            monkeypatch.setattr(counters, level, 50_000)
+        bench = Bench(*zones(500), web("web-1"))
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        for number in range(20):
+            with suppress(Unprepared):
+                bench.cluster.counts.values(f"key-{number}")
+        bench.show(make_pod("any", node="n2"))
+        bench.binder.connected.set()
+        await settle()
+        bench.binder.answer("web-1")
+
+        assert BOUND == await call
 
 
 class TestPostBind:

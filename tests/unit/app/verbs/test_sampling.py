@@ -37,20 +37,33 @@ class TestElsewhere:
             ),
         ],
     )
-    def test_what_in_tree_filters_refuse_for_sure_is_left_out(self, fields: Any, expected: list[str]) -> None:
+    async def test_what_in_tree_filters_refuse_for_sure_is_left_out(self, fields: Any, expected: list[str]) -> None:
         world = World(
             make_node("plain"),
             make_node("tainted", taints=[taint("dedicated")], labels={"disk": "ssd"}),
             make_node("cordoned", unschedulable=True),
         )
 
-        assert expected == list(elsewhere(world.cluster, world.framework, make_pod("late", **fields)).names)
+        assert expected == await elsewhere(world.cluster, world.framework, make_pod("late", **fields))
 
-    def test_what_our_filters_refuse_is_left_out(self) -> None:
+    async def test_what_our_filters_refuse_is_left_out(self) -> None:
         world = World(make_node("n1", zone="z1"), make_node("n2", zone="z2"), make_pod("web-1", labels=WEB, node="n1"))
         pod = make_pod("late", labels=WEB, spread=[constraint(app="web")])
 
-        assert ["n2"] == list(elsewhere(world.cluster, world.framework, pod).names)
+        assert ["n2"] == await elsewhere(world.cluster, world.framework, pod)
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            pytest.param({"affinity": {"podAffinity": {"x": "y" * (64 << 10)}}}, id="the affinity"),
+            pytest.param({"node_selector": {"disk": "y" * (64 << 10)}}, id="the node selector"),
+            pytest.param({"tolerations": [{"key": "y" * (64 << 10), "operator": "Exists"}]}, id="the tolerations"),
+        ],
+    )
+    async def test_no_node_is_open_to_a_pod_that_cannot_be_read(self, part: Any) -> None:
+        world = World(make_node("n1"), make_node("n2"))
+
+        assert [] == await elsewhere(world.cluster, world.framework, make_pod("late", **part))
 
     def test_our_scores_choose_among_them(self) -> None:
         pods = [make_pod(f"web-{number}", labels=WEB, node=f"n{number}") for number in (1, 3)]

@@ -6,6 +6,7 @@ import pytest
 
 from app.kube.core_v1 import Node, Pod
 from app.runtime.guard import PluginError
+from plugins.pod_topology_spread import scoring
 from tests.builders import (
     HOSTNAME,
     ZONE,
@@ -221,3 +222,22 @@ def test_the_pod_itself_is_not_its_own_peer() -> None:
     objects: Objects = [*hosts(0, 0), make_pod("pending", node="n0", labels=WEB)]
 
     assert [100, 100] == scores(objects, pending(soft()))
+
+
+@pytest.mark.parametrize("skew", [1, 3])
+def test_many_constraints_are_summed_as_a_few_are(monkeypatch: pytest.MonkeyPatch, skew: int) -> None:
+    """Node by node or class by class, some nodes without a key of a default: the same sums in the same order."""
+    keys = [ZONE, HOSTNAME, *(f"example.com/k{number}" for number in range(4))]
+    found: Objects = []
+    for number in range(12):
+        labels = {f"example.com/k{it}": f"v{number % (it + 2)}" for it in range(4)}
+        found += [make_node(f"n{number}", zone=f"z{number % 3}", labels=labels)]
+        found += pods("web", f"n{number}", (number * 7) % 5)
+    world = World(*found, make_node("bare"), profile=only(SPREAD))
+    pod = pending(*(constraint(key, soft=True, skew=skew, app="web") for key in keys))
+
+    by_node = world.spread_scores(pod)
+    monkeypatch.setattr(scoring, "_FEW", 100)
+
+    assert world.spread_scores(pod) == by_node
+    assert len(set(by_node)) > 3

@@ -130,7 +130,10 @@ class TestNotRecorded:
         pytest.param({}, {HOME: "n1"}, [{"event": "home given", "node": "n1"}], id="given"),
         pytest.param(OURS, {HOME: "n1", **OURS}, [{"event": "home given", "node": "n1"}], id="given back"),
         pytest.param(
-            {HOME: "n1", **OURS}, {HOME: "n2", **OURS}, [{"event": "home moved", "from": "n1", "to": "n2"}], id="moved"
+            {HOME: "n1", **OURS},
+            {HOME: "n2", **OURS},
+            [{"event": "home moved", "before": "n1", "node": "n2"}],
+            id="moved",
         ),
         pytest.param({HOME: "n1", **OURS}, OURS, [{"event": "home given up", "node": "n1"}], id="given up"),
         pytest.param({HOME: "n1", **OURS}, {}, [{"event": "home given up", "node": "n1"}], id="given up altogether"),
@@ -139,7 +142,7 @@ class TestNotRecorded:
             {f"{HOME}.0": "n1", f"{HOME}.1": "n1"},
             {f"{HOME}.0": "n2"},
             [
-                {"event": "home moved", "machine": f"{DB}, ordinal 0", "from": "n1", "to": "n2"},
+                {"event": "home moved", "machine": f"{DB}, ordinal 0", "before": "n1", "node": "n2"},
                 {"event": "home given up", "machine": f"{DB}, ordinal 1", "node": "n1"},
             ],
             id="of ordinals",

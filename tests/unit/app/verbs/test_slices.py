@@ -1,0 +1,87 @@
+"""What is to be counted first is counted in slices, and the decision is taken on the picture as it is then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.cluster.store import Cluster
+from app.framework.interface import Unprepared
+from app.kube.selectors import of_labels
+from app.verbs import slices
+from app.verbs.slices import prepared
+from tests.builders import ZONE, make_node, make_pod
+
+WEB = of_labels({"app": "web"})
+NODES = 2000
+
+
+def wide() -> Cluster:
+    cluster = Cluster()
+    for number in range(NODES):
+        cluster.upsert_node(make_node(f"n{number}", zone=f"z{number % 3}"))
+    return cluster
+
+
+def smallest(cluster: Cluster) -> int:
+    return cluster.counts.domains("default", WEB, ZONE, frozenset({ZONE})).minimum()
+
+
+def fill(cluster: Cluster) -> None:
+    for number in range(3):
+        cluster.upsert_pod(make_pod(f"web-{number}", labels={"app": "web"}, node=f"n{number}"))
+
+
+async def test_the_answer_is_that_of_a_picture_that_moved_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+    cluster = wide()
+
+    asked = asyncio.create_task(prepared(lambda: smallest(cluster)))
+    await asyncio.sleep(0)
+    fill(cluster)
+
+    assert (False, 1, []) == (asked.done(), await asked, cluster.check())
+
+
+async def test_a_call_that_ran_out_of_time_is_gone_on_with_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+    cluster = wide()
+    turns = []
+    for given_up in (True, False):
+        asked = asyncio.create_task(prepared(lambda: smallest(cluster)))
+        taken = 0
+        while not asked.done() and not (given_up and taken == 10):
+            await asyncio.sleep(0)
+            taken += 1
+        asked.cancel()
+        turns.append(taken)
+
+    cold = wide()
+    asked = asyncio.create_task(prepared(lambda: smallest(cold)))
+    from_the_start = 0
+    while not asked.done():
+        await asyncio.sleep(0)
+        from_the_start += 1
+
+    assert turns[1] < from_the_start
+    assert sum(turns) - from_the_start in range(5)
+
+
+async def test_what_is_there_is_answered_at_once() -> None:
+    cluster = wide()
+    await prepared(lambda: smallest(cluster))
+    asked = prepared(lambda: smallest(cluster))
+
+    with pytest.raises(StopIteration):
+        asked.send(None)
+
+
+def test_each_step_is_short() -> None:
+    """So many nodes at a time, and no more."""
+    cluster = wide()
+    with pytest.raises(Unprepared) as missing:
+        smallest(cluster)
+
+    assert len(list(missing.value.steps)) >= NODES // 400
+    assert 0 == smallest(cluster)
