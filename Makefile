@@ -71,8 +71,8 @@ live: $(READY) control-plane ## compare with real kube-schedulers on a real API 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak
 
-bench: $(READY) control-plane ## measure speed, side by side with kube-scheduler's own plugin (SHORT=1, ONLY=scheduling,…, OUTPUT=)
-	@$(BIN)/python -m tests.load $(if $(SHORT),--short) --only '$(ONLY)' --output '$(OUTPUT)'
+bench: $(READY) control-plane ## measure speed, side by side with kube-scheduler's own plugin (SHORT=1, ONLY=scheduling,…, OUTPUT=, CHECK=1)
+	@$(BIN)/python -m tests.load $(if $(SHORT),--short) --only '$(ONLY)' --output '$(OUTPUT)' $(if $(CHECK),--check)
 
 loadtest: $(READY) ## load the sample cluster's service with hey, verb by verb (SECONDS_EACH=, AT_ONCE=)
 	@SECONDS_EACH='$(SECONDS_EACH)' AT_ONCE='$(AT_ONCE)' $(BIN)/python -m tests.load.loadtest

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
+from app.server import protocol
 from app.server.incoming import Incoming, Streamed
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, HttpProtocol
 from app.server.web import create_web, listen, server
@@ -123,7 +124,9 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.wait_for(task, 10)
 
 
-async def test_what_is_there_as_a_whole_goes_the_short_way() -> None:
+async def test_what_is_there_as_a_whole_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what a connection hands over in several pieces, however long this process is not run in between."""
+    monkeypatch.setattr(protocol, "GRACE_SECONDS", 60.0)
     async with serving() as served:
         line = await served.connect()
         for body in (b"{}", b"", b"x" * 300_000):
