@@ -1,0 +1,158 @@
+"""``homeport serve`` that also says how long its event loop stood still, and looks up what its picture holds.
+
+Run as ``python -m tests.fuzz.watched CONTROL_PORT serve …``: the command line of production, with a task in its loop that
+asks to be woken all the time, and a listener of its own on loopback. That takes JSON, a question a line::
+
+    {"do": "pauses"}                                       the steps of the loop that took long since it was last asked
+    {"do": "kinds"}                                        the kinds that are watched
+    {"do": "missing", "kind": "v1 Pod", "keys": [["ns", "name"]]}    those of the keys that the picture lacks
+    {"do": "keys", "kind": "v1 Pod"}                       all that it has
+
+A step is measured in processor time of the loop's thread: what a busy machine takes away is not ours. A thread beside it
+looks at what the loop is doing while it stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+
+import app.main
+from app.__main__ import main as command_line
+from app.cluster.live import LiveFeed
+
+TOLD_MS: Final = 20.0
+"""Shorter steps are not told."""
+
+_TICK: Final = 0.001
+_LOOK_SECONDS: Final = 0.01
+_STANDS_STILL: Final = 0.025
+_FRAMES: Final = 12
+_MOST_TOLD: Final = 1000
+
+
+class Pauses:
+    """Steps of the loop that took long: milliseconds of processor time and of the clock, and what was run in them."""
+
+    def __init__(self) -> None:
+        self._found: list[dict[str, Any]] = []
+        self._woken = time.monotonic()
+        self._seen: list[str] = []
+        self._loop_thread = threading.get_ident()
+        self._collecting = 0.0
+        self._collected = 0.0
+        gc.callbacks.append(self._collection)
+        threading.Thread(target=self._look_forever, daemon=True).start()
+
+    def tell(self) -> dict[str, Any]:
+        found, self._found = self._found, []
+        return {"pauses": found}
+
+    async def watch(self) -> None:
+        """For the life of the loop."""
+        wall, cpu, collected = time.monotonic(), time.thread_time(), 0.0
+        while True:
+            await asyncio.sleep(_TICK)
+            now, used = time.monotonic(), time.thread_time()
+            if (used - cpu) * 1000 >= TOLD_MS and len(self._found) < _MOST_TOLD:
+                self._found.append(
+                    {
+                        "cpu_ms": round((used - cpu) * 1000, 1),
+                        "wall_ms": round((now - wall) * 1000, 1),
+                        "gc_ms": round((self._collected - collected) * 1000, 1),
+                        "began": wall,
+                        "ended": now,
+                        "in": self._seen,
+                    }
+                )
+            wall, cpu, collected, self._seen = now, used, self._collected, []
+            self._woken = now
+
+    def _collection(self, phase: str, _: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.thread_time()
+        else:
+            self._collected += time.thread_time() - self._collecting
+
+    def _look_forever(self) -> None:
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            if time.monotonic() - self._woken > _STANDS_STILL:
+                self._seen = _told(sys._current_frames().get(self._loop_thread)) or self._seen
+
+
+def _told(frame: FrameType | None) -> list[str]:
+    frames = traceback.extract_stack(frame, _FRAMES) if frame is not None else ()
+    return [f"{it.filename.rpartition('site-packages/')[2]}:{it.lineno} {it.name}" for it in frames]
+
+
+class Watched(app.main.Service):
+    """The service of production, known to the control listener."""
+
+    made: Watched
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        Watched.made = self
+
+    def kinds(self) -> dict[str, Any]:
+        feed = self._feed
+        assert isinstance(feed, LiveFeed)
+        return {repr(kind): reflector._sink for kind, reflector in feed._reflectors.items()}
+
+    def missing(self, kind: str, keys: list[list[str]]) -> list[list[str]]:
+        sink = self.kinds()[kind]
+        return [[namespace, name] for namespace, name in keys if not sink.has((namespace, name))]
+
+
+class Control:
+    """Answers the questions."""
+
+    def __init__(self, pauses: Pauses) -> None:
+        self._answers: dict[str, Callable[..., Any]] = {
+            "pauses": pauses.tell,
+            "kinds": lambda: list(Watched.made.kinds()),
+            "missing": lambda kind, keys: Watched.made.missing(kind, keys),
+            "keys": lambda kind: list(Watched.made.kinds()[kind].keys()),
+        }
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            asked = json.loads(line)
+            writer.write(json.dumps(self._answers[asked.pop("do")](**asked)).encode() + b"\n")
+        writer.close()
+
+
+def _watch_the_loop(port: int) -> None:
+    """As soon as the first server starts in it."""
+    started: list[object] = []
+    startup = uvicorn.Server.startup
+
+    async def watched(server: uvicorn.Server, *arguments: Any, **named: Any) -> None:
+        if not started:
+            pauses = Pauses()
+            started.append(asyncio.create_task(pauses.watch()))
+            started.append(await asyncio.start_server(Control(pauses), "127.0.0.1", port, limit=1 << 26))
+        await startup(server, *arguments, **named)
+
+    uvicorn.Server.startup = watched  # type: ignore[method-assign]  # the one place that every way to serve passes
+
+
+def main() -> int:
+    app.main.Service = Watched  # type: ignore[misc]  # what app.main.serve makes
+    _watch_the_loop(int(sys.argv[1]))
+    return command_line(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
