@@ -9,7 +9,6 @@ python -m tests.fuzz --only requests --seed 1 --case 4711    # one case again, w
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import tempfile

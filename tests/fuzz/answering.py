@@ -86,7 +86,9 @@ async def _what_comes(reader: asyncio.StreamReader, sending: asyncio.Task[None])
 
 
 def _judged(ask: Ask, answer: Answer, case: Case) -> Iterator[str]:
-    yield from _leaks(answer)
+    if leaks := _leaks(answer):
+        yield from leaks
+        return
     if case.refusable and answer.status in _REFUSED:
         return
     try:
@@ -100,9 +102,9 @@ def _judged(ask: Ask, answer: Answer, case: Case) -> Iterator[str]:
         yield f"an answer that the checker cannot read: {error!r}: {answer.body[:300]!r}"
 
 
-def _leaks(answer: Answer) -> Iterator[str]:
-    if b"Traceback" in answer.body or b"internal error" in answer.body:
-        yield f"a fault: {answer.body[:1000]!r}"
+def _leaks(answer: Answer) -> list[str]:
+    leaks = b"Traceback" in answer.body or b"internal error" in answer.body
+    return [f"a fault: {answer.body[:1000]!r}"] if leaks else []
 
 
 def _page(ask: Ask, answer: Answer) -> Iterator[str]:
@@ -115,7 +117,7 @@ def _page(ask: Ask, answer: Answer) -> Iterator[str]:
         yield f"not ready: {answer.body[:500]!r}"
     elif status not in _PAGES:
         yield f"status {status}: {answer.body[:300]!r}"
-    if answer.headers.get("content-type") == "application/json" and answer.body:
+    elif answer.headers.get("content-type") == "application/json" and answer.body:
         json.loads(answer.body)
 
 

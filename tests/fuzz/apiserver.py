@@ -103,11 +103,15 @@ class ApiServer:
         raw = self._feeds[kind].objects.pop(key)
         self.send(kind, event("DELETED", raw))
 
-    def send(self, kind: str, line: bytes) -> None:
-        """These bytes to everybody who watches the kind, as one event of a version of its own."""
+    def send(self, kind: str, line: bytes, *, once: bool = False) -> None:
+        """These bytes to everybody who watches the kind, as one event of a version of its own.
+
+        ``once``: who watches again from an earlier version does not get them, as with the end of a watch.
+        """
         self.version += 1
         feed = self._feeds[kind]
-        feed.log.append((self.version, line))
+        if not once:
+            feed.log.append((self.version, line))
         for queue in feed.watches:
             queue.put_nowait(line)
 
@@ -235,8 +239,9 @@ class ApiServer:
             await self._stream(queue, until, writer)
         finally:
             feed.watches.discard(queue)
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
+        if not writer.is_closing():
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
 
     async def _stream(self, queue: asyncio.Queue[bytes | None], until: float, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
@@ -245,7 +250,7 @@ class ApiServer:
                 line = await asyncio.wait_for(queue.get(), min(BOOKMARK_SECONDS, max(0.0, until - loop.time())))
             except TimeoutError:
                 line = event("BOOKMARK", json.dumps({"metadata": {"resourceVersion": str(self.version)}}).encode())
-            if line is None:
+            if line is None or writer.is_closing():
                 return
             writer.write(b"%x\r\n" % (len(line) + 1) + line + b"\n\r\n")
             await writer.drain()

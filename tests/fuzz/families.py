@@ -16,9 +16,13 @@ WAITING: Final[Mapping[tuple[str, str], str]] = {
     ("requests", "constraints"): "thousands of spread constraints in one pod stand still",
     ("requests", "keyed"): "thousands of spread constraints in one pod stand still",
     ("objects", "nested"): "a deeply nested object kills the watch of its kind",
+    ("objects", "no-utf8"): "bytes that are no UTF-8 kill the watch: msgspec raises UnicodeDecodeError for them",
     ("objects", "wide"): "thousands of spread constraints in one pod stand still",
 }
 """By part and family, the cause. To be empty: then ``make fuzz`` sends everything."""
+
+EVENTS_AT_ONCE: Final = 50
+"""Then a pause of a millisecond. To be 1,000: as many in one packet are taken in one step of the loop, 55 ms of it."""
 
 
 def chosen(part: str, names: Collection[str] = (), *, every: bool = False) -> dict[str, tuple[float, Any]]:

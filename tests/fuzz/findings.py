@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 What = Literal["breach", "crash", "standstill"]
-"""``breach``: an answer, or what is promised of the feed · ``crash``: a traceback, an end, a service that is not well."""
+"""``breach``: an answer, or the feed · ``crash``: a traceback, an end, a service that is not well."""
 
 _MOST_FILES: Final = 5
 """Of one family and kind of finding: more tell nothing new."""
@@ -21,7 +21,7 @@ _SHOWN: Final = 6000
 
 
 class Finding(Struct, frozen=True):
-    """``numbers``: of the case, or of all that it may have been. ``sent``: what brings it about, as small as was found."""
+    """``numbers``: of the case, or of all that it may have been. ``sent``: the least found to bring it about."""
 
     what: What
     family: str

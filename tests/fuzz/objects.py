@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -31,7 +31,7 @@ _LARGEST: Final = 1_500_000
 class Case(Struct, frozen=True):
     """``line`` is what the watch of ``kind`` brings. ``item``: the same object for a list, if that can be.
 
-    ``hopeless``: nobody could read an object out of it, so it must be counted.
+    ``hopeless``: nobody could read an object out of it, so it must be counted. ``once``: it ends the watch.
     """
 
     number: int
@@ -40,6 +40,7 @@ class Case(Struct, frozen=True):
     line: bytes
     item: bytes | None = None
     hopeless: bool = False
+    once: bool = False
 
 
 class _Made(Struct):
@@ -49,10 +50,10 @@ class _Made(Struct):
     listable: bool = True
     hopeless: bool = False
     line: bytes | None = None
+    once: bool = False
 
 
 Family = Callable[[Random, JsonObject], _Made]
-How = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 def _bases() -> dict[str, list[JsonObject]]:
@@ -123,8 +124,16 @@ def good(random: Random, base: JsonObject) -> _Made:
 
 
 def spoiled(random: Random, base: JsonObject) -> _Made:
-    raw = mutated(random, encoded(base), deep=False).replace(b"\n", b" ")
+    """What is no UTF-8 is a family of its own: no API server sends that."""
+    raw = mutated(random, encoded(base), deep=False).replace(b"\n", b" ").decode(errors="replace").encode()
     return _Made(raw, listable=_is_json(raw))
+
+
+def no_utf8(random: Random, base: JsonObject) -> _Made:
+    raw = bytearray(_json(base))
+    for _ in range(random.randint(1, 3)):
+        raw[random.randrange(len(raw))] = random.randrange(0x80, 0x100)
+    return _Made(bytes(raw), listable=False)
 
 
 def grown(random: Random, base: JsonObject) -> _Made:
@@ -201,7 +210,7 @@ def wide(random: Random, base: JsonObject) -> _Made:
 def hopeless(random: Random, base: JsonObject) -> _Made:
     """Not even a name can be read."""
     nameless = {**base, "metadata": {**base["metadata"], "name": random.choice((None, "", 7, [], {}))}}
-    found = random.choice(
+    found: Any = random.choice(
         (nameless, None, [], "x", 1, True, {}, {"metadata": None}, {"metadata": {}}, {**base, "metadata": []})
     )
     return _Made(_json(found), hopeless=True)
@@ -214,7 +223,6 @@ _LINES: Final = (
     b"[]",
     b"{",
     b"\x00\x00",
-    b"\xff\xfe\xfd",
     b'{"type":null,"object":null}',
     b'{"type":"ADDED"}',
     b'{"type":"ADDED","object":null}',
@@ -249,12 +257,13 @@ def bad_events(random: Random, _: JsonObject) -> _Made:
 
 def errors(random: Random, _: JsonObject) -> _Made:
     """The watch is over, for better or worse reasons."""
-    return _Made(b"", listable=False, line=random.choice(_ENDS))
+    return _Made(b"", listable=False, line=random.choice(_ENDS), once=True)
 
 
 FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
     "good": (20, good),
     "mutated": (35, spoiled),
+    "no-utf8": (1, no_utf8),
     "grown": (15, grown),
     "repeated": (10, repeated),
     "hopeless": (6, hopeless),
@@ -268,7 +277,7 @@ FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
 
 
 def made(seed: int, number: int, families: Mapping[str, tuple[float, Family]] = FAMILIES) -> Case:
-    """The case of this number, the same whatever was made before. ``families``: to choose from; its family decides it."""
+    """The case of this number, whatever was made before. ``families``: to choose from; which it is decides it."""
     weights = [weight for weight, _ in families.values()]
     (name,) = Random(f"objects {seed} {number}").choices(tuple(families), weights)
     random = Random(f"objects {seed} {number} {name}")
@@ -277,7 +286,7 @@ def made(seed: int, number: int, families: Mapping[str, tuple[float, Family]] = 
     how = random.choices(("ADDED", "MODIFIED", "DELETED"), (5, 4, 2))[0]
     line = event(how, it.raw) if it.line is None else it.line
     item = it.raw if it.listable else None
-    return Case(number, name, kind, line, item, it.hopeless and how != "DELETED")
+    return Case(number, name, kind, line, item, it.hopeless and how != "DELETED", it.once)
 
 
 def _is_json(raw: bytes) -> bool:

@@ -1,14 +1,14 @@
 """Requests that nobody should send, and some that one may: the same for a seed, each by its number alone.
 
-A family is a way to go wrong. What it makes is a ``Case``: bytes for one connection, in pieces, and what is due for them.
+A family is a way to go wrong. What it makes is a ``Case``: bytes for one connection in pieces, and what is due for
+them.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -293,7 +293,7 @@ _HEADERS: Final = (
     "Expect: 100-continue",
     "Expect: 200-ok",
     "Connection: close",
-    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13",
     "Connection: Upgrade\r\nUpgrade: h2c",
     "Content-Type: text/plain",
     "Content-Type: multipart/form-data; boundary=x",
@@ -459,16 +459,10 @@ FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
 
 
 def made(seed: int, number: int, families: Mapping[str, tuple[float, Family]] = FAMILIES) -> Case:
-    """The case of this number, the same whatever was made before. ``families``: to choose from; its family decides it."""
+    """The case of this number, whatever was made before. ``families``: to choose from; which it is decides it."""
     weights = [weight for weight, _ in families.values()]
     (name,) = Random(f"requests {seed} {number}").choices(tuple(families), weights)
     random = Random(f"requests {seed} {number} {name}")
     it = families[name][1](random, number)
     pieces, asks, waits = tuple(it.pieces), tuple(it.asks), tuple(it.waits)
     return Case(number, name, it.to, pieces, asks, it.due, waits, it.refusable)
-
-
-def shown(found: Any) -> Iterator[str]:
-    """The asks of a case for a person, a line each."""
-    for ask in found:
-        yield f"{ask.method} {ask.path[:200]} {json.dumps(ask.body[:300].decode('latin-1'))}"

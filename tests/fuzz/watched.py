@@ -1,15 +1,15 @@
 """``homeport serve`` that also says how long its event loop stood still, and looks up what its picture holds.
 
-Run as ``python -m tests.fuzz.watched CONTROL_PORT serve …``: the command line of production, with a task in its loop that
-asks to be woken all the time, and a listener of its own on loopback. That takes JSON, a question a line::
+Run as ``python -m tests.fuzz.watched CONTROL_PORT serve …``: the command line of production, with a task in its loop
+that asks to be woken all the time, and a listener of its own on loopback. That takes JSON, a question a line::
 
-    {"do": "pauses"}                                       the steps of the loop that took long since it was last asked
-    {"do": "kinds"}                                        the kinds that are watched
+    {"do": "pauses"}                     the steps of the loop that took long since it was last asked
+    {"do": "kinds"}                      the kinds that are watched
+    {"do": "burn", "seconds": 0.1}       stand still at work; "sleep" does so without any
     {"do": "missing", "kind": "v1 Pod", "keys": [["ns", "name"]]}    those of the keys that the picture lacks
-    {"do": "keys", "kind": "v1 Pod"}                       all that it has
 
-A step is measured in processor time of the loop's thread: what a busy machine takes away is not ours. A thread beside it
-looks at what the loop is doing while it stands still.
+A step is measured in processor time of the loop's thread: what a busy machine takes away is not ours. A thread beside
+it looks at what the loop is doing while it stands still.
 """
 
 from __future__ import annotations
@@ -122,15 +122,23 @@ class Control:
         self._answers: dict[str, Callable[..., Any]] = {
             "pauses": pauses.tell,
             "kinds": lambda: list(Watched.made.kinds()),
-            "missing": lambda kind, keys: Watched.made.missing(kind, keys),
-            "keys": lambda kind: list(Watched.made.kinds()[kind].keys()),
+            "missing": Watched.made.missing,
+            "burn": _burn,
+            "sleep": time.sleep,
         }
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             asked = json.loads(line)
-            writer.write(json.dumps(self._answers[asked.pop("do")](**asked)).encode() + b"\n")
+            answer = self._answers[asked.pop("do")](*asked.values())
+            writer.write(json.dumps(answer).encode() + b"\n")
         writer.close()
+
+
+def _burn(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
 
 
 def _watch_the_loop(port: int) -> None:
@@ -145,7 +153,7 @@ def _watch_the_loop(port: int) -> None:
             started.append(await asyncio.start_server(Control(pauses), "127.0.0.1", port, limit=1 << 26))
         await startup(server, *arguments, **named)
 
-    uvicorn.Server.startup = watched  # type: ignore[method-assign]  # the one place that every way to serve passes
+    uvicorn.Server.startup = watched  # type: ignore[method-assign,assignment]  # the one place that every way to serve passes
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """The cluster that is fuzzed, and the service as a process of its own, watching it.
 
 Beside the sample cluster and that of the recorded talks there are pods to bind, and a canary: a pod, its workload and
-three nodes in namespaces and domains of their own, that no case speaks of. What is answered about them must never change.
+three nodes in domains of their own, that no case speaks of. What is answered about them must never change.
 """
 
 from __future__ import annotations
@@ -52,6 +52,13 @@ class Pause(Struct, frozen=True):
     frames: list[str]
 
 
+class FeedCounts(Struct, frozen=True):
+    """Objects left out because they do not decode, and lists taken."""
+
+    undecodable: int
+    relists: int
+
+
 def cluster() -> list[JsonObject]:
     """Every object of the world but the canary's."""
     sample = yaml.safe_load(SAMPLE.read_text(encoding="utf-8"))["items"]
@@ -63,7 +70,7 @@ def cluster() -> list[JsonObject]:
 def waiting_pod(number: int) -> JsonObject:
     """One of the pods to bind: eight apps, spread over zones."""
     labels = {"app": f"app-{number % 8}"}
-    spread = [constraint(skew=5, **labels)]
+    spread = [constraint(skew=5, app=labels["app"])]
     return pod_object(f"waiting-{number}", namespace=WAITS_IN, labels=labels, spread=spread)
 
 
@@ -203,7 +210,7 @@ class World:
             return []
         text = self._process.log()
         fresh, self._read_to = text[self._read_to :], len(text)
-        return [line[:4000] for line in fresh.splitlines() if _CRASHED.search(line)]
+        return [_short(line) for line in fresh.splitlines() if _CRASHED.search(line)]
 
     # markers
 
@@ -242,8 +249,21 @@ class World:
         told = [f"{kind}: {len(them)} good objects did not appear, {them[0]} first" for kind, them in lacking.items()]
         return told, loop.time() - began
 
-    async def undecodable(self) -> dict[str, int]:
-        """``homeport_feed_undecodable_total`` by kind."""
+    async def feed_counts(self) -> dict[str, FeedCounts]:
+        """By kind, as /metrics has them."""
         text = (await client.get(self.operator, "/metrics")).body.decode()
-        lines = re.findall(r'^homeport_feed_undecodable_total\{kind="(.+)"\} (\S+)$', text, re.MULTILINE)
-        return {kind: int(float(count)) for kind, count in lines}
+        found = [
+            dict(re.findall(rf'^homeport_feed_{name}_total\{{kind="(.+)"\}} (\S+)$', text, re.MULTILINE))
+            for name in ("undecodable", "relists")
+        ]
+        return {kind: FeedCounts(int(float(found[0][kind])), int(float(found[1][kind]))) for kind in found[0]}
+
+
+def _short(line: str) -> str:
+    """A line of the log; of a traceback its end, where the fault is named."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return line[-2000:]
+    trace = str(found.pop("traceback", "")).rstrip().splitlines()
+    return "\n".join([json.dumps(found)[:1000], *trace[-7:]])
