@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from msgspec import Struct
 
@@ -20,9 +20,9 @@ from tests.builders import JsonObject, constraint, encoded, pod_object
 from tests.fuzz.world import WAITING, WAITS_IN, waiting_pod
 
 Side = Literal["verbs", "operator"]
-Due = Literal["answer", "answer or end", "nothing"]
-"""``answer``: one for each ask, in order · ``answer or end``: the same, or the connection is closed instead ·
-``nothing``: it may be answered, closed or waited with; we hang up."""
+Due = Literal["answer", "answer or end", "end", "nothing"]
+"""``answer``: one for each ask, in order · ``answer or end``: the same, or the connection is closed instead · ``end``:
+the connection is closed, with whatever answer · ``nothing``: it may be answered, closed or waited with; we hang up."""
 
 VERBS: Final[tuple[Verb, ...]] = ("filter", "prioritize", "preempt", "bind")
 PREFIXES: Final = ("", "/lean")
@@ -384,6 +384,23 @@ def hang_up(random: Random, number: int) -> _Made:
     return _Made([sent[:end]], [], due="nothing", waits=[random.choice((0.0, 0.001, 0.03))])
 
 
+def held(random: Random, number: int) -> _Made:
+    """Half a request, and silence: nobody may hold a connection like that."""
+    ask = _called(random, number)
+    page = Ask("POST", "/api/v1/cycle", generated.encoded_any(generated.GOOD["/api/v1/cycle"][0]))
+    sent, to = random.choice(((whole(ask), "verbs"), (whole(page), "operator")))
+    middle = sent.index(b"\r\n\r\n") + 4
+    end = random.choice((0, 7, 30, middle - 2, middle, middle + 5))
+    return _Made([sent[:end]], [], due="end", to=cast("Side", to))
+
+
+def vast_heads(random: Random, number: int) -> _Made:
+    """Tens of megabytes before the body."""
+    ask = _called(random, number)
+    filling = random.choice(("X-Long: " + "h" * 20_000_000, "\r\n".join(f"X-{it}: {it}" for it in range(1_000_000))))
+    return _Made([whole(ask, filling)], [ask], due="answer or end", refusable=True)
+
+
 def long_heads(random: Random, number: int) -> _Made:
     """Beyond 64 KiB: a path, a header, or many of them."""
     ask = _called(random, number)
@@ -452,6 +469,8 @@ FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
     "hang-up": (2, hang_up),
     "long-bodies": (0.3, long_bodies),
     "long-heads": (0.3, long_heads),
+    "vast-heads": (0.02, vast_heads),
+    "held": (0.02, held),
     "constraints": (0.05, constraints),
     "keyed": (0.05, keyed),
 }

@@ -130,6 +130,7 @@ class Control:
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             asked = json.loads(line)
+            await asyncio.sleep(3 * _TICK)  # what has ended by now is noted
             answer = self._answers[asked.pop("do")](*asked.values())
             writer.write(json.dumps(answer).encode() + b"\n")
         writer.close()
