@@ -18,6 +18,7 @@ import httpx
 import yaml
 from msgspec import Struct
 
+from app.server.admission import OUT_OF_TIME
 from tests.api.recorded import CALLS
 from tests.api.service import SAMPLE
 from tests.api.test_recorded import cluster_for
@@ -201,6 +202,8 @@ class World:
 
     async def _wrong_canary(self) -> list[str]:
         answer = await client.post(self.verbs, "/filter", Canary.REQUEST)
+        if OUT_OF_TIME.encode() in answer.body:  # on a machine that stood still; once more, and it is a trouble
+            answer = await client.post(self.verbs, "/filter", Canary.REQUEST)
         passed = json.loads(answer.body).get("NodeNames")
         return [] if passed == Canary.PASSES else [f"the canary's filter: {answer.body[:1000].decode()}"]
 
