@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
@@ -16,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.fuzz import answering, objects, requests
-from tests.fuzz.client import Listener
+from tests.fuzz.client import Listener, NotHttp
 from tests.fuzz.families import EVENTS_AT_ONCE
 from tests.fuzz.findings import Finding, Findings, What, halves
 from tests.fuzz.world import FeedCounts, Pause, World
@@ -68,7 +69,7 @@ class AnyCase(Protocol):
 C = TypeVar("C", bound=AnyCase)
 
 
-class Campaign(Generic[C]):
+class Campaign(ABC, Generic[C]):
     """What both parts have in common. ``carry_out`` sends a batch and says what is wrong, and with which case."""
 
     def __init__(self, world: World, findings: Findings, limits: Limits) -> None:
@@ -77,11 +78,11 @@ class Campaign(Generic[C]):
         self.limits = limits
         self.tally = Tally(Counter(), Counter())
 
-    async def carry_out(self, cases: Sequence[C], *, alone: bool = False) -> list[Finding]:
-        raise NotImplementedError
+    @abstractmethod
+    async def carry_out(self, cases: Sequence[C], *, alone: bool = False) -> list[Finding]: ...
 
-    def bytes_of(self, case: C) -> tuple[bytes, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def bytes_of(self, case: C) -> tuple[bytes, ...]: ...
 
     async def run(self, cases: Callable[[int], C], numbers: Sequence[int], batch: int) -> None:
         self.tally.memory.append(self.world.memory()[0])
@@ -102,7 +103,7 @@ class Campaign(Generic[C]):
             self.findings.add(await self._shrunk(finding))
         if common:
             await self._look_for(cases, common)
-        if await self.world.troubles():
+        if _stops(common) or await self.world.troubles():
             await self.world.restart()
         else:
             now, peak = self.world.memory()
@@ -113,7 +114,7 @@ class Campaign(Generic[C]):
         """Findings of cases that are known, and of the batch as a whole."""
         try:
             found = await self.carry_out(cases, alone=alone)
-        except OSError as error:
+        except (OSError, NotHttp) as error:
             found = [self._of_batch("crash", cases, f"it cannot be reached: {error}")]
         found += [self._of_batch("crash", cases, it) for it in await self.world.troubles()]
         found += [self._of_batch("standstill", cases, _told(it)) for it in await self._standstills()]
@@ -136,10 +137,10 @@ class Campaign(Generic[C]):
         return [it for it in found if it.cpu_ms > self.limits.step_ms]
 
     async def _look_for(self, cases: Sequence[C], common: Sequence[Finding]) -> None:
-        """Which of them did it? Halves are tried first, so that a feed that stops costs little."""
+        """Which of them did it? Each try has a service that is well: what stops a feed stops it for the next, too."""
         progress(f"looking for {', '.join(sorted({it.what for it in common}))} in {len(cases)}: {common[0].told[:200]}")
         culprits: list[Finding] = []
-        if await self.world.troubles():
+        if _stops(common):
             await self.world.restart()
         await self._divide(list(cases), culprits, [_REPLAYED])
         for finding in culprits:
@@ -155,7 +156,7 @@ class Campaign(Generic[C]):
         left[0] -= 1
         own, common = await self._outcome(cases, alone=True)
         if own or common:
-            if await self.world.troubles():
+            if _stops((*own, *common)):
                 await self.world.restart()
             if len(cases) == 1:
                 culprits += own
@@ -291,6 +292,11 @@ async def shrunk(body: bytes, still: Callable[[bytes], Awaitable[bool]]) -> byte
                 at += size
         size //= 2
     return body
+
+
+def _stops(found: Sequence[Finding]) -> bool:
+    """Whether the service may not be well any more."""
+    return any(it.what != "standstill" for it in found)
 
 
 def _told(pause: Pause) -> str:
