@@ -15,6 +15,8 @@ EVERY: Final[Mapping[str, Mapping[str, tuple[float, Any]]]] = {
 WAITING: Final[Mapping[tuple[str, str], str]] = {
     ("requests", "held"): "half a request holds a connection for ever",
     ("requests", "vast-heads"): "tens of megabytes of headers or of a path are taken, and stand still",
+    ("requests", "long-heads"): "thousands of headers are taken in one step",
+    ("requests", "huge"): "a bind of a name longer than a URL is an internal error: names are not checked",
     ("requests", "constraints"): "thousands of spread constraints in one pod stand still",
     ("requests", "keyed"): "thousands of spread constraints in one pod stand still",
     ("objects", "nested"): "a deeply nested object kills the watch of its kind",
