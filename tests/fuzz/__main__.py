@@ -82,6 +82,7 @@ async def play(
     report.add("breaches", findings.count("breach"), 0)
     report.add("crashes", findings.count("crash"), 0)
     report.add(f"standstills beyond {limits.step_ms:g} ms", findings.count("standstill"), 0)
+    report.add("such that did not come again with the same cases", tally.not_again)
     report.add("longest step, processor time", tally.longest_step_ms, unit=" ms")
     if part == "objects":
         report.add("slowest marker", round(tally.slowest_marker, 2), unit=" s")

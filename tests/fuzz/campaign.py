@@ -36,6 +36,7 @@ _ALONE_SECONDS: Final = 5.0
 
 _REPLAYED: Final = 400
 _SHRINKS: Final = 120
+_MOST_CULPRITS: Final = 6
 
 
 class Limits(Struct, frozen=True):
@@ -46,13 +47,14 @@ class Limits(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """What a run did."""
+    """What a run did. ``not_again``: standstills that the same cases, sent again, did not bring about."""
 
     sent: Counter[str]
     kinds: Counter[str]
     asks: int = 0
     longest_step_ms: float = 0.0
     longest_step_in: list[str] = []
+    not_again: int = 0
     slowest_marker: float = 0.0
     memory: list[float] = []
     peak: float = 0.0
@@ -142,27 +144,32 @@ class Campaign(ABC, Generic[C]):
         culprits: list[Finding] = []
         if _stops(common):
             await self.world.restart()
-        await self._divide(list(cases), culprits, [_REPLAYED])
+        again = await self._divide(list(cases), culprits, [_REPLAYED])
         for finding in culprits:
             self.findings.add(finding)
         unseen = {it.what for it in common} - {it.what for it in culprits}
         for finding in common:
-            if finding.what in unseen:
+            if finding.what == "standstill" and not again:
+                self.tally.not_again += 1
+            elif finding.what in unseen:
                 self.findings.add(finding)
 
-    async def _divide(self, cases: Sequence[C], culprits: list[Finding], left: list[int]) -> None:
-        if not cases or left[0] <= 0 or len(culprits) >= 6:
-            return
+    async def _divide(self, cases: Sequence[C], culprits: list[Finding], left: list[int]) -> bool:
+        """Adds to ``culprits``; whether anything was wrong with these cases again."""
+        if not cases or left[0] <= 0 or len(culprits) >= _MOST_CULPRITS:
+            return False
         left[0] -= 1
         own, common = await self._outcome(cases, alone=True)
-        if own or common:
-            if _stops((*own, *common)):
-                await self.world.restart()
-            if len(cases) == 1:
-                culprits += own
-                return
+        if not own and not common:
+            return False
+        if _stops((*own, *common)):
+            await self.world.restart()
+        if len(cases) == 1:
+            culprits += own
+        else:
             for part in halves(cases):
                 await self._divide(part, culprits, left)
+        return True
 
     async def _shrunk(self, finding: Finding) -> Finding:
         """By default as it was."""

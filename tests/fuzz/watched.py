@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Final
@@ -47,7 +48,7 @@ class Pauses:
     def __init__(self) -> None:
         self._found: list[dict[str, Any]] = []
         self._woken = time.monotonic()
-        self._seen: list[str] = []
+        self._seen = Counter[tuple[str, ...]]()
         self._loop_thread = threading.get_ident()
         self._collecting = 0.0
         self._collected = 0.0
@@ -72,11 +73,11 @@ class Pauses:
                         "gc_ms": round((self._collected - collected) * 1000, 1),
                         "began": wall,
                         "ended": now,
-                        "in": self._seen,
+                        "in": [frame for seen, _ in self._seen.most_common(1) for frame in seen],
                     }
                 )
-            wall, cpu, collected, self._seen = now, used, self._collected, []
-            self._woken = now
+            wall, cpu, collected = now, used, self._collected
+            self._woken, self._seen = now, Counter()
 
     def _collection(self, phase: str, _: Mapping[str, int]) -> None:
         if phase == "start":
@@ -88,12 +89,15 @@ class Pauses:
         while True:
             time.sleep(_LOOK_SECONDS)
             if time.monotonic() - self._woken > _STANDS_STILL:
-                self._seen = _told(sys._current_frames().get(self._loop_thread)) or self._seen
+                self._seen[_told(sys._current_frames().get(self._loop_thread))] += 1
 
 
-def _told(frame: FrameType | None) -> list[str]:
-    frames = traceback.extract_stack(frame, _FRAMES) if frame is not None else ()
-    return [f"{it.filename.rpartition('site-packages/')[2]}:{it.lineno} {it.name}" for it in frames]
+def _told(frame: FrameType | None) -> tuple[str, ...]:
+    """Innermost last, less the lines: which were run differs from look to look."""
+    frames = list(traceback.walk_stack(frame))[:_FRAMES] if frame is not None else []
+    return tuple(
+        f"{it.f_code.co_filename.rpartition('site-packages/')[2]} {it.f_code.co_name}" for it, _ in frames[::-1]
+    )
 
 
 class Watched(app.main.Service):
