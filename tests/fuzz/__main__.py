@@ -28,7 +28,7 @@ from tests.fuzz.findings import Findings
 from tests.fuzz.world import World
 
 COUNT: Final = 100_000
-SHORT: Final = 3_000
+SHORT: Final = 5_000
 FULL_LIMITS: Final = Limits()
 SHORT_LIMITS: Final = Limits(step_ms=1_000.0)
 """Twenty times as much: ``make test`` must not depend on what else the machine does. Work without bounds takes more."""
