@@ -13,7 +13,7 @@ LOCKED := $(VENV)/.locked-$(HERE)
 READY := $(VENV)/.ready-$(HERE)
 
 PYTEST := $(BIN)/python -m pytest $(if $(CI),-p no:cacheprovider)
-STAGES := lint unit control-plane conformance-sample integration chaos
+STAGES := lint unit control-plane conformance-sample fuzz integration chaos
 # Fixed, so that a failure is that of the change; the checked-in vectors are of seed 1.
 SAMPLE := --count 2400 --seed 2
 UV := uv==0.13.8
@@ -33,7 +33,7 @@ run: $(READY) ## serve the sample cluster on http://127.0.0.1:8888 (CLUSTER=, HO
 	@sed 's|127.0.0.1:8888|$(HOST):$(PORT)|' examples/curl.txt
 	@exec $(BIN)/homeport serve --log-format console --cluster $(CLUSTER) --host $(HOST) --port $(PORT)
 
-test: $(READY) ## everything CI runs: lint, unit, control-plane, conformance-sample, integration, chaos in short
+test: $(READY) ## everything CI runs: lint, unit, control-plane, conformance-sample, fuzz in short, integration, chaos in short
 	@for stage in $(STAGES); do \
 	    echo "==> $$stage"; started=$$SECONDS; \
 	    $(MAKE) $$stage SHORT=1 || { echo "==> $$stage: FAILED after $$((SECONDS - started)) s"; exit 1; }; \
@@ -62,6 +62,11 @@ chaos: $(READY) control-plane ## try to break a hard constraint and count (SHORT
 	@$(BIN)/python -m tests.chaos $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(JSON),--json $(JSON))
 
+fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=1, ONLY=requests, SEED=, COUNT=, JSON=)
+	@$(BIN)/python -m tests.fuzz $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(COUNT),--count $(COUNT)) $(if $(FAMILY),--family $(FAMILY)) $(if $(CASE),--case $(CASE)) \
+	    $(if $(EVERY),--every) $(if $(JSON),--json $(JSON))
+
 conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR="1.36.3 1.35.4")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' $(BIN)/python -m tests.conformance.compare
 
@@ -71,8 +76,8 @@ live: $(READY) control-plane ## compare with real kube-schedulers on a real API 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak
 
-bench: $(READY) control-plane ## measure speed, side by side with kube-scheduler's own plugin (SHORT=1, ONLY=scheduling,…, OUTPUT=)
-	@$(BIN)/python -m tests.load $(if $(SHORT),--short) --only '$(ONLY)' --output '$(OUTPUT)'
+bench: $(READY) control-plane ## measure speed, side by side with kube-scheduler's own plugin (SHORT=1, ONLY=scheduling,…, OUTPUT=, CHECK=1)
+	@$(BIN)/python -m tests.load $(if $(SHORT),--short) --only '$(ONLY)' --output '$(OUTPUT)' $(if $(CHECK),--check)
 
 loadtest: $(READY) ## load the sample cluster's service with hey, verb by verb (SECONDS_EACH=, AT_ONCE=)
 	@SECONDS_EACH='$(SECONDS_EACH)' AT_ONCE='$(AT_ONCE)' $(BIN)/python -m tests.load.loadtest

@@ -453,8 +453,12 @@ class Reflector(Generic[T]):
 
     async def _take_all(self, lines: AsyncIterator[bytes], steady: float) -> None:
         opened = self._clock()
+        until = opened + SLICE_SECONDS
         try:
             async for line in lines:
+                if self._clock() > until:  # a thousand may lie in one packet
+                    await asyncio.sleep(0)
+                    until = self._clock() + SLICE_SECONDS
                 try:
                     event: _Event | None = _EVENTS.at_once(line)
                 except ValueError:

@@ -46,7 +46,7 @@ def _body(verb: Verb, request: bytes, response: httpx.Response) -> Iterator[str]
     except ValueError as error:
         yield f"no JSON: {error}"
         return
-    yield from _CHECKS[verb](_asked(request), answer)
+    yield from _CHECKS[verb](asked_of(request), answer)
 
 
 def _filter(asked: dict[str, Any], answer: Any) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _shallow(body: bytes) -> bytes:
     return bytes(kept)
 
 
-def _asked(request: bytes) -> dict[str, Any]:
+def asked_of(request: bytes) -> dict[str, Any]:
     """The request with keys in lower case, as Go compares them; empty if it is none."""
     try:
         try:

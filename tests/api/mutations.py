@@ -35,15 +35,16 @@ _ODD: Final[tuple[Any, ...]] = (
 _HUGE: Final = ("1e400", "-1e400", "9" * 400, "0." + "0" * 300 + "1", "-0", "1E2", "NaN", "Infinity")
 
 
-def mutated(random: Random, request: bytes) -> bytes:
-    """``request`` with one to three things wrong."""
+def mutated(random: Random, request: bytes, *, deep: bool = True) -> bytes:
+    """``request`` with one to three things wrong; nested deeply only if ``deep``."""
     body = request
+    mutations = _MUTATIONS if deep else _SHALLOW
     for _ in range(random.randint(1, 3)):
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):
             return body
-        body = random.choice(_MUTATIONS)(random, found)
+        body = random.choice(mutations)(random, found)
     return body
 
 
@@ -147,6 +148,8 @@ _MUTATIONS: Final[tuple[Mutation, ...]] = (
     _scramble,
     _append,
 )
+
+_SHALLOW: Final = tuple(it for it in _MUTATIONS if it is not _deepen)
 
 
 def _dumped(found: Any) -> bytes:

@@ -4,6 +4,7 @@ python -m tests.load                   # everything: two hours
 python -m tests.load --short           # the short set: less than ten minutes
 python -m tests.load --only picture,calls
 python -m tests.load --try             # all of it, so small that only the harness is tried
+python -m tests.load --only ratios,service --check    # ends with 1 if a limit is exceeded, and names it
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tests.load import report
+from tests.load.check import exceeded
 
 
 class Part(Struct, frozen=True):
@@ -32,6 +34,7 @@ class Part(Struct, frozen=True):
 
 PARTS: Final[Mapping[str, Part]] = {
     "calls": Part("bench", short=("--calls=500",), tried=("--nodes=100", "--pods=1000", "--calls=100")),
+    "ratios": Part("ratios", tried=("--nodes=100", "--pods=1000", "--calls=100")),
     "picture": Part("picture", tried=("--nodes=100", "--pods=1000", "--constraints=30")),
     "hostile": Part("hostile", tried=("--nodes=200", "--pods=500", "--only=constraints")),
     "service": Part(
@@ -62,13 +65,15 @@ def run(part: Part, arguments: Sequence[str]) -> Any:
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def main() -> None:
+def main() -> int:
+    """1 if it was to be checked and a limit is exceeded."""
     parser = argparse.ArgumentParser("python -m tests.load", description=__doc__)
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--short", dest="set", action="store_const", const="short", default="full")
     chosen.add_argument("--try", dest="set", action="store_const", const="tried")
     parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--output", default="", help="also write the JSON to this file")
+    parser.add_argument("--check", action="store_true", help="end with 1 if a limit is exceeded, and say which")
     given = parser.parse_args()
     found: dict[str, Any] = {"machine": report.machine(), "set": given.set}
     for name in given.only.split(",") if given.only else PARTS:
@@ -77,7 +82,11 @@ def main() -> None:
         found[name] = run(part, getattr(part, given.set))
         report.say(f"==> {name}: {time.monotonic() - began:.0f} s")
     report.publish(found, given.output)
+    missed = exceeded(found) if given.check else []
+    for it in missed:
+        report.say(f"exceeded: {it}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.virtual import settle, virtual_time
 from tests.chaos import failpoints
 from tests.chaos.failpoints import CONTROL, MODULES, KillPlan, Rule, noted, points_of, rewritten
 
@@ -152,13 +153,15 @@ async def test_a_probability_is_the_same_again_for_a_seed(everything: Everything
 async def test_what_is_dropped_never_comes_back(everything: Everything) -> None:
     CONTROL.set([Rule("made:everything:1", "drop", "after")])
     task = asyncio.ensure_future(everything())
-    done, _ = await asyncio.wait({task}, timeout=0.01)
+    await settle()
+    done = task.done()
     task.cancel()
 
     assert not done
     assert everything.__globals__["TOLD"] == ["inner", "inner"]
 
 
+@virtual_time
 async def test_a_delay_lets_others_go_first(everything: Everything) -> None:
     CONTROL.set([Rule("made:everything:1", "delay", seconds=0.001, hit=1)])
     order: list[str] = []

@@ -102,12 +102,12 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 @pytest.fixture
 async def complete(world: World) -> World:
     await world.feed.start()
-    await asyncio.wait_for(world.feed.complete(), 5)
+    await asyncio.wait_for(world.feed.complete(), 30)
     return world
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110  # a reflector tells nobody of its state
             await asyncio.sleep(0.001)
 
@@ -194,7 +194,7 @@ async def test_a_watch_that_fails_by_a_fault_of_ours_begins_again(
 
     await until(lambda: "the watch of v1 Pod failed with RuntimeError: a screw is loose" == world.feed.problem())
     del world.plane.faults["/api/v1/pods"]
-    await asyncio.wait_for(world.feed.complete(), 5)
+    await asyncio.wait_for(world.feed.complete(), 30)
     await until(lambda: "" == world.feed.problem())
 
 

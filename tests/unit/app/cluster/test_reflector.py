@@ -217,7 +217,7 @@ async def reflecting(
         api.reflector = found
         task = asyncio.create_task(found.run())
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await api.last.opened.wait()
                 yield found
         finally:

@@ -132,7 +132,9 @@ async def serving(most: int = 100) -> AsyncIterator[Served]:
         await asyncio.wait_for(task, 10)
 
 
-async def test_what_is_there_as_a_whole_goes_the_short_way() -> None:
+async def test_what_is_there_as_a_whole_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what a connection hands over in several pieces, however long this process is not run in between."""
+    monkeypatch.setattr(protocol, "GRACE_SECONDS", 60.0)
     async with serving() as served:
         line = await served.connect()
         for body in (b"{}", b"", b"x" * 300_000):

@@ -1,0 +1,64 @@
+"""The cases: the same for a seed, of every kind that is watched, and none left out without a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.config.profile import DEFAULT_PROFILES
+from app.kube.kinds import NODES, PODS
+from app.runtime.profiles import resolve
+from app.runtime.registry import Registry
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.fuzz import objects, requests
+from tests.fuzz.families import EVERY, WAITING, chosen
+
+MADE: dict[str, Any] = {"requests": requests.made, "objects": objects.made}
+SOME = range(400)
+
+
+@pytest.mark.parametrize("part", MADE)
+def test_a_case_is_the_same_for_its_seed_and_number(part: str) -> None:
+    made = MADE[part]
+
+    assert [made(1, number) for number in SOME] == [made(1, number) for number in SOME]
+    assert [made(1, number) for number in SOME] != [made(2, number) for number in SOME]
+
+
+@pytest.mark.parametrize("part", MADE)
+def test_a_case_is_found_again_by_its_family(part: str) -> None:
+    for number in SOME:
+        case = MADE[part](1, number, chosen(part))
+        assert case == MADE[part](1, number, chosen(part, [case.family]))
+
+
+@pytest.mark.parametrize(("part", "family"), [(part, family) for part in MADE for family in EVERY[part]])
+def test_every_family_makes_cases(part: str, family: str) -> None:
+    assert {family} == {MADE[part](1, number, chosen(part, [family])).family for number in range(20)}
+
+
+def test_every_kind_that_is_watched_is_fuzzed() -> None:
+    profiles = resolve(DEFAULT_PROFILES, Registry(IN_TREE, DEFAULT_WEIGHTS))
+    watched = {NODES, PODS}.union(*(profile.kinds() for profile in profiles))
+
+    assert {repr(kind) for kind in watched} == set(objects.KINDS)
+    assert set(objects.KINDS) == {objects.made(1, number).kind for number in SOME}
+
+
+def test_what_waits_is_a_family() -> None:
+    assert [] == [(part, name) for part, name in WAITING if name not in EVERY[part]]
+
+
+def test_a_list_of_cases_is_json() -> None:
+    """Else it would be the stand-in that is at fault, and not what reads it."""
+    families = {name: it for name, it in EVERY["objects"].items() if name not in ("nested", "huge")}
+    items = [case.item for number in SOME if (case := objects.made(1, number, families)).item is not None]
+
+    assert len(items) > len(SOME) // 2
+    assert len(items) == len(json.loads(b"[" + b",".join(items) + b"]"))
+
+
+def test_an_event_is_one_line() -> None:
+    assert [] == [number for number in SOME if b"\n" in objects.made(1, number).line]
