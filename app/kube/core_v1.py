@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Meta, Raw, Struct
 
 from app.kube.decoding import Decoder
@@ -23,7 +24,6 @@ from app.kube.meta_v1 import (
     annotations_of,
     controller_of,
     labels_of,
-    parse_labels,
     parse_map,
     required,
     shared,
@@ -139,6 +139,10 @@ class Service(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+
+class OversizedNode(msgspec.ValidationError):
+    """The labels or taints of a node are longer than what is read."""
 
 
 class _PodSpecObject(Struct, rename="camel"):
@@ -305,13 +309,12 @@ def _parse_gated(data: bytes) -> bool:
     return bool(_GATES.decode(data))
 
 
-_node_labels_of: Final = shared(LABELS, parse_labels, largest=None)
 _node_selector_of: Final = shared(NODE_SELECTOR, _parse_node_selector)
 _affinity_terms_of: Final = shared(AFFINITY, _parse_affinity_terms)
 _tolerations_of: Final = shared(TOLERATIONS, _parse_tolerations)
 _spread_of: Final = shared(SPREAD, _parse_spread)
 _gated_of: Final = shared("spec.schedulingGates", _parse_gated, largest=None)
-_taints_of: Final = shared("spec.taints", _parse_taints, largest=None)
+_taints_of: Final = shared("spec.taints", _parse_taints)
 
 _SPECS: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
 _NO_SPEC: Final = _PodSpecObject()
@@ -397,14 +400,22 @@ def slim_pod(found: PodObject) -> Pod:
 
 
 def slim_node(found: NodeObject) -> Node:
-    """Slim form of a decoded Node. Raises ``msgspec.ValidationError`` naming the field that is wrong."""
+    """Slim form of a decoded Node.
+
+    Raises ``msgspec.ValidationError`` naming the field that is wrong, and ``OversizedNode``: unlike a pod, a node that
+    is read in part would be judged wrongly for all pods.
+    """
     meta, spec = found.metadata, found.spec or _NodeSpecObject()
+    try:
+        labels, taints = labels_of(meta.labels), _taints_of(spec.taints)
+    except Oversized as error:
+        raise OversizedNode(str(error)) from None
     return Node(
         name=sys.intern(required(meta.name, "metadata.name")),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=_node_labels_of(meta.labels),
-        taints=_taints_of(spec.taints),
+        labels=labels,
+        taints=taints,
         unschedulable=bool(spec.unschedulable),
     )
 

@@ -79,7 +79,7 @@ class Oversized(Exception):  # no error of the object: more than we read of it
     """A part of an object is longer than what is read; ``field`` names it."""
 
     def __init__(self, field: str) -> None:
-        super().__init__(f"{field} is longer than {LARGEST_PART} bytes")
+        super().__init__(f"{field}: more than {LARGEST_PART} bytes")
         self.field = field
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from app.cluster.store import Cluster
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
-from app.kube.core_v1 import Node, decode_node
+from app.kube.core_v1 import Node, OversizedNode, decode_node
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.verbs.reading import without_depth
@@ -23,7 +23,7 @@ UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Home
 
 
 class Asked(Struct, frozen=True):
-    """``names`` as they were asked, in order; ``unknown`` are those that the picture does not have."""
+    """``names`` as they were asked, in order; ``unknown`` are those that are no candidates, with the reason."""
 
     names: Sequence[str]
     candidates: Candidates
@@ -76,9 +76,12 @@ def _read(item: Raw, nodes: Mapping[str, NodeInfo]) -> SentNode:
     return SentNode(identity.name, version, item, node)
 
 
-def _decoded(item: Raw) -> Node:
+def _decoded(item: Raw) -> Node | None:
+    """``None`` for one that is oversized: whoever may write one node is not to stop the pods of all."""
     try:
         return decode_node(item)
+    except OversizedNode:
+        return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Nodes.items: {error}") from None
 
@@ -148,12 +151,16 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
 def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo]) -> Asked:
     """A node the picture has in the same version is taken from there; any other is judged by what was sent."""
     infos: dict[str, NodeInfo] = {}
+    unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}
     for item in items:
         known = nodes.get(item.name)
         if known is None or not _is_known(known, item.resource_version):
             node = item.node if item.node is not None else _decoded(item.raw)
+            if node is None:
+                unreadable[item.name] = UNREADABLE_NODE
+                continue
             known = sent[item.name] = NodeInfo(node, known.pods if known is not None else None)
         infos[item.name] = known
     candidates = Candidates(list(infos), infos.__getitem__, sent)
-    return Asked(candidates.names, candidates, {}, {item.name: item.raw for item in items})
+    return Asked([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})

@@ -36,6 +36,8 @@ REFUSED = {"n1": TOO_MANY}
 UNSEEN = pod_object("web-unseen", labels=WEB, spread=[constraint(app="web")])
 SOFT = pod_object("web-soft", labels=WEB, spread=[constraint(app="web", soft=True)])
 UNKNOWN = node_object("n9", zone="z9")
+OVERSIZED = node_object("n8", zone="z9", taints=[{"key": "x" * (64 << 10), "effect": "NoSchedule"}])
+UNREADABLE = "node(s) could not be read by Homeport"
 WHOLE_VICTIM = pod_object("batch", uid="uid-batch", node="n1")
 MOVED = [{**NODES[1], "metadata": {**NODES[1]["metadata"], "resourceVersion": "9"}, "status": {"phase": "x"}}]
 
@@ -129,6 +131,12 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
         ),
         pytest.param(
             "filter",
+            by_object(nodes=[OVERSIZED, UNKNOWN]),
+            Reply(200, filtered(None, {"n8": UNREADABLE}, nodes=[UNKNOWN]), "feasible"),
+            id="filter, a whole node with more taints than are read",
+        ),
+        pytest.param(
+            "filter",
             by_name(UNSEEN),
             Reply(200, filtered(["n2", "n3"], REFUSED), "feasible"),
             id="filter, a pod we do not know",
@@ -171,6 +179,12 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
             by_object(SOFT, [UNKNOWN, NODES[1]]),
             Reply(200, scored(n9=10, n2=10), "scored"),
             id="prioritize, a whole node we do not know is judged by what was sent",
+        ),
+        pytest.param(
+            "prioritize",
+            by_object(SOFT, [OVERSIZED, NODES[1]]),
+            Reply(200, scored(n8=0, n2=10), "scored"),
+            id="prioritize, a whole node with more taints than are read",
         ),
         pytest.param(
             "prioritize",

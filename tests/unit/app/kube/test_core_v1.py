@@ -45,6 +45,8 @@ from tests.builders import (
     toleration,
 )
 
+LONG = "x" * LARGEST_PART
+
 POD_NULLS = {
     "apiVersion": None,
     "metadata": {
@@ -391,6 +393,18 @@ def test_a_service_without_a_spec_has_no_selector() -> None:
         pytest.param(
             decode_service, {"metadata": {"name": "a"}, "spec": {"selector": []}}, "spec.selector", id="a list"
         ),
+        pytest.param(
+            decode_node,
+            {"metadata": {"name": "a", "labels": {"a": LONG}}},
+            "metadata.labels: more than 65536 bytes",
+            id="a node with more labels than are read",
+        ),
+        pytest.param(
+            decode_node,
+            {"metadata": {"name": "a"}, "spec": {"taints": [{"key": LONG}]}},
+            "spec.taints: more than 65536 bytes",
+            id="a node with more taints than are read",
+        ),
     ],
 )
 def test_a_field_of_the_wrong_type_is_named(decode: Callable[[bytes], object], given: JsonObject, field: str) -> None:
@@ -465,9 +479,6 @@ def test_a_node_object_is_complete() -> None:
     assert make_node("n1", zone="a") == decode_node(encoded(node_object("n1", zone="a")))
 
 
-LONG = "x" * LARGEST_PART
-
-
 @pytest.mark.parametrize(
     ("fields", "oversized"),
     [
@@ -501,11 +512,6 @@ def test_of_the_rest_everything_is_read() -> None:
     pod = make_pod("web-1", node_selector={"a": LONG}, spread=[constraint(app="web")], labels={"app": "web"})
 
     assert (1, {"app": "web"}) == (len(pod.spec.spread), pod.labels)
-
-
-def test_a_node_is_read_however_long_its_labels_are() -> None:
-    """Nodes are not a tenant's to write."""
-    assert LONG == make_node("n1", labels={"a": LONG}).labels["a"]
 
 
 def test_a_service_with_an_endless_selector_selects_nothing() -> None:
