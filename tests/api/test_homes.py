@@ -88,7 +88,7 @@ def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
     named = {"log_level": "info", "machine": "VirtualMachine default/db"}
     assert [
         {**named, "event": "home given", "node": "n1"},
-        {**named, "event": "home moved", "from": "n1", "to": "n2"},
+        {**named, "event": "home moved", "before": "n1", "node": "n2"},
     ] == [line for line in said if "home" in line["event"]]
 
 
