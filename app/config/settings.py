@@ -393,7 +393,8 @@ def _validated(sources: Sources, bad: set[str], mistakes: list[Mistake]) -> Sett
 
 
 def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
-    if {"cluster", "kubeconfig"} <= sources.values.keys():
+    given = sources.values
+    if given.get("cluster") is not None and given.get("kubeconfig") is not None:
         said = "a saved cluster is served without an API server: give one of them"
         yield Mistake((("cluster",), ("kubeconfig",)), said)
     if settings.advertise_address is not None and not is_address(settings.advertise_address):

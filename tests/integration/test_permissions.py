@@ -70,6 +70,14 @@ def refused_on_zone_a(homeport: Homeport, pod: dict[str, Any]) -> bool:
     return not answer["NodeNames"]
 
 
+def bind(homeport: Homeport, pod: Json, node: str) -> str:
+    """By this a scheduler makes itself known: pods of those that never called are not fenced off."""
+    meta = pod["metadata"]
+    asked = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
+    answer: dict[str, str] = httpx.post(f"{homeport.url}/bind", json=asked, trust_env=False, timeout=10).json()
+    return answer.get("Error", "")
+
+
 def nominated(client: Client, pod: str) -> str:
     return str(client.get("Pod", pod)["status"].get("nominatedNodeName", ""))
 
@@ -104,6 +112,7 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
         told = [it for it in homeport.log().splitlines() if "right missing" in it]
         status = homeport.get("/api/v1/status")["permissions"]
         before = (ready(homeport), missing_count(homeport), status["problem"])
+        assert "" == bind(homeport, client.create(objects.pod("called", scheduler_name="homeport")), "zone-a-0")
         client.create(objects.pod("waits", scheduler_name="homeport"))
         homeport.kill()
         apply(client, roles)
