@@ -95,7 +95,7 @@ _LAST_SECONDS: Final = 2.0
 """Of them, for what has no reason to take any."""
 
 _OTHER_FILES: Final = 2048
-"""Connections to the API server, to replicas, of operators; and files that are read."""
+"""Connections to the API server and to replicas; and files that are read."""
 
 _MOST_OPERATORS: Final = 256
 """Connections to the operator listener: probes, scrapers and people."""
@@ -314,6 +314,7 @@ class Service:
             allowed=frozenset(settings.allowed_names),
             readers=frozenset(settings.reader_names),
             open_reads=settings.open_reads,
+            pages=role == "operator" or (role == "verbs" and settings.operator_port is None),
             our_names=(lambda: certificates.names) if certificates is not None else frozenset,
         )
         return Listener(
@@ -334,7 +335,7 @@ class Service:
     def _acting(self) -> Sequence[APIRouter]:
         """What decides and binds."""
         most = self._settings.max_body_bytes
-        cycle = cycle_router(self._cycle, max_body_bytes=most)
+        cycle = cycle_router(self._cycle, self._admission.deciding, max_body_bytes=most)
         return (*self._verb_routers(), cycle, waiting_router(self._waiting, max_body_bytes=most))
 
     def _verb_routers(self) -> Sequence[APIRouter]:
@@ -447,8 +448,8 @@ class Service:
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
     """Serve until told to stop. Raises what ``Service`` raises, and ``OSError`` if it cannot listen."""
     service = Service(settings, specs, defaults, version=version)
-    allow_open_files(settings.max_connections + _OTHER_FILES)
     web, listeners = service.listeners()
+    allow_open_files(sum(it.most for it in listeners) + _OTHER_FILES)
     for it in listeners:
         host, port = it.socket.getsockname()[:2]
         _LOG.info("serving", listener=it.name, host=host, port=port, tls=it.certificates is not None, version=version)
@@ -482,8 +483,10 @@ def certificates_of(settings: Settings) -> Certificates | None:
     """Raises ``CertificateError``; for replicas also where others would not accept them."""
     if settings.tls_cert_file is None or settings.tls_private_key_file is None:
         return None
-    found = Certificates(settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
-    if settings.hops_over_tls and settings.leader_election.leader_elect:
+    replicas = settings.hops_over_tls and settings.leader_election.leader_elect
+    files = (settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
+    found = Certificates(*files, replicas=replicas)
+    if replicas:
         found.peer()
     return found
 

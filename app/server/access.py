@@ -27,7 +27,7 @@ Role = Literal["verbs", "operator", "peers"]
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes and metrics: they tell nothing of anybody's pods, and change nothing. With a query they may tell more."""
 
-WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
 """The headers that are looked at."""
 
 NO_CERTIFICATE: Final = "homeport: this needs a client certificate of an authority in clientCAFile"
@@ -40,6 +40,7 @@ READS_CLOSED: Final = (
 FOREIGN_SITE: Final = "homeport: not from a page of another site"
 FOREIGN_HOST: Final = "homeport: a listener on loopback is asked by its own name only"
 
+_READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
 _LONGEST_OWN_HOST: Final = 64
 _NOBODY: Final = frozenset[str]()
@@ -51,7 +52,8 @@ Headers = Mapping[bytes, bytes]
 class Access(Struct, frozen=True):
     """What a listener lets through. ``our_names`` are those of our own certificate, as it is now.
 
-    ``certified``: who calls a verb needs a certificate, by one of the ``allowed`` names if there are any.
+    ``certified``: who calls a verb needs a certificate, by one of the ``allowed`` names if there are any. ``pages``:
+    there are some for people, which others link to.
     """
 
     role: Role
@@ -60,6 +62,7 @@ class Access(Struct, frozen=True):
     allowed: Names = _NOBODY
     readers: Names = _NOBODY
     open_reads: bool = False
+    pages: bool = False
     our_names: Callable[[], Names] = frozenset
 
     def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers) -> str:
@@ -67,13 +70,12 @@ class Access(Struct, frozen=True):
 
         ``target``: the path, with its query. ``headers`` holds those of ``WATCHED``.
         """
-        return self._of_caller(names, target) or self._of_site(method, headers)
+        return self._of_caller(names, method, target) or self._of_site(method, headers)
 
-    def _of_caller(self, names: Names | None, target: str) -> str:
+    def _of_caller(self, names: Names | None, method: bytes, target: str) -> str:
         if self.role == "operator":
-            if target in OPEN_TARGETS or self.loopback or self.open_reads or not self.readers.isdisjoint(names or ()):
-                return ""
-            return READS_CLOSED
+            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or self.open_reads
+            return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED
         if not self.certified:
             return ""
         if names is None:
@@ -91,12 +93,16 @@ class Access(Struct, frozen=True):
             return FOREIGN_HOST
         site = headers.get(b"sec-fetch-site")
         if site is not None and site not in _OWN_SITES:
-            is_link = method == b"GET" and headers.get(b"sec-fetch-mode") == b"navigate"
-            return "" if is_link and self.role != "peers" else FOREIGN_SITE
+            return "" if self.pages and method == b"GET" and _is_link(headers) else FOREIGN_SITE
         origin = headers.get(b"origin")
         if origin is not None and not _is_same(origin, headers.get(b"host", b"")):
             return FOREIGN_SITE
         return ""
+
+
+def _is_link(headers: Headers) -> bool:
+    """Followed by a person, and not shown in a frame of the other site."""
+    return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 
 def is_own_host(host: bytes) -> bool:

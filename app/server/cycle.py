@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, Final, Self
 
 import msgspec
@@ -13,18 +14,19 @@ from pydantic.alias_generators import to_camel
 from app.framework.status import Status
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.decoding import Decoder
+from app.server.admission import Lane
 from app.server.bodies import body_of, documented
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 from app.verbs.verdict import shown
 
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_STATUS_OF = {"not_ready": 503, "nothing_to_do": 404, "fault": 500}
+_STATUS_OF = {"not_ready": 503, "overloaded": 503, "nothing_to_do": 404, "fault": 500}
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
     500: {"description": "A plugin failed; detail names it."},
-    503: {"description": "The picture of the cluster is incomplete or too old."},
+    503: {"description": "The picture of the cluster is incomplete or too old, or too many calls are under way."},
 }
 
 _POD_EXAMPLE = {
@@ -181,9 +183,21 @@ def _explain_body(pod: Pod, found: Explained) -> bytes:
     )
 
 
-def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
-    """It runs on the same picture and profiles as the verbs, and its picks are waited for."""
+def cycle_router(verb: CycleVerb, lane: Lane, *, max_body_bytes: int) -> APIRouter:
+    """It runs on the same picture and profiles as the verbs, in turns with them, and its picks are waited for."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
+
+    async def entered() -> AsyncIterator[None]:
+        """Before the body is read: each is memory."""
+        try:
+            lane.enter()
+        except VerbFailure as failure:
+            raise _http(failure) from failure
+        try:
+            yield
+        finally:
+            lane.leave()
+
     cycle_body = Depends(body_of(CycleRequest, max_body_bytes, CycleRequest.parse))
 
     @router.post(
@@ -192,8 +206,10 @@ def cycle_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         responses=_FAILURES,
         summary="Run one whole scheduling cycle for a pod",
         openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
+        dependencies=[Depends(entered)],
     )
     async def cycle(asked: CycleRequest = cycle_body) -> Response:
+        await lane.turn()
         try:
             return _json(_cycle_body(await verb.run(_pod(verb, asked), asked.nodes)))
         except VerbFailure as failure:

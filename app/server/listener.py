@@ -78,7 +78,7 @@ class Listener:
         self.web = web
         self.access = access
         self.certificates = certificates
-        self._most = most
+        self.most = most
         self._open: set[asyncio.Protocol] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turned_away = turned_away
@@ -114,7 +114,7 @@ class Listener:
                 _LOG.error("no connection can be taken", listener=self.name, cause=str(error))
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
-            if len(self._open) >= self._most:
+            if len(self._open) >= self.most:
                 self.turn_away("too_many_connections", client)
                 connection.close()
             else:

@@ -2,7 +2,8 @@
 
 A page is made in one go on the loop that decides: metrics of a large cluster take 8 ms, an explanation more. So there
 is one at a time, and before the next a pause that is some times as long as it took. Whoever finds too many waiting is
-sent away. What is asked with a body waits in a queue of its own: it may come slowly.
+sent away. What anybody may read, what is asked with a body, which may come slowly, and what pods wait for have
+queues of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ MOST_WAITING: Final = 64
 NOT_PACED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
 """Probes cost nothing, and a cycle is a decision."""
 
+_SETTLING: Final = "/api/v1/waiting/"
+"""Allow and reject: pods wait for these."""
+
 TOO_MANY: Final = "homeport: too many pages are asked for at once"
 TOO_SLOW: Final = "homeport: the page was not made in time"
 
@@ -34,18 +38,24 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Pages:
-    """The queues of a process; its listeners share them."""
+    """The queues of a process; its listeners share them. Nobody's pages hold up what others may ask."""
 
     def __init__(self) -> None:
+        self._scraping = _Turns()
         self._reading = _Turns()
         self._asking = _Turns()
+        self._settling = _Turns()
+
+    def _turns(self, scope: Scope) -> _Turns:
+        if scope["method"] in ("GET", "HEAD"):
+            return self._scraping if scope["path"] == "/metrics" else self._reading
+        return self._settling if scope["path"].startswith(_SETTLING) else self._asking
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in NOT_PACED:
             await application(scope, receive, send)
         else:
-            turns = self._reading if scope["method"] in ("GET", "HEAD") else self._asking
-            await turns.serve(application, scope, receive, send)
+            await self._turns(scope).serve(application, scope, receive, send)
 
 
 class _Turns:

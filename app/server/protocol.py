@@ -38,6 +38,9 @@ MOST_BYTES: Final = 1 << 20
 MOST_HEAD_BYTES: Final = 64 << 10
 """Of a request line with its headers."""
 
+MOST_HEADERS: Final = 100
+"""Of one request: each is kept as objects, and small ones take 20 times their bytes."""
+
 UNREAD_SECONDS: Final = 20.0
 """How long an answer may lie here that the client does not fetch."""
 
@@ -99,6 +102,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
         self._deaf = False
+        self._ended = self._answered = self._taken = self._idle = 0
         self._connected_at = monotonic()
         self._in_message = self._in_head = False
         self._head_size = self._undecided = 0
@@ -124,24 +128,39 @@ class HttpProtocol(HttpToolsProtocol):
         self._cancel_unread()
         self._gather_no_more()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn leaves it where the connection was reset, and all of us with it
+        self.headers = []
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(UNREAD_SECONDS, self._not_fetched)
-
-    def resume_writing(self) -> None:
-        self._cancel_unread()
-        super().resume_writing()
+    def _watch_unread(self) -> None:
+        """Look after a while whether what is written was fetched, also where the connection is to be closed then."""
+        if self._unread is None and self.transport.get_write_buffer_size():
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_unread, self._answered)
 
     def _cancel_unread(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
-    def _not_fetched(self) -> None:
-        self._listener.turn_away("answer_not_fetched", self.client)
-        self.transport.abort()
+    def _look_at_unread(self, answered: int) -> None:
+        self._unread = None
+        if answered != self._answered:  # it fetches one answer after the other
+            self._watch_unread()
+        elif self.transport.get_write_buffer_size():
+            self._listener.turn_away("answer_not_fetched", self.client)
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_unread()
+
+    def resume_writing(self) -> None:
+        self._cancel_unread()
+        super().resume_writing()
+        self._watch_unread()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch_unread()
 
     def _wait_for_head(self, seconds: float = HEAD_SECONDS) -> None:
         if self._deadline is None:
@@ -165,7 +184,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._arrived = monotonic()
         self._in_message = self._in_head = True
-        self._head_size = self._undecided = 0
+        self._head_size = self._undecided = self._idle = 0
         self._refusal = ""
         self._watched = {}
         self.url = b""
@@ -179,6 +198,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_size += len(name) + len(value) + 4
+        if len(self.headers) >= MOST_HEADERS:
+            self._head_size = MOST_HEAD_BYTES + 1
         if self._head_size > MOST_HEAD_BYTES:
             return
         super().on_header(name, value)
@@ -195,7 +216,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched
         )
         if self._refusal:
-            self._wait_for_head()  # its body is not kept, but it may take no longer than a head
+            self.headers = []
+            if self.expect_100_continue:
+                self._refuse(self._refusal)
+            else:
+                self._wait_for_head()  # its body is not kept, but it may take no longer than a head
             return
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._may_be_short():
@@ -204,7 +229,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._begin_cycle()
 
     def on_body(self, body: bytes) -> None:
-        if self._refusal or self._deaf:
+        self._taken += len(body)
+        if self._refusal or self._deaf or self._head_size > MOST_HEAD_BYTES:
             return
         if self._endpoint is None:
             super().on_body(body)
@@ -214,11 +240,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_message = False
+        self._ended += 1
+        if self._deaf or self._head_size > MOST_HEAD_BYTES:
+            return
         if self._refusal:
             self._cancel_deadline()
             self._refuse(self._refusal)
-        elif self._deaf or self._head_size > MOST_HEAD_BYTES:
-            return
         elif self._endpoint is None:
             super().on_message_complete()
         else:
@@ -236,14 +263,17 @@ class HttpProtocol(HttpToolsProtocol):
             )
             self.transport.close()
             return
-        of_the_head = self._in_head or not self._in_message
+        ended, self._taken = self._ended, 0
         super().data_received(data)
         if self._in_head:
-            self._undecided += len(data) if of_the_head else 0
+            self._undecided += len(data) if ended == self._ended else 0
             self._wait_for_head()
-        elif not self._in_message and not self._is_answering():
+        elif self._in_message:
+            self._idle = 0 if self._taken else self._idle + len(data)
+        elif not self._is_answering():
             self._wait_for_head()  # blank lines: uvicorn has put its own clock away for them
-        if max(self._head_size, self._undecided if self._in_head else 0) > MOST_HEAD_BYTES and not self._deaf:
+        undecided = self._undecided if self._in_head else self._idle if self._in_message else 0
+        if max(self._head_size, undecided) > MOST_HEAD_BYTES and not self._deaf:
             self._refuse_head()
         elif self._endpoint is not None:
             self._gather()
@@ -263,9 +293,16 @@ class HttpProtocol(HttpToolsProtocol):
     # what is not let through
 
     def send_400_response(self, msg: str) -> None:
+        """Not in the place of an answer that is under way: that one is lost."""
+        if self._deaf:
+            return
         self._deaf = True
         self._listener.turn_away("no_http", self.client, msg)
-        super().send_400_response(msg)
+        if self._is_answering():
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+        self._watch_unread()
 
     def _refuse_head(self) -> None:
         self._listener.turn_away("head_too_long", self.client)
@@ -293,6 +330,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._deadline = self.loop.call_later(linger, self.transport.close)
         else:
             self.transport.close()
+        self._watch_unread()
 
     # the short way
 
@@ -382,6 +420,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """A request that was answered before its end gets no more time for the rest of it."""
+        self._answered += 1
+        self._watch_unread()
         under_way: object = self.cycle
         if isinstance(under_way, RequestResponseCycle) and under_way.response_complete and under_way.more_body:
             self.transport.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -23,6 +24,11 @@ LOOK_SECONDS: Final = 1.0
 """Between two looks at the files. kubelet swaps a link, which is seen as well."""
 
 _PROTOCOLS: Final = ["http/1.1"]
+NO_PEER: Final = (
+    "replicas know each other by this certificate: it must be of an authority in clientCAFile, for servers and for "
+    "clients, and have a DNS name other than localhost"
+)
+
 _ROUNDS: Final = 10
 """Of an introduction in memory; TLS 1.2 takes the most, four."""
 
@@ -32,43 +38,40 @@ class CertificateError(ValueError):
 
 
 class _Read(Struct, frozen=True):
-    """What a reading gave. ``names`` are those of our own certificate, where its peers would accept it."""
+    """What a reading gave. ``name`` is how other replicas know ours; empty if they would not accept our certificate."""
 
     contents: tuple[bytes, ...]
     server: ssl.SSLContext
     client: ssl.SSLContext | None
-    names: frozenset[str]
+    name: str
 
 
 class Certificates:
     """``server`` is for connections that come, ``client`` for those to other replicas. Raises ``CertificateError``.
 
     With ``client_ca_file`` callers are asked for a certificate; one of another authority ends the handshake, none at
-    all does not, so that who has none can be told.
+    all does not, so that who has none can be told. With ``replicas``, what these would not accept is not taken.
     """
 
-    def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None) -> None:
+    def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None, *, replicas: bool = False) -> None:
         self._files = tuple(Path(it) for it in (cert_file, key_file, client_ca_file) if it is not None)
-        self._asks = client_ca_file is not None
-        self._looked: tuple[object, ...] = ()
         self._told = ""
         self._peer: Peer | None = None
-        self._read = self._load()
+        self._replicas = replicas
         self._looked = self._look()
+        self._read = self._load()
 
     @property
     def server(self) -> ssl.SSLContext:
         return self._read.server
 
     @property
-    def asks(self) -> bool:
-        """Whether callers are asked for a certificate."""
-        return self._asks
-
-    @property
     def names(self) -> frozenset[str]:
-        """The names in our own certificate; none if other replicas would not accept it."""
-        return self._read.names
+        """The name by which replicas know each other; none if they would not accept our certificate.
+
+        No others that a certificate has: an address or ``localhost`` may be in anybody's.
+        """
+        return frozenset((self._read.name,)) if self._read.name else frozenset()
 
     def peer(self) -> Peer:
         """How to speak to another replica. Raises ``CertificateError``: it would not accept us, nor we it."""
@@ -77,13 +80,9 @@ class Certificates:
         return self._peer
 
     def _find_peer(self) -> Peer:
-        name = next(iter(sorted(name for name in self.names if _is_host(name))), "")
-        if self._read.client is None or not name:
-            raise CertificateError(
-                f"{self._files[0]}: replicas know each other by this certificate: it must be of an authority in "
-                "clientCAFile, for servers and for clients, and have a DNS name"
-            )
-        return Peer(self._read.client, name)
+        if self._read.client is None or not self._read.name:
+            raise CertificateError(f"{self._files[0]}: {NO_PEER}")
+        return Peer(self._read.client, self._read.name)
 
     async def follow(self) -> NoReturn:
         """Read again what has changed, until cancelled."""
@@ -101,11 +100,14 @@ class Certificates:
         except CertificateError as error:
             self._tell(str(error))
             return False
+        if self._replicas and not found.name:
+            self._tell(f"{self._files[0]}: {NO_PEER}")
+            return False
         self._looked, self._told = looked, ""
         if found.contents == self._read.contents:
             return False
         self._read, self._peer = found, None
-        _LOG.info("certificates read", files=[str(file) for file in self._files], names=sorted(found.names))
+        _LOG.info("certificates read", files=[str(file) for file in self._files], name=found.name)
         return True
 
     def _tell(self, cause: str) -> None:
@@ -130,7 +132,7 @@ class Certificates:
             raise CertificateError(f"{', '.join(map(str, self._files))}: {_told(error)}") from None
         if contents != self._contents():
             raise CertificateError(f"{certificate}: changed while it was read")
-        return _Read(contents, server, client, _introduced(server, client))
+        return _Read(contents, server, client, _peer_name(server, client))
 
     def _contents(self) -> tuple[bytes, ...]:
         try:
@@ -168,24 +170,34 @@ def _context(purpose: int, certificate: Path, key: Path, authorities: Sequence[P
     return context
 
 
-def _introduced(server: ssl.SSLContext, client: ssl.SSLContext | None) -> frozenset[str]:
-    """The names in our certificate as another replica would see it: a handshake of ours with ourselves, in memory."""
+def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:
+    """The first name by which another replica would accept our certificate; empty without one."""
     if client is None:
-        return frozenset()
-    known = client.check_hostname
+        return ""
     client.check_hostname = False
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    caller, called = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
     try:
+        found = _introduced(server, client, None)
+    finally:
+        client.check_hostname = True
+    names = (value for kind, value in found.get("subjectAltName", ()) if kind == "DNS")
+    return next((it for it in sorted(names) if _is_own(it) and _introduced(server, client, it)), "")
+
+
+def _is_own(name: str) -> bool:
+    return "*" not in name and name.lower().rstrip(".").rpartition(".")[2] != "localhost"
+
+
+def _introduced(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> Mapping[str, Any]:
+    """Our certificate as another replica would see it: a handshake of ours with ourselves, in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = client.wrap_bio(to_client, to_server, server_hostname=name)
+    called = server.wrap_bio(to_server, to_client, server_side=True)
+    with suppress(ssl.SSLError):
         for _ in range(_ROUNDS):
             done = [_stepped(it) for it in (caller, called)]
             if all(done):
-                return names_in(caller.getpeercert() or {}) if called.getpeercert() else frozenset()
-    except ssl.SSLError:
-        return frozenset()
-    finally:
-        client.check_hostname = known
-    return frozenset()
+                return (caller.getpeercert() or {}) if called.getpeercert() else {}
+    return {}
 
 
 def _stepped(side: ssl.SSLObject) -> bool:
@@ -195,10 +207,6 @@ def _stepped(side: ssl.SSLObject) -> bool:
     except ssl.SSLWantReadError:
         return False
     return True
-
-
-def _is_host(name: str) -> bool:
-    return "://" not in name and "@" not in name and " " not in name
 
 
 def _told(error: Exception) -> str:

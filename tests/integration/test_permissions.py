@@ -102,8 +102,7 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     machine = client.create(objects.virtual_machine("db01"))
     config = configured(tmp_path, leaderElection=ELECTION)
-    account = Account(plane, "homeport")
-    roles = printed(config, "homeport")
+    account, roles = Account(plane, "homeport"), printed(config, "homeport")
     apply(client, without(roles, "pods/status"))
 
     with Homeport(account.kubeconfig, tmp_path, [f"--config={config}"]) as homeport:

@@ -109,12 +109,25 @@ class TestSites:
 
         assert (FOREIGN_SITE if said else "") == asked.refusal(NOBODY, method, "/api/v1/status", headers)
 
-    @pytest.mark.parametrize(("role", "said"), [("operator", ""), ("verbs", ""), ("peers", FOREIGN_SITE)])
-    def test_a_link_into_the_pages_works(self, role: str, said: str) -> None:
+    @pytest.mark.parametrize(
+        ("pages", "to", "said"),
+        [
+            pytest.param(True, b"document", "", id="a link"),
+            pytest.param(True, b"iframe", FOREIGN_SITE, id="a frame"),
+            pytest.param(False, b"document", FOREIGN_SITE, id="no pages here"),
+        ],
+    )
+    @pytest.mark.parametrize("role", ["operator", "verbs"])
+    def test_a_link_into_the_pages_works(self, role: str, pages: bool, to: bytes, said: str) -> None:
         """On one port they are answered where the verbs are."""
         headers = {b"host": b"h", b"sec-fetch-site": b"cross-site", b"sec-fetch-mode": b"navigate"}
+        asked = access(role, open_reads=True, pages=pages)
 
-        assert said == access(role, open_reads=True).refusal(NOBODY, b"GET", "/api/v1/status", headers)
+        assert said == asked.refusal(NOBODY, b"GET", "/api/v1/status", {**headers, b"sec-fetch-dest": to})
+
+    @pytest.mark.parametrize(("method", "said"), [(b"GET", ""), (b"HEAD", ""), (b"POST", READS_CLOSED)])
+    def test_probes_and_metrics_are_read(self, method: bytes, said: str) -> None:
+        assert said == access("operator").refusal(None, method, "/metrics", {b"host": b"h"})
 
     @pytest.mark.parametrize(
         ("host", "own"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from app.server import protocol
 from app.server.incoming import Incoming, Streamed
 from app.server.listener import Listener
-from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_PIPELINED, HttpProtocol
+from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
 from app.server.web import create_web, server
 from app.wire.extender_v1 import LongBody
 from tests.listening import on_loopback
@@ -359,6 +361,7 @@ class TestBounds:
             pytest.param(
                 b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEAD_BYTES // 4) + b"\r\n", id="a whole, long head"
             ),
+            pytest.param(b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEADERS + 2), id="many small headers"),
             pytest.param(
                 post(b"", "Transfer-Encoding: chunked", version="1.1").replace(b"Content-Length: 0\r\n", b"")
                 + b"0\r\n"
@@ -388,6 +391,67 @@ class TestBounds:
             line.send(post(b"z" * 700_000), post(b"{}", long), post(b"1", long))
 
             assert [700_000, 2, 1] == [len((await line.answer())[1]) for _ in range(3)]
+
+    async def test_a_trailer_without_end_is_not_kept(self) -> None:
+        """Nor where the request is refused, and its body only waited for."""
+        async with serving() as served:
+            for header in ("X: y", "Origin: http://evil.example"):
+                line = await served.connect()
+                chunked = post(b"", "Transfer-Encoding: chunked", header).replace(b"Content-Length: 0\r\n", b"")
+                line.send(chunked + b"0\r\nX: ")
+                for _ in range(40):
+                    line.send(b"y" * 10_000)
+                    await asyncio.sleep(0.001)
+                told = await asyncio.wait_for(line.reader.read(), 10)
+
+                assert told.startswith(b"HTTP/1.1 431 ")
+            assert ["head_too_long"] * 2 == served.turned_away
+
+    async def test_what_begins_behind_a_long_request_is_no_long_head(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"z" * 100_000), post(b"{}")[:9])
+            assert 100_000 == len((await line.answer())[1])
+            line.send(post(b"{}")[9:])
+
+            assert b"{}" == (await line.answer())[1]
+            assert [] == served.turned_away
+
+    @pytest.mark.parametrize(
+        "behind",
+        [
+            pytest.param(b"\x00\r\n\r\n", id="nonsense"),
+            pytest.param(post(b"{}", "X: " + "y" * MOST_HEAD_BYTES), id="a long head, with a body"),
+        ],
+    )
+    async def test_nothing_is_answered_in_the_place_of_another(self, behind: bytes) -> None:
+        """A bind that is carried out is not told that it was malformed."""
+        async with serving() as served:
+            served.echo.open.clear()
+            line = await served.connect()
+            line.send(post(b"{}"))
+            await served.echo.begun.wait()
+            line.send(behind)
+
+            assert await line.ends()
+
+    async def test_a_connection_that_was_reset_leaves_nothing_behind(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"{}"))
+            await line.answer()
+            (kept,) = served.running.server_state.connections
+            assert isinstance(kept, HttpProtocol)
+            timer = kept.timeout_keep_alive_task
+            plug = line.writer.get_extra_info("socket")
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            line.writer.transport.abort()
+            while served.running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
+                await asyncio.sleep(0.001)
+
+            assert timer is not None
+            assert timer.cancelled()
+            assert [] == kept.headers
 
     @pytest.mark.usefixtures("hurried")
     @pytest.mark.parametrize(
@@ -447,6 +511,21 @@ class TestBounds:
                 await asyncio.sleep(0.01)
 
             assert "answer_not_fetched" == served.turned_away[0]
+
+    async def test_nor_is_one_whose_connection_is_to_be_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is left fits into the buffer of the transport, which tells nobody."""
+        monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.05)
+        async with serving() as served:
+            line = await served.connect()
+            line.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            (kept,) = served.running.server_state.connections
+            assert isinstance(kept, HttpProtocol)
+            kept.transport.set_write_buffer_limits(high=1 << 30)
+            line.send(post(b"x" * 900_000) * 20, post(b"x", "Connection: close"))
+
+            while served.running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
+                await asyncio.sleep(0.01)
+            assert ["answer_not_fetched"] == served.turned_away
 
     async def test_connections_beyond_the_limit_are_closed_and_others_live(self) -> None:
         async with serving(most=2) as served:
@@ -528,6 +607,14 @@ class TestForbidden:
 
             assert head.startswith("HTTP/1.1 403 ")
             assert b'{"detail": "homeport: a listener on loopback is asked by its own name only"}' == body
+
+    async def test_who_asks_first_whether_to_send_is_told_not_to(self) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"{}", "Origin: http://evil.example", "Expect: 100-continue")[:-2])
+
+            assert b"homeport: not from a page of another site" == (await line.answer())[1]
+            assert await line.ends()
 
     async def test_its_body_is_read_and_not_kept(self) -> None:
         """Else the caller would see a broken connection instead of the answer."""
