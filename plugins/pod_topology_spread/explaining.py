@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
+from itertools import islice
 from typing import Final
 
 from app.framework.interface import Counts, DomainCounts, Explanation, Table
@@ -18,6 +19,7 @@ _MOST_TABLES: Final = 8
 _MOST_ROWS: Final = 1000
 """Of all tables together."""
 _MOST_SENTENCES: Final = 10
+_MOST_LACKING: Final = 5
 """Of one constraint."""
 
 
@@ -91,5 +93,7 @@ def _unblock(judged: HardConstraint) -> Iterator[str]:
 
 def _filled(counts: Mapping[str, int], minimum: int) -> str:
     """What it takes until every domain has ``minimum`` pods."""
-    lacking = [f"{minimum - count} more in {name}" for name, count in counts.items() if count < minimum]
-    return ", ".join(lacking[:5]) + (f" and some in {len(lacking) - 5} others" if len(lacking) > 5 else "")
+    lacking = ((name, minimum - count) for name, count in counts.items() if count < minimum)
+    told = ", ".join(f"{more} more in {name}" for name, more in islice(lacking, _MOST_LACKING))
+    others = sum(map(minimum.__gt__, counts.values())) - _MOST_LACKING
+    return told + (f" and some in {others} others" if others > 0 else "")

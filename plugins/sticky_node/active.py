@@ -44,6 +44,8 @@ def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: M
     where = machine.node_name
     if where and where != node_name:
         return False
-    others = [it for it in pods.values() if it.uid != pod.uid and it.namespace == machine.namespace]
-    rivals = [it for it in others if not where or it.node_name == where]
-    return all((it.created, it.uid) < (pod.created, pod.uid) for it in rivals)
+    return all(
+        (it.created, it.uid) < (pod.created, pod.uid)
+        for it in pods.values()
+        if it.uid != pod.uid and it.namespace == machine.namespace and (not where or it.node_name == where)
+    )
