@@ -926,7 +926,8 @@ class Counters:
                     yield namespace, labels
 
     def _selection_differences(self, key: SelectionKey, selection: Selection, recount: Recount) -> Iterator[str]:
-        counted = recount.selections.get(key)
+        """One that is half made, since it was given up and asked for anew, is no part of it."""
+        counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes
         yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""
 
