@@ -58,7 +58,11 @@ async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list
     Raises ``MalformedRequest``.
     """
     sent: list[SentNode] = []
-    await in_slices(sent.append(_read(item, nodes)) for item in items)
+
+    def read(item: Raw) -> None:
+        sent.append(_read(item, nodes))
+
+    await in_slices(map(read, items))
     return sent
 
 
