@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -15,7 +16,6 @@ from app.kube.core_v1 import Node, OversizedNode, decode_node
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.verbs.reading import without_depth
-from app.verbs.slices import in_slices
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
@@ -50,6 +50,8 @@ class _NodeIdentityObject(Struct):
 
 
 _IDENTITY: Final = Decoder[_NodeIdentityObject](_NodeIdentityObject)
+_SLICE: Final = 256
+"""Nodes read before others get their turn: some 2 ms for nodes of 12 KB."""
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list[SentNode]:
@@ -58,11 +60,9 @@ async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list
     Raises ``MalformedRequest``.
     """
     sent: list[SentNode] = []
-
-    def read(item: Raw) -> None:
-        sent.append(_read(item, nodes))
-
-    await in_slices(map(read, items))
+    for start in range(0, len(items), _SLICE):
+        sent.extend(_read(item, nodes) for item in items[start : start + _SLICE])
+        await asyncio.sleep(0)
     return sent
 
 
