@@ -14,6 +14,10 @@ known to its Topology alone, so that thousands of hostname constraints do not ea
 What is asked for the first time is made in pieces. The first piece is made at once, which is all there is in the usual
 case; beyond that ``Unprepared`` is raised, and the rest is made step by step between the turns of others, kept up to
 date by events meanwhile. What nobody asks for is given up: each level holds so many bytes, the entries used last.
+
+One pod may ask for more than that: 16 selections of label sets by the ten thousand. Such a decision takes its place in
+a line (``slices.prepared``), and what the first of it asks for is not given up before it has decided: a level then
+holds more by what one pod needs, 16 constraints with an entry each.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from itertools import filterfalse
+from itertools import filterfalse, islice
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from app.cluster.pins import PINS
 from app.framework.interface import ALL_NODES, Inclusion, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod
@@ -445,7 +450,7 @@ V = TypeVar("V", bound=Weighed)
 class Bounded(Generic[K, V]):
     """The entries used last, as many as weigh ``limit()`` bytes together, and at least one.
 
-    ``on_evict`` is told of each that has to go; hits and misses are counted.
+    ``on_evict`` is told of each that has to go; hits and misses are counted. What is pinned stays, whatever it weighs.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
@@ -465,6 +470,8 @@ class Bounded(Generic[K, V]):
         return iter(self._entries.values())
 
     def get(self, key: K) -> V:
+        if PINS.noting:
+            PINS.keys.add(key)
         entry = self._entries.pop(key, None)
         if entry is None:
             self.misses += 1
@@ -489,6 +496,8 @@ class Bounded(Generic[K, V]):
 
     def touch(self, key: K) -> None:
         """Count as used what another entry stands on."""
+        if PINS.noting:
+            PINS.keys.add(key)
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._entries[key] = entry
@@ -514,8 +523,12 @@ class Bounded(Generic[K, V]):
         self._weights[key] = weight
 
     def _shrink(self) -> None:
+        """Never the newest: whoever asks has it in hand."""
         while self.bytes > self._limit() and len(self._entries) > 1:
-            key = next(iter(self._entries))
+            others = islice(self._entries, len(self._entries) - 1)
+            key = next(filterfalse(PINS.keys.__contains__, others), None)
+            if key is None:
+                return
             entry = self._entries.pop(key)
             self.bytes -= self._weights.pop(key)
             self._on_evict(entry)
@@ -913,7 +926,8 @@ class Counters:
                     yield namespace, labels
 
     def _selection_differences(self, key: SelectionKey, selection: Selection, recount: Recount) -> Iterator[str]:
-        counted = recount.selections.get(key)
+        """One that is half made, since it was given up and asked for anew, is no part of it."""
+        counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes
         yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -16,7 +17,7 @@ from app.cluster.answers import as_asked
 from app.cluster.api_writes import PODS, fence_off, will_never_do
 from app.cluster.callers import Callers
 from app.cluster.store import Cluster
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, UnknownOutcome
 from app.kube.core_v1 import Pod, decode_pod
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -43,6 +44,7 @@ class Fences:
         self._left: dict[str, int] = {}
         self._asked: dict[str, None] = {}
         self._moved = asyncio.Event()
+        self._late_until = 0.0
 
     @property
     def pending(self) -> int:
@@ -62,6 +64,7 @@ class Fences:
     def note(self, callers: Callers) -> int:
         """Every pod that waits for one of these schedulers now has to be fenced off; returns how many these are."""
         self._waiting.clear()
+        self._late_until = monotonic() + REQUEST_SECONDS
         for pod in self._cluster.pods():
             if _may_be_bound(pod) and pod.spec.scheduler_name in callers:
                 self._waiting.setdefault(pod.namespace, []).append(pod)
@@ -106,14 +109,19 @@ class Fences:
         return pod
 
     async def _until_fenced(self, pod: Pod) -> None:
-        told = False
+        """One that cannot be fenced off may still be reached: it is read when nobody waits for a Binding any more."""
+        told = refused = False
         while True:
             try:
-                await self._fence(pod)
+                await (self._read(pod) if refused else self._fence(pod))
             except (ApiError, ApiUnavailable, UnknownOutcome) as error:
                 if isinstance(error, ApiError) and will_never_do(error.status):
                     _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
-                    return
+                    if refused:
+                        return
+                    refused = True
+                    await self._sleep(max(0.0, self._late_until - monotonic()))
+                    continue
                 if not told:
                     told = True
                     _LOG.warning("pod not fenced off yet", pod=str(pod), cause=str(error))
@@ -134,6 +142,18 @@ class Fences:
             if refused.status != _NOT_FOUND:
                 raise
             return
+        self._take_in(pod, raw)
+
+    async def _read(self, pod: Pod) -> None:
+        try:
+            raw = await self._client.get(PODS, pod.namespace, pod.name)
+        except ApiError as refused:
+            if refused.status != _NOT_FOUND:
+                raise
+            return
+        self._take_in(pod, raw)
+
+    def _take_in(self, pod: Pod, raw: bytes) -> None:
         try:
             found = decode_pod(raw)
         except ValueError as cause:  # it has moved on: that is what counts

@@ -40,6 +40,7 @@ class ObjectStore:
     def __init__(self) -> None:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
         self._versions: dict[tuple[Kind[Any], str], int] = {}
+        self._emptied: dict[Kind[Any], int] = {}
         self._gone = Gone()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
         self.changes = 0
@@ -55,7 +56,12 @@ class ObjectStore:
         return cast("Collection[Object]", self._objects.get(kind, {}).get(namespace, {}).values())
 
     def version(self, kind: Kind[Any], namespace: str) -> int:
-        return self._versions.get((kind, namespace), 0)
+        """Moves whenever an object there does, never back: what was derived at one version is right at that one only.
+
+        Namespaces without an object share the number at which one became so last, which is later than any of theirs.
+        """
+        found = self._versions.get((kind, namespace))
+        return self._emptied.get(kind, 0) if found is None else found
 
     def keys(self, kind: Kind[Any]) -> Iterator[ObjectKey]:
         """Objects may come and go while it is read."""
@@ -94,11 +100,15 @@ class ObjectStore:
             self.touch(kind, namespace)
             if not objects:
                 del self._objects[kind][namespace], self._versions[(kind, namespace)]
+                self._emptied[kind] = self.changes
 
     def touch(self, kind: Kind[Any], namespace: str) -> None:
         """What was derived from the objects of the kind in the namespace has to be derived anew."""
         self.changes += 1
-        self._versions[(kind, namespace)] = self.changes
+        if namespace in self._objects.get(kind, {}):
+            self._versions[(kind, namespace)] = self.changes
+        else:
+            self._emptied[kind] = self.changes
 
 
 def _is_older(found: KubeObject, known: KubeObject | None) -> bool:

@@ -22,6 +22,14 @@ ANNOTATION_DOMAIN: Final = "homeport.dev/"
 LARGEST_PART: Final = 64 << 10
 """Bytes of one part of an object that a tenant writes (a pod's affinity, its labels, …): a longer one is not read."""
 
+_LONGEST_KEY: Final = 253
+_LONGEST_VALUE: Final = 1 << 10
+"""Of our annotations: what is longer is none that we wrote, and is not kept."""
+
+_MOST_OF_A_POD: Final = 16
+_READ_OF_A_POD: Final = tuple(ANNOTATION_DOMAIN + it for it in ("home", "home-after", "unclear-bind"))
+"""What we write on pods has room whatever else is there: else a tenant could crowd out the word of a fence."""
+
 _MEMO_BYTES: Final = 2 << 20
 _MEMO_ENTRY: Final = 4096
 _MEMO_OVERHEAD: Final = 200
@@ -152,7 +160,7 @@ _DOMAIN_BYTES: Final = ANNOTATION_DOMAIN.encode()
 
 
 def annotations_of(raw: Raw) -> Mapping[str, str]:
-    """The annotations of our own domain; all others are left undecoded."""
+    """The annotations of our own domain, less overlong ones; all others are left undecoded."""
     data = bytes(raw)
     if _DOMAIN_BYTES not in data:
         return _NO_ANNOTATIONS
@@ -160,7 +168,20 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
         found = _MAP.decode(data) or {}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
-    return {key: value or "" for key, value in found.items() if key.startswith(ANNOTATION_DOMAIN)}
+    return {
+        key: value or ""
+        for key, value in found.items()
+        if key.startswith(ANNOTATION_DOMAIN) and len(key) <= _LONGEST_KEY and len(value or "") <= _LONGEST_VALUE
+    }
+
+
+def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
+    """The same, at most ``_MOST_OF_A_POD``. An owner has as many as it has pods with a home each."""
+    found = annotations_of(raw)
+    if len(found) <= _MOST_OF_A_POD:
+        return found
+    ours_first = sorted(found, key=lambda key: key not in _READ_OF_A_POD)
+    return {key: found[key] for key in ours_first[:_MOST_OF_A_POD]}
 
 
 def partial_object(found: PartialObjectObject) -> PartialObject:

@@ -300,11 +300,12 @@ class BindVerb:
         """Implements ``LastWord``."""
         held = self._in_hand[pod.uid]
         missing, held.missing = held.missing, None
-        if missing is not None:
-            await in_slices(missing.steps)
-            return SUCCESS
         try:
-            await self._until_others_settled(held, pod.uid)
+            if missing is not None:
+                await in_slices(missing.steps)
+                await prepared(partial(self._possible, held, pod))
+            else:
+                await self._until_others_settled(held, pod.uid)
         except VerbFailure as failure:
             held.failure = failure
             return error(failure.message)

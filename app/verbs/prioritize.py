@@ -15,7 +15,7 @@ from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
-from app.verbs.candidates import SentNode, asked_nodes, read_nodes
+from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
 from app.verbs.handed import HandedBack
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
@@ -97,7 +97,8 @@ class PrioritizeVerb:
             candidates = Candidates(asked.hosts, cluster.nodes.__getitem__)
             if len(candidates.name_set) == len(asked.hosts):
                 return candidates
-        return asked_nodes(None if asked.sent is not None else asked.hosts, asked.sent, cluster.nodes).candidates
+        names = None if asked.sent is not None else asked.hosts
+        return asked_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster)).candidates
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._deciding.max_priority

@@ -27,6 +27,9 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
 _READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
 _MOST_REFUSED: Final = 64
 
+_LONGEST_UID: Final = 64
+"""A UID has 36 characters; whoever creates a pod writes any into its owner references."""
+
 
 class _Refusal(Struct, frozen=True):
     until: float
@@ -89,7 +92,7 @@ class Attempts(Struct):
 
 def workload_of(pod: Pod) -> str:
     """What shares its attempts: the pods of one controller, or a pod alone. A UID."""
-    return pod.owner.uid if pod.owner is not None else pod.uid
+    return pod.owner.uid if pod.owner is not None and len(pod.owner.uid) <= _LONGEST_UID else pod.uid
 
 
 async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:

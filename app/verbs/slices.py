@@ -2,31 +2,95 @@
 
 A decision itself is one step. What it would have to count first (``Unprepared``) is counted before it, in slices; then
 it is taken anew, on the picture as it is by then. In the usual case nothing is to be counted, and none of this runs.
+Slices take turns, whosever they are: one in each round of the event loop, or many at once would hold it up together.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
+from app.cluster.pins import PINS
 from app.framework.interface import Unprepared
 
 SLICE_SECONDS: Final = 0.004
 """Work done before others get their turn."""
 
+FREE_ROUNDS: Final = 4
+"""Counting again this often is usual; beyond that others may be taking away what was counted."""
+
 T = TypeVar("T")
+
+
+class _Turns:
+    """Of one event loop. ``pinning`` is held by the one call whose counts are not given up."""
+
+    def __init__(self) -> None:
+        self.pinning = asyncio.Lock()
+        self._passing = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def turn(self) -> None:
+        """At once for the only one; else in the order of arrival, one in each round of the event loop."""
+        loop = asyncio.get_running_loop()
+        if not self._passing:
+            self._passing = True
+            loop.call_soon(self._next)
+            return
+        place = loop.create_future()
+        self._waiting.append(place)
+        await place
+
+    def _next(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                asyncio.get_running_loop().call_soon(self._next)
+                return
+        self._passing = False
+
+
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
+
+
+def _turns() -> _Turns:
+    loop = asyncio.get_running_loop()
+    found = _TURNS.get(loop)
+    if found is None:
+        found = _TURNS[loop] = _Turns()
+    return found
 
 
 async def prepared(decide: Callable[[], T]) -> T:
     """What ``decide`` says once all that it rests on is counted. Nothing is awaited between its answer and the caller.
 
-    What was counted stays: a call that runs out of time before its turn to decide is gone on with by the next one.
+    What was counted stays: a call that runs out of time before its turn to decide is gone on with by the next one. Who
+    counts again and again, since it asks for more than is kept or others need the room, waits in line for the pins:
+    what it asks for from then on is there until it has decided.
     """
-    while True:
+    for _ in range(FREE_ROUNDS):
         try:
             return decide()
+        except Unprepared as missing:
+            steps = missing.steps
+        await in_slices(steps)
+    async with _turns().pinning:
+        try:
+            return await _pinned(decide)
+        finally:
+            PINS.release()
+
+
+async def _pinned(decide: Callable[[], T]) -> T:
+    while True:
+        try:
+            with PINS.noted():
+                return decide()
         except Unprepared as missing:
             steps = missing.steps
         await in_slices(steps)
@@ -34,8 +98,10 @@ async def prepared(decide: Callable[[], T]) -> T:
 
 async def in_slices(steps: Iterable[object]) -> None:
     """Take all steps, each of them short."""
+    turns = _turns()
+    await turns.turn()
     until = monotonic() + SLICE_SECONDS
     for _ in steps:
         if monotonic() > until:
-            await asyncio.sleep(0)
+            await turns.turn()
             until = monotonic() + SLICE_SECONDS

@@ -21,8 +21,10 @@ from app.runtime.framework import Framework
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
-_MOST_NAMES: Final = 1 << 19
-"""Of all verdicts together: some 30 MB, and as much for their last answers."""
+_MOST_VERDICT_BYTES: Final = 60 << 20
+_VERDICT_BYTES: Final = 1000
+_NAME_BYTES: Final = 100
+"""Of verdicts: what each weighs beside its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""
 _MOST_ENTRIES: Final = 1 << 17
 """Of all reasons together: 5,000 nodes with 26 of them, some 25 MB."""
 
@@ -79,6 +81,12 @@ class _Verdict:
             self._names = request.names
         return self._body
 
+    def weight(self, request: SplitArgs) -> int:
+        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names."""
+        names = request.each()
+        body = sum(len(self.entries[name]) for name in names) + len(names)
+        return _VERDICT_BYTES + _NAME_BYTES * len(self.entries) + len(request.names) + body
+
 
 class _Recent(Generic[K, V]):
     """The entries used last, as many as weigh ``limit`` together."""
@@ -113,7 +121,7 @@ class _Recent(Generic[K, V]):
 class StandingRefusals:
     """``remembered`` counts refusals answered from memory, ``computed`` the others.
 
-    Memory is bounded: the pods used last by their bytes, the verdicts used last by the names in them.
+    Memory is bounded: the pods used last by their bytes, the verdicts used last by theirs.
     """
 
     def __init__(
@@ -122,14 +130,14 @@ class StandingRefusals:
         *,
         remembered: Counter,
         computed: Counter,
-        most_names: int = _MOST_NAMES,
+        most_verdict_bytes: int = _MOST_VERDICT_BYTES,
         most_pod_bytes: int = _MOST_POD_BYTES,
     ) -> None:
         self._cluster = cluster
         self._remembered = remembered
         self._computed = computed
         self._pods: _Recent[bytes, tuple[Pod, Framework]] = _Recent(most_pod_bytes)
-        self._verdicts: _Recent[Hashable, _Verdict] = _Recent(most_names)
+        self._verdicts: _Recent[Hashable, _Verdict] = _Recent(most_verdict_bytes)
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
@@ -167,7 +175,7 @@ class StandingRefusals:
         verdict = self._verdicts.get(stamp) or _Verdict()
         each = request.each()
         verdict.entries.update(zip(each, self._encoded(each, map(rejected.__getitem__, names)), strict=True))
-        self._verdicts.put(stamp, verdict, len(verdict.entries))
+        self._verdicts.put(stamp, verdict, verdict.weight(request))
         self._pods.put(request.before, (pod, framework), len(request.before))
 
     def _stamp(self, framework: Framework, pod: Pod) -> Hashable:

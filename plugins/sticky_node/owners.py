@@ -82,6 +82,11 @@ class Owners:
             return None
         return self._follow(chain, slot, pod.namespace, reference)
 
+    def may_be_shared(self, pod: Pod, other: Pod) -> bool:
+        """Whether both have controllers of kinds that lead to a home; none is looked up."""
+        pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
+        return all(it in self._chains for it in pairs)
+
     def newest(self, owner: Owner) -> Owner | None:
         """The owner as it is now; ``None`` if it is gone."""
         found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)

@@ -110,7 +110,12 @@ class StickyNode(
         return "" if owner is None else self._home(owner, pod)
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """A machine's first bind makes the home of its other pods."""
+        """A machine's first bind makes the home of its other pods.
+
+        The owner of the other is looked up last, if at all: that of another tenant may be unreadable.
+        """
+        if pod.namespace != other.namespace or not self._owners.may_be_shared(pod, other):
+            return False
         mine, theirs = self._owners.of(pod), self._owners.of(other)
         return isinstance(mine, Owner) and isinstance(theirs, Owner) and mine.key == theirs.key
 

@@ -50,9 +50,12 @@ class Recorder:
     async def record_open(self) -> None:
         """Hear all claims that wait: those in memory, and those on bound pods.
 
-        One owner that cannot be read must not keep the others from their homes: its claims wait.
+        One owner that cannot be read must not keep the others from their homes: its claims wait. A cause goes with the
+        last claim on its owner.
         """
+        without_claim = set(self._causes)
         for claim in self._making.made():
+            without_claim.discard(claim.owner.key)
             with suppress(Unreadable):
                 await self.record(claim)
         until = monotonic() + _STEP_SECONDS
@@ -62,7 +65,10 @@ class Recorder:
                 until = monotonic() + _STEP_SECONDS
             with suppress(Unreadable):
                 if (found := self._word_of(pod)) is not None:
+                    without_claim.discard(found.owner.key)
                     await self.record(found)
+        for key in without_claim:
+            self._causes.pop(key, None)
 
     def _word_of(self, pod: Pod) -> Claim | None:
         """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory."""

@@ -130,7 +130,7 @@ class CrowdedStandingRefusals(StandingRefusals):
     """The same with room for little: in the counts, and in the memory."""
 
     limits: ClassVar[list[dict[str, int]]] = CrowdedPicture.limits
-    memory: ClassVar[dict[str, int]] = {"most_names": 8, "most_pod_bytes": 2000}
+    memory: ClassVar[dict[str, int]] = {"most_verdict_bytes": 4000, "most_pod_bytes": 2000}
 
 
 TestStandingRefusals = StandingRefusals.TestCase

@@ -12,7 +12,7 @@ from app.cluster.api_writes import FENCE, binding
 from app.cluster.callers import EVERYBODY, Callers
 from app.cluster.fences import Fences
 from app.cluster.store import Cluster
-from app.kube.client import ApiError, KubeClient
+from app.kube.client import REQUEST_SECONDS, ApiError, KubeClient
 from app.kube.core_v1 import decode_pod
 from tests.api.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, encoded, make_pod, pod_object
@@ -138,12 +138,18 @@ async def test_it_is_tried_until_it_is_done(world: World, fault: Fault) -> None:
     assert ["apart", "waits"] == world.fenced()
 
 
-async def test_where_it_is_forbidden_it_is_given_up(world: World) -> None:
-    world.server.fail("PATCH", 403, 403)
+@pytest.mark.parametrize("status", [403, 422])
+async def test_where_it_is_refused_a_late_binding_is_waited_for(world: World, status: int) -> None:
+    """All wait for the same moment, and are read then."""
+    world.server.fail("PATCH", status, status)
     world.fences.note(NAMES)
+    world.server.put(bound(pod_object("waits")))
     await world.fences.raise_all()
 
-    assert ([], 0) == (world.fenced(), world.fences.pending)
+    pod = world.cluster.pod("default", "waits")
+    assert pod is not None
+    assert ("n3", [], 0) == (pod.node_name, world.fenced(), world.fences.pending)
+    assert 2 == sum(REQUEST_SECONDS - 5 < it <= REQUEST_SECONDS for it in world.slept)
 
 
 async def test_a_namespace_that_a_bind_asks_for_comes_first(world: World) -> None:

@@ -267,6 +267,16 @@ def test_annotations_of_our_own_domain_are_kept(annotations: dict[str, str | Non
     assert expected == make_pod(annotations=annotations).annotations
 
 
+def test_of_our_annotations_only_what_we_could_have_written_is_kept() -> None:
+    """Nor do others crowd out those that we read."""
+    long = {"homeport.dev/home": "n" * 1025, f"homeport.dev/{'x' * 250}": "1"}
+    many = {f"homeport.dev/a{number:02}": "1" for number in range(40)} | {"homeport.dev/unclear-bind": "7"}
+    found = make_pod(annotations=many).annotations
+
+    assert {} == make_pod(annotations=long).annotations
+    assert (16, "7", "1") == (len(found), found["homeport.dev/unclear-bind"], found["homeport.dev/a14"])
+
+
 def test_a_node_is_reduced_to_what_a_decision_reads() -> None:
     node = make_node(
         "n1",

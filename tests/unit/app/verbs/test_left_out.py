@@ -58,6 +58,15 @@ async def test_nothing_goes_to_a_node_that_is_left_out(shop: Shop) -> None:
     assert before == await shop.ask("filter", asked)
 
 
+async def test_nothing_is_said_for_it(shop: Shop) -> None:
+    asked = example("prioritize-spread")
+    name = (await shop.ask("prioritize", asked))[0]["Host"]
+
+    shop.leave_out(NODES, "", name)
+
+    assert {name: 0}.items() <= {it["Host"]: it["Score"] for it in await shop.ask("prioritize", asked)}.items()
+
+
 async def test_a_remembered_refusal_does_not_outlive_it(shop: Shop) -> None:
     asked = {
         **example("filter-spread"),

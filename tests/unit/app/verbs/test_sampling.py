@@ -141,3 +141,9 @@ def test_replicas_share_their_attempts() -> None:
     web = [make_pod(f"web-{number}", owner=controller("ReplicaSet", "web")) for number in (1, 2)]
 
     assert ("uid-web", "uid-web", "uid-default-alone") == (*map(workload_of, web), workload_of(make_pod("alone")))
+
+
+def test_a_uid_that_is_none_is_not_remembered() -> None:
+    owner = controller("ReplicaSet", "web" * 100)
+
+    assert "uid-default-web" == workload_of(make_pod("web", owner=owner))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from app.cluster import counters
 from app.cluster.store import Cluster
-from app.framework.interface import Unprepared
-from app.kube.selectors import of_labels
+from app.framework.interface import Unprepared, all_prepared
+from app.kube.selectors import DOES_NOT_EXIST, Requirement, Selector, of_labels
 from app.verbs import slices
-from app.verbs.slices import prepared
+from app.verbs.slices import in_slices, prepared
 from tests.builders import ZONE, make_node, make_pod
 
 WEB = of_labels({"app": "web"})
@@ -85,3 +88,56 @@ def test_each_step_is_short() -> None:
 
     assert len(list(missing.value.steps)) >= NODES // 400
     assert 0 == smallest(cluster)
+
+
+async def test_a_pod_that_asks_for_more_than_is_kept_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its selections alone is more than the limit; two such pods at once take turns."""
+    monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+    monkeypatch.setattr(counters, "_MOST_SELECTION_BYTES", 1)
+    monkeypatch.setattr(counters, "_PIECE", 4)
+    cluster = Cluster()
+    for number in range(20):
+        cluster.upsert_pod(make_pod(f"web-{number}", labels={"app": f"web-{number}"}, node="n0"))
+    selectors = [Selector((Requirement(f"x{number}", DOES_NOT_EXIST),)) for number in range(16)]
+
+    def counted(some: list[Selector]) -> list[int]:
+        found: list[int] = []
+        all_prepared(partial(ask, found, it) for it in some)
+        return found
+
+    def ask(found: list[int], selector: Selector) -> None:
+        found.append(sum(cluster.counts.pods_by_node("default", selector).values()))
+
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(
+            prepared(partial(counted, selectors)), prepared(partial(counted, selectors[::-1]))
+        )
+
+    assert [[20] * 16, [20] * 16] == list(answers)
+    cluster.counts.pods_by_node("elsewhere", WEB)
+    assert 1 == cluster.counts.statistics()["selection"]["entries"]
+
+
+async def test_only_one_slice_runs_in_a_round_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever gives up meanwhile holds up nobody."""
+    monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)
+    in_this_round = most = 0
+
+    def steps() -> Iterator[None]:
+        nonlocal in_this_round, most
+        for _ in range(10):
+            in_this_round += 1
+            most = max(most, in_this_round)
+            yield
+
+    tasks = [asyncio.create_task(in_slices(steps())) for _ in range(20)]
+    rounds = 0
+    while not all(it.done() for it in tasks):
+        in_this_round = 0
+        await asyncio.sleep(0)
+        rounds += 1
+        if rounds == 50:
+            for task in tasks[:5]:
+                task.cancel()
+
+    assert (1, 15) == (most, sum(not it.cancelled() for it in tasks))

@@ -304,6 +304,21 @@ class TestRepair:
 
         assert ["a", "c"] == sorted(name for name, _ in machines.writer.written)
 
+    async def test_a_cause_goes_with_the_last_claim(self) -> None:
+        """A home that a person wrote, beside a word that could not be closed: nothing but the pod tells of it."""
+        machines = Machines()
+        machines.machine(home="n2")
+        machines.writer.unwritable = {"db"}
+        machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
+        kept = []
+        for gone in (False, False, True):
+            if gone:
+                machines.gone(MACHINE)
+            await machines.plugin.repair()
+            kept.append(len(machines.plugin._recorder._causes))
+
+        assert [1, 1, 0] == kept
+
 
 def _state() -> CycleState:
     return CycleState()

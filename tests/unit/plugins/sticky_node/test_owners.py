@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN
 from tests.builders import JsonObject, controller, make_pod
@@ -157,3 +158,20 @@ def test_a_link_without_uid_leads_nowhere() -> None:
     machines.add_owned(INSTANCE, {**reference(MACHINE), "uid": ""})
 
     assert REASON_OWNER_UNKNOWN == machines.allowed(launcher())
+
+
+def test_no_owner_is_looked_up_for_a_pod_it_cannot_matter_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of another tenant may be unreadable, and is no matter of ours."""
+    mine, of_none = make_pod("mine", owner=reference(DATABASE)), make_pod("of-none")
+    elsewhere = make_pod("theirs", namespace="other", owner=reference(DATABASE))
+    machines = Machines(DATABASES)
+
+    def unreadable(*_: object) -> None:
+        raise Unreadable("Database", "other/db", "odd")
+
+    monkeypatch.setattr(machines.cluster, "get", unreadable)
+
+    found = [machines.plugin.depends_on(*it) for it in ((mine, elsewhere), (of_none, mine), (mine, of_none))]
+    assert [False, False, False] == found
+    with pytest.raises(Unreadable):
+        machines.plugin.depends_on(mine, mine)
