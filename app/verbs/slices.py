@@ -36,7 +36,9 @@ class _Turns:
 
     async def turn(self) -> None:
         """At once for the only one; else in the order of arrival, one in each round of the event loop."""
-        loop = asyncio.get_running_loop()
+        loop = _running_loop()
+        if loop is None:
+            return
         if not self._passing:
             self._passing = True
             loop.call_soon(self._next)
@@ -56,10 +58,21 @@ class _Turns:
 
 
 _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
+_ALONE: Final = _Turns()
+"""Where a verb is driven by hand, there is nobody else."""
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _turns() -> _Turns:
-    loop = asyncio.get_running_loop()
+    loop = _running_loop()
+    if loop is None:
+        return _ALONE
     found = _TURNS.get(loop)
     if found is None:
         found = _TURNS[loop] = _Turns()
