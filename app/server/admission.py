@@ -13,13 +13,13 @@ Not here: what is told to whom is turned away (``errors``).
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from time import monotonic
 from typing import Final
 
 from app.verbs.outcome import VerbFailure
+from app.verbs.turns import Turns
 
 READ_WHEN_LATE: Final = 4 << 20
 """Bytes of a body that are still worth reading for the names in it, where there is no time to decide."""
@@ -40,8 +40,7 @@ class Lane:
     def __init__(self, most: float = inf) -> None:
         self._most = most
         self._under_way = 0
-        self._passing = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.turn: Final = Turns().turn
 
     def enter(self) -> None:
         """Raises ``VerbFailure`` (``overloaded``). Who has entered leaves."""
@@ -51,26 +50,6 @@ class Lane:
 
     def leave(self) -> None:
         self._under_way -= 1
-
-    async def turn(self) -> None:
-        """At once for the only one; else in the order of arrival, one in each round of the event loop."""
-        loop = asyncio.get_running_loop()
-        if not self._passing:
-            self._passing = True
-            loop.call_soon(self._next)
-            return
-        place = loop.create_future()
-        self._waiting.append(place)
-        await place
-
-    def _next(self) -> None:
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                asyncio.get_running_loop().call_soon(self._next)
-                return
-        self._passing = False
 
 
 class Admission:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -16,6 +15,7 @@ from app.kube.core_v1 import Node, OversizedNode, decode_node
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.verbs.reading import without_depth
+from app.verbs.slices import turn
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
@@ -61,8 +61,8 @@ async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list
     """
     sent: list[SentNode] = []
     for start in range(0, len(items), _SLICE):
+        await turn()
         sent.extend(_read(item, nodes) for item in items[start : start + _SLICE])
-        await asyncio.sleep(0)
     return sent
 
 

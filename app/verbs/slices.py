@@ -8,14 +8,14 @@ Slices take turns, whosever they are: one in each round of the event loop, or ma
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from time import monotonic
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from app.cluster.pins import PINS
 from app.framework.interface import Unprepared
+from app.verbs.turns import Turns
 
 SLICE_SECONDS: Final = 0.004
 """Work done before others get their turn."""
@@ -26,57 +26,36 @@ FREE_ROUNDS: Final = 4
 T = TypeVar("T")
 
 
-class _Turns:
+async def _nobody_waits() -> None:
+    """Where a verb is driven by hand, without an event loop."""
+
+
+class _Lane:
     """Of one event loop. ``pinning`` is held by the one call whose counts are not given up."""
 
-    def __init__(self) -> None:
-        self.pinning = asyncio.Lock()
-        self._passing = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    async def turn(self) -> None:
-        """At once for the only one; else in the order of arrival, one in each round of the event loop."""
-        loop = _running_loop()
-        if loop is None:
-            return
-        if not self._passing:
-            self._passing = True
-            loop.call_soon(self._next)
-            return
-        place = loop.create_future()
-        self._waiting.append(place)
-        await place
-
-    def _next(self) -> None:
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                asyncio.get_running_loop().call_soon(self._next)
-                return
-        self._passing = False
+    def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
+        self.turn: Final = turn
+        self.pinning: Final = asyncio.Lock()
 
 
-_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
-_ALONE: Final = _Turns()
-"""Where a verb is driven by hand, there is nobody else."""
+_LANES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane]] = WeakKeyDictionary()
+_ALONE: Final = _Lane(_nobody_waits)
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def _lane() -> _Lane:
     try:
-        return asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
     except RuntimeError:
-        return None
-
-
-def _turns() -> _Turns:
-    loop = _running_loop()
-    if loop is None:
         return _ALONE
-    found = _TURNS.get(loop)
+    found = _LANES.get(loop)
     if found is None:
-        found = _TURNS[loop] = _Turns()
+        found = _LANES[loop] = _Lane(Turns().turn)
     return found
+
+
+async def turn() -> None:
+    """Before a slice of work, whosever: one in each round of the event loop."""
+    await _lane().turn()
 
 
 async def prepared(decide: Callable[[], T]) -> T:
@@ -92,7 +71,7 @@ async def prepared(decide: Callable[[], T]) -> T:
         except Unprepared as missing:
             steps = missing.steps
         await in_slices(steps)
-    async with _turns().pinning:
+    async with _lane().pinning:
         try:
             return await _pinned(decide)
         finally:
@@ -111,10 +90,9 @@ async def _pinned(decide: Callable[[], T]) -> T:
 
 async def in_slices(steps: Iterable[object]) -> None:
     """Take all steps, each of them short."""
-    turns = _turns()
-    await turns.turn()
+    await turn()
     until = monotonic() + SLICE_SECONDS
     for _ in steps:
         if monotonic() > until:
-            await turns.turn()
+            await turn()
             until = monotonic() + SLICE_SECONDS
