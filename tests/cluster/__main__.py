@@ -1,0 +1,71 @@
+"""Prepares what a cluster needs, then runs the stories on one, in namespaces of their own.
+
+make cluster-test                           # as root; installs Debian packages, and says which
+make cluster-test ONLY='drain or rollout'   # the stories whose names match, as with pytest -k
+python -m tests.cluster --shell             # a shell beside a cluster instead: $KUBECONFIG, kubectl, helm
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import image, images, packages
+from tests.cluster.cluster import HELM
+from tests.controlplane import binaries
+
+ARCHIVES_VARIABLE: Final = "HOMEPORT_CLUSTER_ARCHIVES"
+STORIES: Final = Path(__file__).parent
+_NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=KILL")
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Say how long a part took."""
+    started = time.monotonic()
+    yield
+    print(f"==> {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+
+def prepare() -> list[Path]:
+    """Everything that needs a network: packages, programs, images. Returns the archives of the images."""
+    with stage("Debian packages"):
+        packages.install()
+    with stage("programs"):
+        binaries.build(whole=True)
+        for release in images.SCHEDULERS:
+            binaries.build(release)
+        for package, version in HELM.values():
+            binaries.tool(package, version)
+    with stage("images"):
+        return images.prepare()
+
+
+def main() -> int:
+    """Prepare, then become the process that holds the namespaces."""
+    parser = argparse.ArgumentParser("python -m tests.cluster", description="Play the stories on a whole cluster.")
+    parser.add_argument("--shell", action="store_true", help="start a cluster and a shell beside it")
+    arguments, pytest = parser.parse_known_args()
+    try:
+        archives = prepare()
+    except (packages.PackagesError, binaries.BuildError, image.ImageError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    stories = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(pytest or [str(STORIES)])]
+    played = [sys.executable, "-m", "tests.cluster.shell"] if arguments.shell else stories
+    environment = {**os.environ, ARCHIVES_VARIABLE: os.pathsep.join(map(str, archives))}
+    inside = [sys.executable, "-m", "tests.cluster.inside", *played]
+    with stage("stories"):
+        try:
+            return subprocess.run([*_NAMESPACES, *inside], env=environment, check=False).returncode
+        except KeyboardInterrupt:
+            return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
