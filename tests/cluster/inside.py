@@ -11,8 +11,8 @@ import sys
 
 def main(command: list[str]) -> int:
     """The exit code of the command; Ctrl-C is the command's business."""
+    child = subprocess.Popen(command)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    child = subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     while True:
         ended, status = os.wait()

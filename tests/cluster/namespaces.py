@@ -50,7 +50,7 @@ def lay_out_bridge() -> None:
 
 
 class Node:
-    """One node: a process that holds its namespaces, an address on the bridge, and a range of addresses for its pods."""
+    """One node: a process that holds its namespaces, an address on the bridge, and a range for its pods."""
 
     def __init__(self, processes: ProcessGroup, name: str, number: int) -> None:
         """`number`: from 1 on; it is part of the addresses."""
