@@ -147,3 +147,13 @@ clientConnection:
   {{- toYaml .Values.kubeScheduler.clientConnection | nindent 2 }}
 {{ include "homeport.delegation" . }}
 {{- end -}}
+
+{{/* What the ConfigMap holds. A change of it starts the pods anew. */}}
+{{- define "homeport.files" -}}
+homeport.yaml: |
+  {{- include "homeport.config" . | nindent 2 }}
+{{- if eq .Values.mode "scheduler" }}
+kube-scheduler.yaml: |
+  {{- include "homeport.schedulerConfig" . | nindent 2 }}
+{{- end }}
+{{- end -}}
