@@ -7,21 +7,23 @@ python -m tests.cluster --shell             # a shell beside a cluster instead: 
 
 import argparse
 import os
+import secrets
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cluster import image, images, packages
+from tests.cluster import cgroups, image, images, packages
 from tests.cluster.cluster import HELM
 from tests.controlplane import binaries
 
 ARCHIVES_VARIABLE: Final = "HOMEPORT_CLUSTER_ARCHIVES"
 STORIES: Final = Path(__file__).parent
-_NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child=KILL")
+_NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--cgroup", "--fork", "--mount-proc", "--kill-child=KILL")
 
 
 @contextmanager
@@ -50,21 +52,33 @@ def main() -> int:
     """Prepare, then become the process that holds the namespaces."""
     parser = argparse.ArgumentParser("python -m tests.cluster", description="Play the stories on a whole cluster.")
     parser.add_argument("--shell", action="store_true", help="start a cluster and a shell beside it")
-    arguments, pytest = parser.parse_known_args()
+    arguments, rest = parser.parse_known_args()
     try:
         archives = prepare()
     except (packages.PackagesError, binaries.BuildError, image.ImageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    stories = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(pytest or [str(STORIES)])]
-    played = [sys.executable, "-m", "tests.cluster.shell"] if arguments.shell else stories
+    stories = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(rest or [str(STORIES)])]
+    played = [sys.executable, "-m", "tests.cluster.shell", *rest] if arguments.shell else stories
     environment = {**os.environ, ARCHIVES_VARIABLE: os.pathsep.join(map(str, archives))}
-    inside = [sys.executable, "-m", "tests.cluster.inside", *played]
     with stage("stories"):
-        try:
-            return subprocess.run([*_NAMESPACES, *inside], env=environment, check=False).returncode
-        except KeyboardInterrupt:
-            return 130
+        return run_inside([sys.executable, "-m", "tests.cluster.inside", *played], environment)
+
+
+def run_inside(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit code of a command that is process 1 of new namespaces; nothing of it is left afterwards."""
+    cgroups.remove_left_over()
+    name = f"{cgroups.PREFIX}{secrets.token_hex(4)}"
+    running = subprocess.Popen(
+        cgroups.enter_command(cgroups.make(name), [*_NAMESPACES, *command]), env=dict(environment)
+    )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the stories too, which end the cluster in order
+    signal.signal(signal.SIGTERM, lambda *_: running.terminate())
+    try:
+        return running.wait()
+    finally:
+        running.kill()
+        cgroups.remove(name)
 
 
 if __name__ == "__main__":

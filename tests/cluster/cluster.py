@@ -13,7 +13,6 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -36,8 +35,6 @@ SERVER: Final = f"https://{BRIDGE_ADDRESS}:6443"
 SERVICES: Final = "10.77.0.0/16"
 PODS: Final = "10.244.0.0/16"
 START_SECONDS: Final = 120.0
-CGROUP_PREFIX: Final = "homeport-cluster-"
-_CGROUPS: Final = Path("/sys/fs/cgroup")
 _SOCKET: Final = "/run/containerd/containerd.sock"
 HELM: Final = {
     3: ("helm.sh/helm/v3/cmd/helm", "v3.22.0"),
@@ -60,10 +57,8 @@ class Cluster:
         self.token = secrets.token_urlsafe(24)
         self.nodes: dict[str, Node] = {}
         self._archives = archives
-        self._cgroup = f"{CGROUP_PREFIX}{secrets.token_hex(4)}"
         self._cleanup = ExitStack()
         self._cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        self._cleanup.callback(remove_cgroups, self._cgroup)
         self._processes = ProcessGroup(self.folder)
         self._cleanup.callback(self._processes.close)
         self._cleanup.callback(self._end_containers)
@@ -119,9 +114,7 @@ class Cluster:
     # how it starts
 
     def _start(self) -> None:
-        remove_left_over_cgroups()
         lay_out_bridge()
-        make_cgroups(self._cgroup)
         for number, name in enumerate(ZONES, start=1):
             self.nodes[name] = Node(self._processes, name, number)
         with ThreadPoolExecutor() as pool:
@@ -215,7 +208,7 @@ class Cluster:
 
     def _start_kubelet(self, node: Node, zone: str) -> None:
         config = self.folder / f"{node.name}-kubelet.json"
-        config.write_text(json.dumps(_kubelet(f"/{self._cgroup}"), indent=2))
+        config.write_text(json.dumps(_KUBELET, indent=2))
         node.start(
             "kubelet",
             binaries.binary("kubelet"),
@@ -278,66 +271,24 @@ version = 2
 """
 
 
-def _kubelet(cgroup: str) -> dict[str, Any]:
-    """For a machine that gives no cgroups to nodes: nothing is limited, and nothing is evicted."""
-    return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-        "authorization": {"mode": "AlwaysAllow"},
-        "cgroupDriver": "cgroupfs",
-        "cgroupRoot": cgroup,
-        "cgroupsPerQOS": False,
-        "clusterDomain": "cluster.local",
-        "containerRuntimeEndpoint": f"unix://{_SOCKET}",
-        "enforceNodeAllocatable": [],
-        "evictionHard": {"memory.available": "1Mi"},
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "imageGCHighThresholdPercent": 100,
-        "oomScoreAdj": 0,
-        "readOnlyPort": 0,
-        "shutdownGracePeriod": "0s",
-    }
-
-
-def make_cgroups(name: str) -> None:
-    """A cgroup in each hierarchy, below which the containers of this cluster are."""
-    for hierarchy in _hierarchies():
-        (hierarchy / name).mkdir(exist_ok=True)
-
-
-def remove_cgroups(name: str) -> None:
-    """Those of a cluster, once its containers have ended."""
-    deadline = time.monotonic() + 5
-    for hierarchy in _hierarchies():
-        for folder in sorted((hierarchy / name).glob("**/"), reverse=True):
-            while True:
-                try:
-                    folder.rmdir()
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.05)
-                else:
-                    break
-
-
-def remove_left_over_cgroups() -> None:
-    """Those of clusters that were killed. Of one that still runs they are not empty."""
-    for hierarchy in _hierarchies():
-        for left in hierarchy.glob(f"{CGROUP_PREFIX}*"):
-            for folder in sorted(left.glob("**/"), reverse=True):
-                with suppress(OSError):
-                    folder.rmdir()
-
-
-def _hierarchies() -> list[Path]:
-    """The roots of all cgroup hierarchies: one with cgroups v2, several with v1."""
-    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
-    return [Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
+_KUBELET: Final = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+    "cgroupDriver": "cgroupfs",
+    "cgroupsPerQOS": False,
+    "clusterDomain": "cluster.local",
+    "containerRuntimeEndpoint": f"unix://{_SOCKET}",
+    "enforceNodeAllocatable": [],
+    "evictionHard": {"memory.available": "1Mi"},
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "imageGCHighThresholdPercent": 100,
+    "oomScoreAdj": 0,
+    "readOnlyPort": 0,
+}
+"""For a machine that is itself a container: nothing is limited, nothing is evicted, and cgroups v1 will do."""
 
 
 def _succeeds(command: Sequence[str]) -> bool:

@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 
+from tests.cluster import cgroups
+
 
 def main(command: list[str]) -> int:
     """The exit code of the command; Ctrl-C is the command's business."""
+    cgroups.become_root()
     child = subprocess.Popen(command)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
