@@ -1,6 +1,6 @@
 """The programs with which the chart is tested, built from their Go modules into the cache of `binaries`.
 
-    python -m tests.controlplane.tools   # builds what is missing and prints where it is
+python -m tests.controlplane.tools   # builds what is missing and prints where it is
 """
 
 import json
