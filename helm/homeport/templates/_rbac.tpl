@@ -61,6 +61,6 @@
   {{- with include "homeport.clientSecretName" . }}
   - {{ . }}
   {{- end }}
-  verbs: [get, update]
+  verbs: [get, patch]
 {{- end }}
 {{- end -}}
