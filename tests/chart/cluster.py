@@ -10,9 +10,7 @@ import httpx
 from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane
 
-RESTRICTED: Final = {
-    f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")
-}
+RESTRICTED: Final = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
 _WARNING: Final = "Warning"
 
 

@@ -127,9 +127,8 @@ def test_both_configurations_agree(plane: ControlPlane, values: Path, tmp_path: 
     assert not extender["ignorable"]
     assert extender["nodeCacheCapable"]
     assert all(delegated_spread == _disabled(it, "PodTopologySpread") for it in config["profiles"])
-    for profile in settings.profiles:
-        (resolved,) = resolve((profile,), Registry(IN_TREE, DEFAULT_WEIGHTS)).values()
-        assert delegated_spread == any("PodTopologySpread" in str(it) for it in [resolved])
+    for it in resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS)):
+        assert delegated_spread == ("PodTopologySpread" in it.specs)
 
 
 @pytest.mark.parametrize("values", SERVICE, ids=lambda it: it.stem)

@@ -27,7 +27,10 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"extraSchedulerNames": ["default-scheduler"]},
         'podSchedulerName "default-scheduler" is a name that Homeport serves',
     ),
-    "a name twice": ({"extraSchedulerNames": ["homeport"]}, "extraSchedulerNames repeats a name that is served already"),
+    "a name twice": (
+        {"extraSchedulerNames": ["homeport"]},
+        "extraSchedulerNames repeats a name that is served already",
+    ),
     "two schedulers of one name": (
         {"schedulerName": "default-scheduler", "podSchedulerName": "other"},
         "mode scheduler cannot serve default-scheduler: the cluster's own kube-scheduler does",
@@ -49,7 +52,7 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     ),
     "a weight of less than one": (
         {"extender": {"maxPriority": 100}},
-        "extender.weight 2 cannot be had with extender.maxPriority 100: weight × 10 / maxPriority has to be a whole",
+        "extender.weight 2 cannot be had with extender.maxPriority 100: weight \u00d7 10 / maxPriority has to",
     ),
     "a port that is taken": (
         {"extender": {"port": 10259}},
@@ -121,9 +124,15 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
         {"plugins": {"stickyNode": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}},
         "at '/plugins/stickyNode/owners/0': missing property 'resource'",
     ),
-    "no owner": ({"plugins": {"stickyNode": {"owners": []}}}, "at '/plugins/stickyNode/owners': minItems: got 0, want 1"),
+    "no owner": (
+        {"plugins": {"stickyNode": {"owners": []}}},
+        "at '/plugins/stickyNode/owners': minItems: got 0, want 1",
+    ),
     "a digest that is none": ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
-    "a source that there is not": ({"certificates": {"source": "none"}}, "at '/certificates/source': value must be one of"),
+    "a source that there is not": (
+        {"certificates": {"source": "none"}},
+        "at '/certificates/source': value must be one of",
+    ),
     "everybody's schedulerName": ({"schedulerName": "*"}, "at '/schedulerName': '*' does not match pattern"),
     "a gate that is no switch": (
         {"kubeScheduler": {"featureGates": {"AllAlpha": "yes"}}},

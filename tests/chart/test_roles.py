@@ -1,4 +1,4 @@
-"""The rendered roles are what `homeport rbac` prints for the rendered configuration, and what a second scheduler needs."""
+"""The rendered roles are what `homeport rbac` prints for the configuration, and what a second scheduler needs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _is_the_schedulers(thing: Json) -> bool:
     """By what it binds, or by its name where it is the role for the scheduler's Lease."""
     ref = thing.get("roleRef", {}).get("name", "")
     lease = thing["kind"] in ("Role", "RoleBinding") and thing["metadata"]["name"].endswith("-scheduler")
-    return lease or ref.startswith(("system:", "extension-"))
+    return bool(lease or ref.startswith(("system:", "extension-")))
 
 
 def _rights(found: Iterable[Json]) -> set[Right]:
