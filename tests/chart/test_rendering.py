@@ -150,12 +150,8 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Of the release's own kinds, and of custom resources."""
     folder = tmp_path_factory.mktemp("schemas")
     for (group, kind, _), spec in SPECS.items():
-        (folder / tools.schema_name(group, "v1", kind)).write_text(json.dumps(tools.closed(_loose_metadata(spec))))
+        (folder / tools.schema_name(group, "v1", kind)).write_text(json.dumps(tools.closed(whole(spec))))
     return tools.schemas(), folder
-
-
-def _loose_metadata(spec: Json) -> Json:
-    return whole(spec)
 
 
 def _with(path: list[str], value: object) -> Json:
@@ -175,6 +171,6 @@ class _Unique(yaml.SafeLoader):
     """Refuses a key that stands twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        found = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        found = [self.construct_object(key, deep=True) for key, _ in node.value]
         assert len(found) == len(set(found)), f"a key stands twice: {found}"
         return super().construct_mapping(node, deep)

@@ -1,10 +1,13 @@
 """The programs with which the chart is tested, built from their Go modules into the cache of `binaries`.
 
-python -m tests.controlplane.tools   # builds what is missing and prints where it is
+python -m tests.controlplane.tools                  # builds what is missing and prints where it is
+python -m tests.controlplane.tools --document DIR   # makes the README of a chart from its values
 """
 
+import argparse
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -123,9 +126,23 @@ def _references(schema: Any) -> Iterator[str]:
             yield from _references(it)
 
 
+def document(chart: Path) -> None:
+    """Make the README of a chart from its template and its values; raises `BuildError`."""
+    command = [str(helm_docs()), f"--chart-search-root={chart}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildError(done.stderr)
+
+
 def main() -> int:
     """Build and make everything; one path a line."""
+    parser = argparse.ArgumentParser("python -m tests.controlplane.tools", description="Programs to test the chart.")
+    parser.add_argument("--document", metavar="DIR", type=Path, help="make the README of this chart, nothing else")
+    chart = parser.parse_args().document
     try:
+        if chart is not None:
+            document(chart)
+            return 0
         print(*map(helm, HELM), helm_docs(), helm_unittest(), kubeconform(), schemas(), sep="\n")
     except (BuildError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
