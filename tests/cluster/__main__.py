@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster import cgroups, image, images, packages
-from tests.cluster.cluster import HELM
-from tests.controlplane import binaries
+from tests.controlplane import binaries, tools
 
 ARCHIVES_VARIABLE: Final = "HOMEPORT_CLUSTER_ARCHIVES"
 STORIES: Final = Path(__file__).parent
@@ -42,8 +41,8 @@ def prepare() -> list[Path]:
         binaries.build(whole=True)
         for release in images.SCHEDULERS:
             binaries.build(release)
-        for package, version in HELM.values():
-            binaries.tool(package, version)
+        for name in tools.HELM:
+            tools.helm(name)
     with stage("images"):
         return images.prepare()
 
@@ -58,7 +57,8 @@ def main() -> int:
     except (packages.PackagesError, binaries.BuildError, image.ImageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    stories = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(rest or [str(STORIES)])]
+    named = [str(STORIES)] if not any(Path(word).exists() for word in rest) else []
+    stories = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *named, *rest]
     played = [sys.executable, "-m", "tests.cluster.shell", *rest] if arguments.shell else stories
     environment = {**os.environ, ARCHIVES_VARIABLE: os.pathsep.join(map(str, archives))}
     with stage("stories"):

@@ -24,7 +24,7 @@ import httpx
 
 from tests.cluster import images
 from tests.cluster.namespaces import BRIDGE_ADDRESS, Node, lay_out_bridge
-from tests.controlplane import binaries
+from tests.controlplane import binaries, tools
 from tests.controlplane.binaries import Component
 from tests.controlplane.client import Client
 from tests.controlplane.objects import ZONE_LABEL
@@ -36,10 +36,6 @@ SERVICES: Final = "10.77.0.0/16"
 PODS: Final = "10.244.0.0/16"
 START_SECONDS: Final = 120.0
 _SOCKET: Final = "/run/containerd/containerd.sock"
-HELM: Final = {
-    3: ("helm.sh/helm/v3/cmd/helm", "v3.22.0"),
-    4: ("helm.sh/helm/v4/cmd/helm", "v4.3.1"),
-}
 
 
 class CommandError(Exception):
@@ -86,7 +82,7 @@ class Cluster:
 
     def helm(self, *arguments: str, major: int = 3) -> str:
         """What helm prints as an administrator; `CommandError` when it fails."""
-        return self._command(binaries.tool(*HELM[major]), *arguments)
+        return self._command(tools.helm(f"helm-{major}"), *arguments)
 
     def apply(self, *manifests: Mapping[str, Any]) -> str:
         """Server-side apply of objects."""

@@ -2,12 +2,15 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
+
+import httpx
 
 from tests.cluster.cluster import Cluster
+from tests.integration.service import counted
 
 CHART: Final = Path(__file__).parents[2] / "helm" / "homeport"
 IMAGE_VALUES: Final = ("--set=image.registry=localhost", "--set=image.repository=homeport", "--set=image.tag=cluster")
@@ -15,7 +18,6 @@ IMAGE_VALUES: Final = ("--set=image.registry=localhost", "--set=image.repository
 
 _WAIT: Final = "120s"
 Json = dict[str, Any]
-Found = TypeVar("Found")
 
 
 class Release:
@@ -81,6 +83,12 @@ class Release:
         )
         return json.loads(told)
 
+    def outcomes(self, pod: str, verb: str) -> dict[str, int]:
+        """How often each outcome of a verb was counted there; metrics are open to whoever reaches the pod."""
+        (address,) = [it["status"]["podIP"] for it in self.pods() if it["metadata"]["name"] == pod]
+        text = httpx.get(f"http://{address}:8889/metrics", trust_env=False, timeout=5).raise_for_status().text
+        return counted(text, verb)
+
     def log(self, pod: str, container: str = "homeport") -> str:
         """All a container of it has written."""
         return self.cluster.kubectl("logs", pod, "--namespace", self.namespace, f"--container={container}")
@@ -95,8 +103,3 @@ def _pod_of(lease: Mapping[str, Any]) -> str:
     """Holders are called after their pod, and something random after a `_`."""
     holder: str = lease["spec"].get("holderIdentity") or ""
     return holder.partition("_")[0]
-
-
-def until(found: Callable[[], Found | None], what: str, cluster: Cluster, timeout: float = 60) -> Found:
-    """Wait for something that is true-ish."""
-    return cluster.client.wait_for(found, timeout, what)
