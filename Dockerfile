@@ -45,6 +45,10 @@ LABEL org.opencontainers.image.title="Homeport" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
+# The number would do for a user, but not for its group: a container runtime looks that up.
+RUN groupadd --gid 65532 homeport \
+    && useradd --uid 65532 --gid 65532 --no-log-init --no-create-home --home-dir /nonexistent \
+        --shell /usr/sbin/nologin homeport
 COPY --from=build /opt/homeport /opt/homeport
 COPY examples/sample-cluster.yaml /usr/share/homeport/
 ENV PATH=/opt/homeport/bin:/usr/sbin:/usr/bin:/sbin:/bin \

@@ -156,11 +156,14 @@ def _dumped(found: Any) -> bytes:
     return json.dumps(found).encode()
 
 
-def _paths(found: Any, at: Path = ()) -> Iterator[Path]:
-    yield at
-    if isinstance(found, dict | list):
-        for key, value in found.items() if isinstance(found, dict) else enumerate(found):
-            yield from _paths(value, (*at, key))
+def _paths(found: Any) -> Iterator[Path]:
+    """Depth first, without a call for each level: Python 3.13 has no room for so many generators in one another."""
+    left: list[tuple[Path, Any]] = [((), found)]
+    while left:
+        at, value = left.pop()
+        yield at
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        left += reversed([((*at, key), it) for key, it in inner])
 
 
 def _at(found: Any, path: Path) -> Any:

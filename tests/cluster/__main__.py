@@ -54,6 +54,9 @@ def main() -> int:
     arguments, rest = parser.parse_known_args()
     try:
         archives = prepare()
+        if not arguments.shell and not rest:
+            with stage("unit tests in the image"):
+                images.run_unit_tests()
     except (packages.PackagesError, binaries.BuildError, image.ImageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

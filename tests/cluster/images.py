@@ -18,12 +18,15 @@ from tests.controlplane import binaries
 
 BASE: Final = "localhost/homeport-base:trixie"
 HOMEPORT: Final = "localhost/homeport:cluster"
+TESTS: Final = "localhost/homeport-tests:cluster"
 PAUSE: Final = "localhost/pause:1"
 SCHEDULER_REPOSITORY: Final = "registry.k8s.io/kube-scheduler"
 """As it is named where everybody pulls it from, so that a chart's default is found."""
 
 SCHEDULERS: Final = ("1.36.3", "1.35.4")
 _PAUSE_SOURCES: Final = Path(__file__).parent / "pause"
+_TESTS: Final = Path(__file__).parent / "tests"
+_RUN_TESTS: Final = ("/tests/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit", "tests/api")
 _STALE: Final = ("etc/hostname", "etc/resolv.conf")
 """What mmdebstrap takes from this machine."""
 
@@ -40,6 +43,24 @@ def prepare() -> list[Path]:
         for release in SCHEDULERS
     ]
     return [_archive(HOMEPORT, archives), *schedulers, _of_one_program(PAUSE, _pause(), archives, name="pause")]
+
+
+def run_unit_tests() -> None:
+    """Run them on top of the image, with its Python; `ImageError` when one fails."""
+    with image.pip_secrets() as secrets:
+        run(
+            *("buildah", "bud", "--quiet", "--layers", "--pull=never", "--isolation=chroot", "--network=host"),
+            *(f"--secret=id={name},src={path}" for name, path in secrets.items()),
+            *(f"--build-arg=IMAGE={HOMEPORT}", f"--tag={TESTS}"),
+            *(f"--ignorefile={_TESTS}.dockerignore", f"--file={_TESTS}.Dockerfile", image.ROOT),
+        )
+    container = run("buildah", "from", "--pull-never", TESTS)
+    try:
+        asked = ["buildah", "run", "--isolation=chroot", container, "--", *_RUN_TESTS]
+        if subprocess.run(asked, stdout=sys.stderr, check=False).returncode:
+            raise ImageError("the unit tests failed under the Python of the image")
+    finally:
+        run("buildah", "rm", container)
 
 
 def cache() -> Path:

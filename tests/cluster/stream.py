@@ -160,7 +160,7 @@ class Stream:
         self._cluster.kubectl(
             "delete", "pods", "--all", "--namespace", self.name, "--grace-period=0", "--force", "--wait=false"
         )
-        self._cluster.kubectl("delete", "namespace", self.name, "--wait=false")
+        self._cluster.kubectl("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
 
     def until_bound(self, more: int, timeout: float = _LAST_SECONDS) -> None:
         """Wait until so many more pods are bound."""

@@ -3,7 +3,11 @@
 How long nothing was scheduled stands in the table at the end of the run.
 """
 
+import os
+import signal
 from collections.abc import Callable
+
+import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.figures import FIGURES
@@ -35,14 +39,26 @@ def report(what: str, outcome: Outcome, most: float | None = None) -> None:
     )
 
 
+def crash(cluster: Cluster, release: Release, pod: str) -> None:
+    """End the process of Homeport in a pod as the kernel would for want of memory; kubelet starts it again."""
+    (found,) = [it for it in release.pods() if it["metadata"]["name"] == pod]
+    (status,) = [it for it in found["status"]["initContainerStatuses"] if it["name"] == "homeport"]
+    container = status["containerID"].rpartition("/")[2]
+    told = cluster.nodes[found["spec"]["nodeName"]].run("ctr", "--namespace=k8s.io", "tasks", "list")
+    (pid,) = [int(line.split()[1]) for line in told.splitlines() if line.startswith(container)]
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_quiet(cluster: Cluster, release: Release) -> None:
     report("nothing happens", disrupted(cluster, release, "quiet", lambda: None))
 
 
-def test_the_node_of_the_leader_is_drained(cluster: Cluster, release: Release) -> None:
-    """It hands over: no pod has to be fenced off."""
+@pytest.mark.parametrize("whose", ["Homeport's leader", "kube-scheduler's leader"])
+def test_a_node_is_drained(cluster: Cluster, release: Release, whose: str) -> None:
+    """The replica on it hands over: no pod has to be fenced off."""
     release.wait_ready()
-    (node,) = [pod["spec"]["nodeName"] for pod in release.pods() if pod["metadata"]["name"] == release.leader()]
+    leader = release.leader() if whose.startswith("Homeport") else release.scheduler_leader()
+    (node,) = [pod["spec"]["nodeName"] for pod in release.pods() if pod["metadata"]["name"] == leader]
 
     def drain() -> None:
         cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
@@ -52,7 +68,7 @@ def test_the_node_of_the_leader_is_drained(cluster: Cluster, release: Release) -
     finally:
         cluster.kubectl("uncordon", node)
 
-    report("drain of the leader's node", outcome, most=2)
+    report(f"drain of the node of {whose}", outcome, most=2)
     assert 0 == outcome.fenced
 
 
@@ -74,11 +90,11 @@ def test_the_leader_is_deleted(cluster: Cluster, release: Release) -> None:
     assert 0 == outcome.fenced
 
 
-def test_the_leader_is_killed(cluster: Cluster, release: Release) -> None:
-    """Without a word: its Lease has to expire, and what waited is fenced off before it is bound."""
-    outcome = disrupted(cluster, release, "killed", lambda: release.delete(release.leader(), grace_seconds=0))
+def test_the_leader_crashes(cluster: Cluster, release: Release) -> None:
+    """Without a word: its Lease has to expire, and what waited then is fenced off before it is bound."""
+    outcome = disrupted(cluster, release, "crashed", lambda: crash(cluster, release, release.leader()))
 
-    report("leader killed", outcome)
+    report("Homeport's leader crashes", outcome)
 
 
 def test_both_replicas_are_deleted_at_once(cluster: Cluster, release: Release) -> None:

@@ -78,7 +78,10 @@ def test_it_is_called_through_the_service_and_certificates_change_on_the_way(
     """Both replicas are restarted with the client's pair taken away: new ones on both sides, and no pod is lost."""
     secret = f"{release.name}-client"
     before = cluster.client.get("Secret", secret, release.namespace)["data"]
-    with scheduler(release, kubernetes) as folder, streaming(cluster, "service") as (stream, nodes):
+    with (
+        scheduler(release, kubernetes) as folder,
+        streaming(cluster, f"service-{kubernetes}".replace(".", "-")) as (stream, nodes),
+    ):
         cluster.client.patch("Secret", secret, {"data": None}, release.namespace)
         cluster.kubectl("rollout", "restart", f"deployment/{release.name}", "--namespace", release.namespace)
         release.wait_ready()

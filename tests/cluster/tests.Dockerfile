@@ -17,5 +17,3 @@ COPY . /src
 WORKDIR /src
 RUN /tests/bin/pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 ENTRYPOINT []
-CMD ["/tests/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "--ignore=tests/integration", \
-     "--ignore=tests/cluster", "--ignore=tests/chart"]
