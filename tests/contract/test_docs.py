@@ -127,7 +127,8 @@ class TestMetrics:
     def exposed() -> Iterator[tuple[str, str]]:
         """Every metric by the name it is exposed under, with its type."""
         metrics = Metrics()
-        metrics.add_collector(PictureCollector(dict, lambda: 0))
+        metrics.describe_process("1.2.3")
+        metrics.add_collector(PictureCollector(dict, lambda: 0, lambda: True))
         for metric in metrics.registry.collect():
             yield metric.name + ("_total" if metric.type == "counter" else ""), metric.type
 
