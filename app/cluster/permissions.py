@@ -84,12 +84,21 @@ class Lease(Struct, frozen=True):
     name: str
 
 
+class Kept(Struct, frozen=True):
+    """A Secret that Homeport fills, and what with."""
+
+    namespace: str
+    name: str
+    what: str
+
+
 class Work(Struct, frozen=True):
     """What a configuration has Homeport do. ``lease``: ``None`` where it is a single process."""
 
     uses: tuple[Use, ...]
     sampling_guard: bool
     lease: Lease | None = None
+    secrets: tuple[Kept, ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind[Any], ...]:
@@ -103,6 +112,7 @@ class Work(Struct, frozen=True):
         return [
             *_core(self.sampling_guard),
             *(_elected(self.lease) if self.lease is not None else ()),
+            *_certified(self.secrets),
             *_of_plugins(used, plurals),
         ]
 
@@ -131,6 +141,12 @@ def _elected(lease: Lease) -> Iterator[Need]:
         Permission("create", group, plural, lease.namespace),
         "making that Lease; no rule can name an object that is yet to be made",
     )
+
+
+def _certified(secrets: Iterable[Kept]) -> Iterator[Need]:
+    for it in secrets:
+        for verb in ("get", "patch"):
+            yield Need(Permission(verb, "", "secrets", it.namespace, it.name), f"keeping {it.what} (selfSigned)")
 
 
 def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterator[Need]:
