@@ -133,6 +133,8 @@ class Service:
         self._cluster = Cluster()
         self._metrics = Metrics()
         self._metrics.describe_process(version)
+        for result in ("consistent", "different"):
+            self._metrics.picture_checks.labels(result)
         self._counted = CountedCollector()
         self._refused = RefusedPods(self._metrics.refusals.labels)
         self._guard = Guard(self._metrics)
