@@ -1,4 +1,4 @@
-"""What contradicts itself, is of the wrong type, or asks for what a cluster does not have is refused with a sentence."""
+"""What contradicts itself, is of the wrong type or asks for what a cluster has not is refused, and why is said."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TWICE: Final = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": T
 CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     "scheduled by itself": (
         {"podSchedulerName": "homeport"},
-        'podSchedulerName "homeport" is a name that Homeport serves: with all replicas gone nobody could start them again.',
+        'podSchedulerName "homeport" is a name that Homeport serves: with all replicas gone nobody could start',
     ),
     "scheduled by the default scheduler that asks it": (
         {**SERVICE, "schedulerName": "default-scheduler"},
@@ -48,7 +48,7 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
             "plugins": {"podTopologySpread": {"enabled": False}},
             "kubeScheduler": {"plugins": {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}}},
         },
-        "kubeScheduler.plugins.multiPoint disables PodTopologySpread: that follows from plugins.podTopologySpread.enabled",
+        "kubeScheduler.plugins.multiPoint disables PodTopologySpread: that follows from plugins.podTopologySpread",
     ),
     "a weight of less than one": (
         {"extender": {"maxPriority": 100}},
