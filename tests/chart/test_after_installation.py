@@ -67,14 +67,6 @@ def test_the_test_of_a_release_fails_with_another(
     assert "none of the names that may ask this" in done.stdout
 
 
-@pytest.mark.parametrize("mode", ["scheduler", "service"])
-def test_the_pod_of_a_test_has_what_the_image_has(mode: str) -> None:
-    """The program by its entry point, or Python by the path of the image."""
-    pod = containers(the(rendered({"mode": mode}), "Pod"))["homeport"]
-
-    assert [None, ["version"]] == [pod.get("command"), pod["args"]] or ["python3", "-c"] == pod["command"]
-
-
 @pytest.mark.parametrize("helm", HELMS)
 def test_notes_of_a_second_scheduler(plane: ControlPlane, helm: str) -> None:
     notes = notes_of(plane, {"schedulerName": "homes", "extraSchedulerNames": ["machines"]}, helm)
