@@ -144,6 +144,15 @@ def test_who_has_the_roles(printed: Any) -> None:
     assert ["ClusterRole", "Role"] == [it["roleRef"]["kind"] for it in found if "roleRef" in it]
 
 
+def test_a_user_has_them_where_there_is_no_service_account(printed: Any) -> None:
+    """As a static pod has none."""
+    found = [it for it in yaml.safe_load_all(printed(REPLICAS, "--user=homeport")) if "subjects" in it]
+
+    assert [[{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "homeport"}]] * 2 == [
+        it["subjects"] for it in found
+    ]
+
+
 def test_json_is_the_same_in_one_list(printed: Any) -> None:
     listed = json.loads(printed(REPLICAS, "--output=json"))
 
