@@ -149,3 +149,22 @@ def test_an_upgrade_from_the_values_of_a_former_release(
 
     assert kept == {it["metadata"]["name"]: it["data"] for it in release.objects() if it["kind"] == "Secret"}
     assert all(it["metadata"]["labels"]["upgraded"] == "yes" for it in release.objects())
+
+
+def test_one_goes_over_from_certificates_to_others_and_from_mode_to_mode(release: Release, tmp_path: Path) -> None:
+    """Secrets that cert-manager has made outlive their Certificates; nothing of this chart has their names."""
+    manager = {"source": "certManager"}
+    release.install(values_in(tmp_path))
+    for mode in ("scheduler", "service"):
+        release.upgrade(values_in(tmp_path, mode=mode, certificates=manager))
+        made = [it["spec"]["secretName"] for it in release.objects() if it["kind"] == "Certificate"]
+        for name in {*made} - {name for kind, name in release.left() if kind == "Secret"}:
+            metadata = {"name": name, "namespace": NAMESPACE}
+            release.cluster.plane.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+        release.upgrade(values_in(tmp_path, mode=mode))
+
+    assert {"homeport-ca", "homeport-tls", "homeport-client-tls"} == {
+        name for kind, name in release.left() if kind == "Secret" and not name.startswith("sh.helm.release")
+    } - {"homeport-authority", "homeport-client"}
+    for name in ("homeport-ca", "homeport-tls", "homeport-client-tls"):
+        release.cluster.plane.client.delete("Secret", name, NAMESPACE)

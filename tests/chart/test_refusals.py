@@ -1,4 +1,4 @@
-"""What contradicts itself, is of the wrong type, or asks for what a cluster does not have is refused with a sentence."""
+"""What contradicts itself, is of the wrong type or asks for what a cluster has not is refused, and why is said."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from app.config.mistakes import field_names
+from app.config.settings import Settings
 from tests.chart.definitions import api_versions
 from tests.chart.rendering import HELMS, RefusedError, of_kind, rendered
 
@@ -17,7 +19,7 @@ TWICE: Final = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": T
 CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     "scheduled by itself": (
         {"podSchedulerName": "homeport"},
-        'podSchedulerName "homeport" is a name that Homeport serves: with all replicas gone nobody could start them again.',
+        'podSchedulerName "homeport" is a name that Homeport serves: with all replicas gone nobody could start',
     ),
     "scheduled by the default scheduler that asks it": (
         {**SERVICE, "schedulerName": "default-scheduler"},
@@ -48,7 +50,7 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
             "plugins": {"podTopologySpread": {"enabled": False}},
             "kubeScheduler": {"plugins": {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}}},
         },
-        "kubeScheduler.plugins.multiPoint disables PodTopologySpread: that follows from plugins.podTopologySpread.enabled",
+        "kubeScheduler.plugins.multiPoint disables PodTopologySpread: that follows from plugins.podTopologySpread",
     ),
     "a weight of less than one": (
         {"extender": {"maxPriority": 100}},
@@ -62,13 +64,6 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"config": {"httpTimeout": "9s"}},
         "config.httpTimeout is not to be set: it follows from other values of this chart.",
     ),
-    "other profiles": ({"config": {"profiles": []}}, "config.profiles is not to be set"),
-    "insecure": ({**SERVICE, "config": {"insecure": True}}, "config.insecure is not to be set"),
-    "a certificate of one's own": ({"config": {"tlsCertFile": "/x"}}, "config.tlsCertFile is not to be set"),
-    "the verbs elsewhere": ({"config": {"host": "0.0.0.0"}}, "config.host is not to be set"),
-    "a flag of that kind": ({"extraArgs": ["--http-timeout=9s"]}, "extraArgs: --http-timeout is not to be given"),
-    "insecure by a flag": ({"extraArgs": ["--insecure"]}, "extraArgs: --insecure is not to be given"),
-    "another authority by a flag": ({"extraArgs": ["--client-ca-file=/x"]}, "extraArgs: --client-ca-file is not to be"),
     "a variable of that kind": (
         {"extraEnv": [{"name": "HOMEPORT_HTTP_TIMEOUT", "value": "9s"}]},
         "extraEnv: HOMEPORT_HTTP_TIMEOUT would come before the configuration file: set it in config.",
@@ -107,6 +102,25 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     ),
     "scraped twice": ({"monitoring": TWICE}, "monitoring: podMonitor and serviceMonitor are both on"),
 }
+
+OWN: Final = {
+    **{name: name for name in ("cluster", "kubeconfig", "host", "port", "tls", "insecure", "profiles")},
+    "operatorHost": "operator-host",
+    "operatorPort": "operator-port",
+    "operatorTls": "operator-tls",
+    "peerHost": "peer-host",
+    "peerPort": "peer-port",
+    "tlsCertFile": "tls-cert-file",
+    "tlsPrivateKeyFile": "tls-private-key-file",
+    "clientCAFile": "client-ca-file",
+    "selfSigned": "self-signed",
+    "allowedNames": "allowed-names",
+    "httpTimeout": "http-timeout",
+    "maxPriority": "max-priority",
+    "leaderElection": "leader-election",
+    "advertiseAddress": "advertise-address",
+}
+"""Settings that the chart has the last word on, and their flags."""
 
 MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "an unknown key": ({"replicas": 3}, "additional properties 'replicas' not allowed"),
@@ -156,6 +170,19 @@ def test_values_that_contradict_each_other(helm: str, values: Values, sentence: 
         rendered(values, helm=helm)
 
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+@pytest.mark.parametrize(("setting", "flag"), OWN.items())
+def test_settings_that_follow_from_values(mode: str, setting: str, flag: str) -> None:
+    with pytest.raises(RefusedError, match=rf"config\.{setting} is not to be set"):
+        rendered({"mode": mode, "config": {setting: "x"}})
+    with pytest.raises(RefusedError, match=f"extraArgs: --{flag} is not to be given"):
+        rendered({"mode": mode, "extraArgs": [f"--{flag}=x"]})
+
+
+def test_the_settings_that_follow_from_values_are_homeports_own() -> None:
+    assert OWN.keys() <= field_names(Settings).keys()
 
 
 @pytest.mark.parametrize("helm", HELMS)

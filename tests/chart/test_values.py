@@ -49,7 +49,7 @@ OTHERS: Final[dict[str, Any]] = {
     "image.digest": f"sha256:{'1' * 64}",
     "kubeScheduler.image.pullPolicy": "Never",
     "kubeScheduler.image.digest": f"sha256:{'1' * 64}",
-    "certificates.source": "existingSecret",
+    "certificates.source": "certManager",
     "certificates.extraDnsNames": ["other.example.com"],
     "certificates.certManager.issuerRef": {"name": "other"},
     "listenAddress": "::",
@@ -144,8 +144,9 @@ def _other(path: str) -> Any:
 
 def _changes(file: Path, path: str, other: Any) -> bool:
     given = yaml.safe_load(file.read_text()) or {}
+    value = _at(values(), path) if _at(given, path) == other else other
     try:
-        return rendered(_set(given, path, other)) != list(rendered_once(file))
+        return rendered(_set(given, path, value)) != list(rendered_once(file))
     except RefusedError:
         return False
 

@@ -66,17 +66,18 @@ app.kubernetes.io/component: scheduler
 {{- include "homeport.image" (dict "root" . "image" .Values.kubeScheduler.image "tag" $tag) -}}
 {{- end -}}
 
-{{/* Names of the Secrets. The client's pair is there where a scheduler outside of the pod calls. */}}
+{{/* Names of the Secrets. Those of cert-manager are others than those of this chart, so that one can go over to the other. */}}
 {{- define "homeport.authoritySecretName" -}}
-{{- include "homeport.fullname" . }}-authority
+{{- printf "%s-%s" (include "homeport.fullname" .) (ternary "ca" "authority" (eq .Values.certificates.source "certManager")) -}}
 {{- end -}}
 
+{{/* The pair of a scheduler outside of the pod; empty where there is none. */}}
 {{- define "homeport.clientSecretName" -}}
 {{- if eq .Values.mode "service" -}}
 {{- if eq .Values.certificates.source "existingSecret" -}}
 {{- .Values.certificates.existingSecret.clientName -}}
 {{- else -}}
-{{- include "homeport.fullname" . }}-client
+{{- printf "%s-%s" (include "homeport.fullname" .) (ternary "client-tls" "client" (eq .Values.certificates.source "certManager")) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

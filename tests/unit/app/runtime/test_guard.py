@@ -21,12 +21,15 @@ async def broken_later() -> None:
 
 
 def faults(metrics: Metrics) -> float | None:
-    return metrics.registry.get_sample_value("homeport_plugin_faults_total", {"plugin": "Broken", "point": "Filter"})
+    return metrics.registry.get_sample_value(
+        "homeport_plugin_faults_total", {"plugin": "Broken", "extension_point": "Filter"}
+    )
 
 
 def timed(metrics: Metrics) -> float | None:
     return metrics.registry.get_sample_value(
-        "homeport_plugin_duration_seconds_count", {"plugin": "Fine", "point": "Filter"}
+        "homeport_plugin_execution_duration_seconds_count",
+        {"plugin": "Fine", "extension_point": "Filter", "status": "Success"},
     )
 
 
@@ -97,7 +100,7 @@ def test_a_terse_guard_logs_one_fault_of_a_kind(terse: bool, expected: list[str]
                 guard.call(plugin, "Filter", broken)
 
     assert expected == [it["plugin"] for it in logs]
-    labels = {"plugin": "A", "point": "Filter"}
+    labels = {"plugin": "A", "extension_point": "Filter"}
     assert 3.0 == metrics.registry.get_sample_value("homeport_plugin_faults_total", labels)
 
 
@@ -125,7 +128,7 @@ async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> Non
     metrics = Metrics()
     guard = Guard(metrics)
 
-    for _ in range(32):
+    for _ in range(34):
         guard.call("Fine", "Filter", int)
     assert 2.0 == timed(metrics)
 
