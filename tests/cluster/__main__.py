@@ -11,6 +11,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from tests.controlplane import binaries, tools
 
 ARCHIVES_VARIABLE: Final = "HOMEPORT_CLUSTER_ARCHIVES"
 STORIES: Final = Path(__file__).parent
+_ENDS_WITH_ME: Final = ("setpriv", "--pdeathsig=KILL")
 _NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--cgroup", "--fork", "--mount-proc", "--kill-child=KILL")
 
 
@@ -72,16 +74,16 @@ def run_inside(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """The exit code of a command that is process 1 of new namespaces; nothing of it is left afterwards."""
     cgroups.remove_left_over()
     name = f"{cgroups.PREFIX}{secrets.token_hex(4)}"
-    running = subprocess.Popen(
-        cgroups.enter_command(cgroups.make(name), [*_NAMESPACES, *command]), env=dict(environment)
-    )
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the stories too, which end the cluster in order
-    signal.signal(signal.SIGTERM, lambda *_: running.terminate())
-    try:
-        return running.wait()
-    finally:
-        running.kill()
-        cgroups.remove(name)
+    entered = cgroups.enter_command(cgroups.make(name), [*_ENDS_WITH_ME, *_NAMESPACES, *command])
+    with tempfile.TemporaryDirectory(prefix="homeport-cluster-") as folder:
+        running = subprocess.Popen(entered, env={**environment, "TMPDIR": folder})
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the stories too, which end the cluster in order
+        signal.signal(signal.SIGTERM, lambda *_: running.kill())
+        try:
+            return running.wait()
+        finally:
+            running.kill()
+            cgroups.remove(name)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "runc": "runc",
+    "setpriv": "util-linux",
     "unshare": "util-linux",
 }
 """Programs by the package that brings them."""
