@@ -5,6 +5,7 @@ an object whose Lease is renewed here, with the zone of a real one. What runs on
 """
 
 import json
+import secrets
 import threading
 import time
 from collections import Counter
@@ -131,8 +132,8 @@ class Stream:
     """Creates pods of one schedulerName until `finish`, twenty a second; its watch notes when they are bound."""
 
     def __init__(self, cluster: Cluster, name: str, scheduler_name: str = "homeport") -> None:
-        """`name` is that of its namespace."""
-        self.name = name
+        """`name` begins that of its namespace."""
+        self.name = f"{name}-{secrets.token_hex(2)}"
         self.outcome = Outcome()
         self._cluster = cluster
         self._scheduler_name = scheduler_name
