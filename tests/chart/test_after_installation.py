@@ -86,6 +86,7 @@ def test_notes_of_a_service(plane: ControlPlane, helm: str) -> None:
     assert "with enableHTTPS and without an authority kube-scheduler checks nothing" in notes
     assert "get service homeport -o jsonpath='{.spec.clusterIP}'" in notes
     assert "While no replica runs none of them is scheduled" in notes
+    assert "copy anew within 8760h" in notes
     assert "WARNING" not in notes
 
 

@@ -21,6 +21,9 @@ from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane
 
 EVERY: Final = [*CI_VALUES, *RELEASES]
+LEASES: Final = "leases"
+"""Where these schedulers elect: not where other tests make the chart's own Leases."""
+
 IN_NOTES: Final = "/etc/kubernetes/homeport"
 
 
@@ -91,7 +94,8 @@ def test_kube_scheduler_reads_its_configuration(
 ) -> None:
     found = rendered_once(values)
     config = yaml.safe_load(files(found)["kube-scheduler.yaml"])
-    cluster.make_namespace(config["leaderElection"]["resourceNamespace"])
+    config["leaderElection"]["resourceNamespace"] = LEASES
+    cluster.make_namespace(LEASES)
     with plane.start_scheduler(config, version, _gates(found)) as scheduler:
         assert scheduler.process.alive
 

@@ -12,6 +12,11 @@
 - apiGroups: [""]
   resources: [pods/status]
   verbs: [patch]
+{{- if not (and (hasKey .Values.config "events") (not .Values.config.events)) }}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
 {{- with .Values.plugins.podTopologySpread }}
 {{- $listed := eq (default "System" .args.defaultingType) "List" }}
 {{- if and .enabled (or (not $listed) .args.defaultConstraints) }}
