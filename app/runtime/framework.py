@@ -7,11 +7,11 @@ Kubernetes 1.36.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from time import perf_counter
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import structlog
 from msgspec import Struct
@@ -58,9 +58,7 @@ _FAULT: Final = error("")
 _WAIT: Final = Status(Code.WAIT)
 _END: Final = object()
 
-P = ParamSpec("P")
-R = TypeVar("R")
-_Act: TypeAlias = Coroutine[Any, Any, R]
+M = TypeVar("M", bound=Callable[..., Any])
 
 _FORMS: Final[dict[tuple[type[Any], type[Any]], bool]] = {}
 
@@ -186,51 +184,44 @@ class Recheck(Struct, frozen=True):
     certain: bool = True
 
 
-def _sampled(
-    point: str, every: int = SAMPLE_EVERY
-) -> Callable[[Callable[Concatenate[Framework, P], R]], Callable[Concatenate[Framework, P], R]]:
+def _sampled(point: str, every: int = SAMPLE_EVERY) -> Callable[[M], M]:
     """The time that all plugins of a point take together: of one call in ``every``."""
 
-    def decorate(method: Callable[Concatenate[Framework, P], R]) -> Callable[Concatenate[Framework, P], R]:
+    def decorate(method: M) -> M:
         @wraps(method)
-        def sampled(self: Framework, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def sampled(self: Framework, *args: Any) -> Any:
             self.calls += 1
             if self.calls % every:
-                return method(self, *args, **kwargs)
+                return method(self, *args)
             started = perf_counter()
             try:
-                answer = method(self, *args, **kwargs)
+                answer = method(self, *args)
             except PluginError as fault:
                 self.timed(point, fault.status, started)
                 raise
             self.timed(point, answer, started)
             return answer
 
-        return sampled
+        return cast("M", sampled)
 
     return decorate
 
 
-def _timed(
-    point: str,
-) -> Callable[[Callable[Concatenate[Framework, P], _Act[R]]], Callable[Concatenate[Framework, P], _Act[R]]]:
+def _timed(point: str) -> Callable[[M], M]:
     """The time that all plugins of an acting point take together, each time."""
 
-    def decorate(
-        method: Callable[Concatenate[Framework, P], _Act[R]],
-    ) -> Callable[Concatenate[Framework, P], _Act[R]]:
+    def decorate(method: M) -> M:
         @wraps(method)
-        async def timed(self: Framework, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def timed(self: Framework, *args: Any) -> Any:
             started = perf_counter()
             answer: object = _FAULT
             try:
-                found = await method(self, *args, **kwargs)
-                answer = found
+                answer = await method(self, *args)
             finally:
                 self.timed(point, answer, started)
-            return found
+            return answer
 
-        return timed
+        return cast("M", timed)
 
     return decorate
 

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.status import error
-from app.runtime.guard import Guard, PluginError, plugin_error
+from app.framework.interface import Unprepared
+from app.framework.status import SKIP, SUCCESS, error, unresolvable
+from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, plugin_error, word_of
 from app.telemetry.metrics import Metrics
 
 EXPECTED = error('running "Broken" filter plugin: no such thing', "Broken")
@@ -134,3 +135,49 @@ async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> Non
 
     await guard.acall("Fine", "Filter", acts)
     assert 3.0 == timed(metrics)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        pytest.param(SUCCESS, "Success", id="a status"),
+        pytest.param(unresolvable("no"), "UnschedulableAndUnresolvable", id="a rejection"),
+        pytest.param((SKIP, None), "Skip", id="a pair that begins with one"),
+        pytest.param({"n1": unresolvable("no")}, "Success", id="the refused nodes of all"),
+        pytest.param((), "Success", id="nothing"),
+        pytest.param(None, "Success", id="no answer"),
+    ],
+)
+def test_the_status_of_an_answer_is_its_code(answer: object, word: str) -> None:
+    assert word == word_of(answer)
+
+
+def test_a_timed_call_tells_its_status() -> None:
+    metrics = Metrics()
+    guard = Guard(metrics)
+    for _ in range(SAMPLE_EVERY):
+        guard.call("A", "PreFilter", lambda: (SKIP, None))
+    for _ in range(SAMPLE_EVERY):
+        with pytest.raises(PluginError):
+            guard.call("B", "Filter", broken)
+
+    assert (1, 1) == tuple(
+        metrics.registry.get_sample_value(
+            "homeport_plugin_execution_duration_seconds_count",
+            {"plugin": plugin, "extension_point": point, "status": status},
+        )
+        for plugin, point, status in (("A", "PreFilter", "Skip"), ("B", "Filter", "Error"))
+    )
+
+
+def test_what_is_not_counted_yet_is_not_timed() -> None:
+    def unprepared() -> None:
+        raise Unprepared(iter(()))
+
+    metrics = Metrics()
+    guard = Guard(metrics)
+    for _ in range(SAMPLE_EVERY):
+        with pytest.raises(Unprepared):
+            guard.call("A", "Filter", unprepared)
+
+    assert [] == [it for it in metrics.plugin_duration.collect() if it.samples]
