@@ -54,6 +54,17 @@ def test_a_missing_binary_names_the_command_that_builds_it(cache: Path) -> None:
     assert not cache.exists()
 
 
+def test_what_only_nodes_run_is_built_for_a_whole_cluster_alone(cache: Path) -> None:
+    release = binaries.release_of("1.36.3")
+    with pytest.raises(BinaryMissingError, match=r"^kubelet for .*--kubernetes 1.36.3 --whole$"):
+        binaries.binary("kubelet")
+
+    assert not set(release.of_nodes) & set(release.chosen(whole=False))
+    assert {*release.components, "kubelet", "kube-proxy", "kube-controller-manager", "kubectl"} == set(
+        release.chosen(whole=True)
+    )
+
+
 def test_what_is_built_is_left_alone(cache: Path, broken_go: None) -> None:
     """With every binary in its place no tool is run, not even one that would fail."""
     expected = {component: cache / "1.36.3" / component for component in binaries.release_of("1.36.3").components}
