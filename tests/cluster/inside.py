@@ -14,6 +14,7 @@ from tests.cluster import cgroups
 def main(command: list[str]) -> int:
     """The exit code of the command; Ctrl-C is the command's business."""
     cgroups.become_root()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     child = subprocess.Popen(command)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())

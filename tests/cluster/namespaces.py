@@ -41,7 +41,6 @@ def command(*parts: str | Path) -> str:
 def lay_out_bridge() -> None:
     """The link that joins all nodes; this side of it is the control plane's."""
     command("mount", "--make-rprivate", "/")
-    command("ip", "link", "set", "lo", "up")
     command("ip", "link", "add", BRIDGE, "type", "bridge")
     command("ip", "addr", "add", f"{BRIDGE_ADDRESS}/24", "dev", BRIDGE)
     command("ip", "link", "set", BRIDGE, "up")
