@@ -21,7 +21,7 @@ from typing import Final
 from tests.cluster import cgroups, image, images, packages
 from tests.controlplane import binaries, tools
 
-ARCHIVES_VARIABLE: Final = "HOMEPORT_CLUSTER_ARCHIVES"
+ARCHIVES_VARIABLE: Final = "CLUSTER_ARCHIVES"
 STORIES: Final = Path(__file__).parent
 _ENDS_WITH_ME: Final = ("setpriv", "--pdeathsig=KILL")
 _NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--cgroup", "--fork", "--mount-proc", "--kill-child=KILL")
