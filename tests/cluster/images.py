@@ -4,11 +4,13 @@ No registry is asked. Homeport's base is made of Debian's packages, once; the la
 archive is named after what is in it, so that what did not change is not written again.
 """
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +29,20 @@ SCHEDULERS: Final = ("1.36.3", "1.35.4")
 _PAUSE_SOURCES: Final = Path(__file__).parent / "pause"
 _TESTS: Final = Path(__file__).parent / "tests"
 _RUN_TESTS: Final = ("/tests/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit")
+_KEPT_SECONDS: Final = 3600.0
 _STALE: Final = ("etc/hostname", "etc/resolv.conf")
 """What mmdebstrap takes from this machine."""
 
 
 def prepare() -> list[Path]:
-    """Build what is missing and return an archive of each image."""
-    archives = cache()
-    archives.mkdir(parents=True, exist_ok=True)
+    """Build what is missing and return an archive of each image; one at a time, as all share the cache."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _prepare(cache())
+
+
+def _prepare(archives: Path) -> list[Path]:
     if not image.Engine("buildah").has(BASE):
         _make_base()
     image.build(image.Engine("buildah"), HOMEPORT, BASE)
@@ -42,7 +50,10 @@ def prepare() -> list[Path]:
         _of_one_program(f"{SCHEDULER_REPOSITORY}:v{release}", binaries.binary("kube-scheduler", release), archives)
         for release in SCHEDULERS
     ]
-    return [_archive(HOMEPORT, archives), *schedulers, _of_one_program(PAUSE, _pause(), archives, name="pause")]
+    found = [_archive(HOMEPORT, archives), *schedulers, _of_one_program(PAUSE, _pause(), archives, name="pause")]
+    for archive in found:
+        archive.touch()
+    return found
 
 
 def run_unit_tests() -> None:
@@ -112,13 +123,14 @@ def _archive(tag: str, archives: Path) -> Path:
 
 
 def _write(tag: str, archive: Path, archives: Path, name: str) -> None:
-    """Write it, and remove those of former contents."""
+    """Write it, and remove those of former contents that no cluster may be starting with."""
     unfinished = archive.with_name(f".{archive.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     run("buildah", "push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}")
     if name in ("homeport", "pause"):
         for former in archives.glob(f"{name}-*.tar"):
-            former.unlink()
+            if former.stat().st_mtime < time.time() - _KEPT_SECONDS:
+                former.unlink()
     unfinished.replace(archive)
 
 
