@@ -261,6 +261,20 @@ def test_the_curl_lines_of_the_readme_are_those_of_the_example() -> None:
     assert [] == [line for line in lines if line not in CURL.splitlines()]
 
 
+def test_the_readme_counts_the_sample_cluster_right() -> None:
+    """A saved cluster holds no Deployments: their ReplicaSets stand for them."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = yaml.safe_load((ROOT / "examples" / "sample-cluster.yaml").read_text(encoding="utf-8"))["items"]
+    zones = {it["metadata"]["labels"]["topology.kubernetes.io/zone"] for it in found if it["kind"] == "Node"}
+    counts = {kind: sum(it["kind"] == kind for it in found) for kind in ("Node", "ReplicaSet", "VirtualMachine")}
+    words = ("zero", "one", "two", "three", *map(str, range(4, 12)), "twelve")
+
+    told = re.search(r"serves a sample cluster \((\w+) zones, (\w+) nodes, (\w+) Deployments, (\w+) virtual", readme)
+
+    assert told is not None
+    assert [words[len(zones)], *(words[count] for count in counts.values())] == list(told.groups())
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
     folder, port = tmp_path_factory.mktemp("curl"), free_port()
