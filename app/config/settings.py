@@ -58,13 +58,19 @@ class LeaderElection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    leader_elect: bool = False
-    lease_duration: Seconds = Field(default=15.0, ge=1.0)
-    renew_deadline: Seconds = Field(default=10.0, gt=0.0)
-    retry_period: Seconds = Field(default=2.0, gt=0.0)
-    resource_lock: Literal["leases"] = "leases"
-    resource_namespace: str = Field(default="kube-system", min_length=1)
-    resource_name: str = Field(default="homeport", min_length=1)
+    leader_elect: bool = Field(default=False, description="Several replicas run, and one of them decides.")
+    lease_duration: Seconds = Field(
+        default=15.0, ge=1.0, description="How long after its last renewal a leader is waited for."
+    )
+    renew_deadline: Seconds = Field(
+        default=10.0, gt=0.0, description="A leader whose renewals are not answered for this long stops leading."
+    )
+    retry_period: Seconds = Field(
+        default=2.0, gt=0.0, description="Between two renewals, and between two attempts to take over."
+    )
+    resource_lock: Literal["leases"] = Field(default="leases", description="No other is known.")
+    resource_namespace: str = Field(default="kube-system", min_length=1, description="Where the Lease is.")
+    resource_name: str = Field(default="homeport", min_length=1, description="Name of the Lease.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -79,7 +85,7 @@ class LeaderElection(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Each field is ``--name`` where the command line has it, ``HOMEPORT_NAME``, and ``name`` in the file."""
+    """Each field is ``--name`` (``app.config.flags``), ``HOMEPORT_NAME``, and ``name`` in the file."""
 
     model_config = SettingsConfigDict(env_prefix="HOMEPORT_", extra="forbid", frozen=True)
 
@@ -330,7 +336,7 @@ def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loa
     misread = list(_misread(sources))
     mistakes += misread
     bad = {sources.field(place) for mistake in misread for place in mistake.places}
-    bad |= variables.unreadable - given.keys()
+    bad |= variables.unreadable - {name for name, it in given.items() if not isinstance(it, Mapping)}
     settings = _validated(sources, bad, mistakes)
     return Loaded(settings, sources, (*mistakes, *_together(settings, sources)))
 
@@ -368,8 +374,7 @@ def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
 def _misread(sources: Sources) -> Iterator[Mistake]:
     """What pydantic would take for something else, of the file and of the variables."""
     for key, name in field_names(Settings).items():
-        if name not in sources.flags and name in sources.values:
-            yield from misread(Settings, sources.values[name], (key,))
+        yield from misread(Settings, sources.from_elsewhere(name), (key,))
 
 
 def _validated(sources: Sources, bad: set[str], mistakes: list[Mistake]) -> Settings:
