@@ -615,8 +615,8 @@ class TestPartsByFlags:
                 {"leaseDuration": "5"},
                 [
                     (
-                        'leaderElection.leaseDuration "5" (flag --leader-elect-lease-duration): must be a duration such as '
-                        "5s, 500ms or 1m30s, 1s or more: it has no unit"
+                        'leaderElection.leaseDuration "5" (flag --leader-elect-lease-duration): must be a duration '
+                        "such as 5s, 500ms or 1m30s, 1s or more: it has no unit"
                     )
                 ],
                 id="a flag that says nothing usable",
