@@ -21,14 +21,16 @@ from msgspec.structs import replace
 
 from app.cluster.access_review import PermissionCheck
 from app.cluster.checking import check_in_turns
+from app.cluster.events import ApiRecorder
 from app.cluster.feeds import Feed, FeedState, SavedFeed
 from app.cluster.leader import Elector
-from app.cluster.lease import Election, never_stopping, post_seconds
+from app.cluster.lease import LEASES, Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
 from app.cluster.permissions import Lease, Work
 from app.cluster.replica import Replica
 from app.cluster.store import Cluster
 from app.config.settings import Settings, is_loopback
+from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, PluginSpec, RepairPlugin
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
@@ -132,6 +134,8 @@ class Service:
         resolved = resolve(settings.profiles, Registry(specs, defaults))
         live = _live_feed(settings, self._cluster, _kinds(resolved))
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
+        self._recorder = self._record(live) if live is not None and settings.events else None
+        self._events: EventRecorder = self._recorder or NO_EVENTS
         elected = settings.leader_election.leader_elect
         self._replicated = self._replicate(live) if live is not None and elected else None
         self._metrics.leader.set(self._replicated is None)
@@ -165,7 +169,9 @@ class Service:
             bind_others=settings.bind_others,
         )
         guarding = replace(deciding, problem=self._problem_here)
-        self._sampling = SamplingGuard(guarding, self._feed.nominator, self._leads, monotonic, self._metrics)
+        self._sampling = SamplingGuard(
+            guarding, self._feed.nominator, self._leads, monotonic, self._metrics, self._events
+        )
         self._cycle = CycleVerb(deciding)
         self._handed = HandedBack()
         self._standing = StandingRefusals(
@@ -226,9 +232,33 @@ class Service:
             if spec.changed is not None:
                 self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
 
-    def _tell(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+    def _tell(self, plugin: str, changed: Callable[[Any, Any, EventRecorder], None], old: Any, new: Any) -> None:
         with suppress(PluginError):  # logged by the guard
-            self._guard.call(plugin, "Changed", changed, old, new)
+            self._guard.call(plugin, "Changed", changed, old, new, self._events)
+
+    def _record(self, feed: LiveFeed) -> ApiRecorder:
+        return ApiRecorder(
+            feed.client,
+            f"homeport-{socket.gethostname()}",
+            monotonic,
+            lambda result: self._metrics.events.labels(result).inc(),
+            leads=lambda: self._replicated is None or self._replicated.replica.leads,
+        )
+
+    def _lead_changed(self, leads: bool) -> None:
+        self._metrics.leader.set(leads)
+        record = self._replicated.replica.record if self._replicated is not None else None
+        if leads and record is not None:
+            asked = self._settings.leader_election
+            lease = Reference(
+                LEASES.api_version,
+                LEASES.kind,
+                asked.resource_namespace,
+                asked.resource_name,
+                str(record.found.get("metadata", {}).get("uid", "")),
+            )
+            note = f"{record.holder} leads; it is reached at {record.address}"
+            self._events.event(lease, None, "Normal", "LeaderElection", "Leading", note)
 
     def _replicate(self, feed: LiveFeed) -> _Replicated:
         """It renews its lease over connections of its own: binds are not in the way."""
@@ -256,7 +286,7 @@ class Service:
             feed.fences,
             post_seconds=post_seconds(asked.lease_duration),
             clock=never_stopping,
-            on_change=self._metrics.leader.set,
+            on_change=self._lead_changed,
             on_leader=self._metrics.leader_transitions.inc,
         )
         feed.lead_by(replica)
@@ -278,6 +308,7 @@ class Service:
             clock=monotonic,
             waiting=self._waiting,
             serves=serves.__contains__,
+            event_recorder=self._events,
         )
 
     @property
@@ -367,6 +398,8 @@ class Service:
     @asynccontextmanager
     async def _lifespan(self, _web: FastAPI) -> AsyncIterator[None]:
         await self._feed.start()
+        if self._recorder is not None:
+            self._recorder.start()
         if self._replicated is not None:
             await self._replicated.replica.start()
         background = [asyncio.create_task(self._repair_forever())]
@@ -384,6 +417,8 @@ class Service:
                 async with asyncio.timeout(_LAST_SECONDS):
                     if self._replicated is not None:
                         await self._replicated.stop()
+                    if self._recorder is not None:
+                        await self._recorder.stop()
                     await self._feed.stop()
 
     async def _repair_forever(self) -> None:
@@ -468,7 +503,8 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
     """What Homeport has to be allowed to do under these settings, on a live cluster."""
     asked = settings.leader_election
     lease = Lease(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
-    return Work(tuple(use for profile in resolved for use in profile.uses()), settings.sampling_guard, lease)
+    uses = tuple(use for profile in resolved for use in profile.uses())
+    return Work(uses, settings.sampling_guard, lease, settings.events)
 
 
 def _live_feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]]) -> LiveFeed | None:

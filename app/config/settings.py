@@ -179,6 +179,10 @@ class Settings(BaseSettings):
         default=True,
         description="Bind pods of no profile here too, without a check. false: their bind is an Error.",
     )
+    events: bool = Field(
+        default=True,
+        description="Write Events (events.k8s.io/v1) about homes, nominations and leaders for people to see.",
+    )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,

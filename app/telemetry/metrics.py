@@ -83,6 +83,9 @@ class Metrics:
             "Permissions that the configuration needs and the API server does not grant.",
             registry=self.registry,
         )
+        self.events = Counter(
+            "homeport_events", "Events raised, by what became of them.", ["result"], registry=self.registry
+        )
         self.forwarded = Counter(
             "homeport_forwarded_requests",
             "Requests sent on to the leader, by verb and outcome.",

@@ -121,6 +121,7 @@ def test_each_flag_is_a_setting(tmp_path: Path, served: list[Settings]) -> None:
         "max-connections": "11",
         "max-body-bytes": "2048",
         "max-in-flight": "12",
+        "events": "false",
         "max-feed-age": "13s",
         "repair-interval": "14s",
         "due-bind-wait": "1ms",
@@ -137,7 +138,7 @@ def test_each_flag_is_a_setting(tmp_path: Path, served: list[Settings]) -> None:
     assert "c" == saved_cluster.cluster
     listeners = ("::1", 1, True, "::1", 2, True, "::1", 3)
     trust = (str(certificate), str(key), str(authority.file), ("a",), ("r",), True, True)
-    rest = ("a:1", 2.0, 100, 11, 2048, 12, 13.0, 14.0, 0.001, False, False, "debug", "console")
+    rest = ("a:1", 2.0, 100, 11, 2048, 12, False, 13.0, 14.0, 0.001, False, False, "debug", "console")
     assert (str(kubeconfig), *listeners, *trust, *rest) == tuple(
         getattr(found, name.replace("-", "_")) for name in values
     )
