@@ -60,6 +60,7 @@ class TestSources:
             "due_bind_wait": 0.05,
             "sampling_guard": True,
             "bind_others": True,
+            "events": True,
             "max_feed_age": 180.0,
             "repair_interval": 60.0,
             "leader_election": LeaderElection(),

@@ -156,7 +156,7 @@ def test_people_are_told_of_a_lead_that_was_written(answer: Nominated, told: int
     @virtual_time
     async def test() -> None:
         world = World("b1", pods=[late()])
-        world.answers = [answer]
+        world.answers = [answer] * 9
         world.asked("late")
         await elapse(0.5)
         await world.guard.stop()
