@@ -24,6 +24,7 @@ from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import DuplicatePlugin, Registry
 from app.server.tls import CertificateError
 from app.telemetry.logging import configure
+from app.telemetry.tracing import EXTRA, is_available
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -115,6 +116,9 @@ def _deeper_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterato
             certificates_of(found.settings)
         except CertificateError as mistake:
             yield found.sources.sentence(Mistake((("tlsCertFile",),), str(mistake)))
+    if found.is_sound("tracing") and found.settings.tracing.endpoint is not None and not is_available():
+        said = f"needs OpenTelemetry's SDK and exporter: {EXTRA}"
+        yield found.sources.sentence(Mistake((("tracing", "endpoint"),), said))
     if found.settings.cluster is None and found.is_sound("cluster") and found.is_sound("kubeconfig"):
         try:
             load(found.settings.kubeconfig)

@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import structlog
@@ -65,6 +65,7 @@ from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
+from app.telemetry.tracing import Tracing
 from app.verbs.bind import DRAIN_SECONDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.cycle import CycleVerb
@@ -79,6 +80,9 @@ from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
 from app.verbs.unserved import Unserved
+
+if TYPE_CHECKING:
+    from app.telemetry.otlp import OtlpTracing
 
 _LOG: Final = structlog.get_logger(__name__)
 _MOST_NAMED: Final = 10
@@ -126,13 +130,14 @@ class Service:
         self._version = version
         self._certificates = certificates_of(settings)
         self._ends_at = inf
+        self._tracing = _tracing(settings, version)
         self._cluster = Cluster()
         self._metrics = Metrics()
         self._guard = Guard(self._metrics)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         self._waiting = WaitingPods()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
-        live = _live_feed(settings, self._cluster, _kinds(resolved))
+        live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._recorder = self._record(live) if live is not None and settings.events else None
         self._events: EventRecorder = self._recorder or NO_EVENTS
@@ -296,6 +301,7 @@ class Service:
             lambda body: asked_hosts(body, self._cluster.nodes),
             clock=monotonic,
             peer_tls=self._certificates.peer if self._certificates and self._settings.hops_over_tls else None,
+            tracing=self._tracing,
         )
         return _Replicated(replica, forwarder, client)
 
@@ -377,6 +383,7 @@ class Service:
                 self._admission,
                 max_body_bytes=self._settings.max_body_bytes,
                 forwarder=self._replicated.forwarder if self._replicated is not None else None,
+                tracing=self._tracing,
             ),
         )
 
@@ -420,6 +427,8 @@ class Service:
                     if self._recorder is not None:
                         await self._recorder.stop()
                     await self._feed.stop()
+                    if self._tracing is not None:
+                        await self._tracing.stop()
 
     async def _repair_forever(self) -> None:
         """Put right what a crash left half done: as soon as the picture is complete, then again and again.
@@ -507,12 +516,27 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
     return Work(uses, settings.sampling_guard, lease, settings.events)
 
 
-def _live_feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]]) -> LiveFeed | None:
+def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
+    """The only place that imports OpenTelemetry, and only where it is asked for."""
+    endpoint = settings.tracing.endpoint
+    if endpoint is None:
+        return None
+    from app.telemetry.otlp import otlp
+
+    rate = settings.tracing.sampling_rate_per_million
+    return otlp(endpoint, rate, version=version, instance=socket.gethostname())
+
+
+def _live_feed(
+    settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], tracing: Tracing | None
+) -> LiveFeed | None:
     if settings.cluster is not None:
         return None
     asked = settings.leader_election
     longest = post_seconds(asked.lease_duration) if asked.leader_elect else REQUEST_SECONDS
-    return LiveFeed(settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest)
+    return LiveFeed(
+        settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest, tracing=tracing
+    )
 
 
 def certificates_of(settings: Settings) -> Certificates | None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -82,6 +83,31 @@ class LeaderElection(BaseModel):
         if self.retry_period > self.lease_duration / 3:
             raise Conflict(("lease_duration", "retry_period"), "retryPeriod must be at most a third of leaseDuration")
         return self
+
+
+def _is_collector(value: str | None) -> str | None:
+    """Raises ``ValueError`` for what is no URL of a collector."""
+    found = urlsplit(value or "http://h")
+    if found.scheme not in ("http", "https") or not found.hostname or found.query or found.fragment:
+        raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
+    return value
+
+
+class TracingConfiguration(BaseModel):
+    """The words of kube-apiserver's and kubelet's ``TracingConfiguration``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    endpoint: Annotated[str | None, AfterValidator(_is_collector)] = Field(
+        default=None,
+        description="Collector to which spans are sent, OTLP over HTTP: http://collector:4318. Default: none.",
+    )
+    sampling_rate_per_million: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Of a million verbs, how many begin a trace. 0: only those that come as part of one.",
+    )
 
 
 class Settings(BaseSettings):
@@ -195,6 +221,9 @@ class Settings(BaseSettings):
     leader_election: LeaderElection = Field(
         default=LeaderElection(),
         description="Several replicas, one of which decides, in KubeSchedulerConfiguration's words.",
+    )
+    tracing: TracingConfiguration = Field(
+        default=TracingConfiguration(), description="Spans of verbs, in TracingConfiguration's words."
     )
     advertise_address: str | None = Field(
         default=None,
