@@ -85,10 +85,22 @@ class LeaderElection(BaseModel):
         return self
 
 
+def _is_url(value: str) -> bool:
+    try:
+        found = urlsplit(value)
+        return (
+            found.scheme in ("http", "https")
+            and bool(found.hostname)
+            and found.port != 0
+            and not (found.query or found.fragment)
+        )
+    except ValueError:
+        return False
+
+
 def _is_collector(value: str | None) -> str | None:
     """Raises ``ValueError`` for what is no URL of a collector."""
-    found = urlsplit(value or "http://h")
-    if found.scheme not in ("http", "https") or not found.hostname or found.query or found.fragment:
+    if value is not None and not _is_url(value):
         raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
     return value
 

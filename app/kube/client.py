@@ -487,9 +487,18 @@ class KubeClient:
         )
         if span is None:
             return await self._write_once(request, seconds, before)
+
+        def ask() -> None:
+            try:
+                before()
+            except BaseException:
+                span.held_back()
+                raise
+
         with span:
             span.tell({"http.request.method": request.method, "url.path": request.path})
-            return await self._write_once(replace(request, trace=tuple(span.headers.items())), seconds, before)
+            traced = replace(request, trace=tuple(span.headers.items()))
+            return await self._write_once(traced, seconds, ask)
 
     async def _write_once(self, request: Request, seconds: float, before: LastWord) -> bytes:
         """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.decoding import Decoder
 from app.server.errors import OK
 from app.server.incoming import Incoming
 from app.telemetry.tracing import Span, Tracing
@@ -70,10 +71,10 @@ class _Left(Struct, rename="pascal"):
     node_name_to_meta_victims: dict[str, Raw] | None = None
 
 
-_ASKED: Final = msgspec.json.Decoder(_Asked)
-_FILTERED: Final = msgspec.json.Decoder(_Filtered)
-_LIST: Final = msgspec.json.Decoder(list[Raw])
-_LEFT: Final = msgspec.json.Decoder(_Left)
+_ASKED: Final = Decoder[_Asked](_Asked)
+_FILTERED: Final = Decoder[_Filtered](_Filtered)
+_LIST: Final = Decoder[list[Raw]](list[Raw])
+_LEFT: Final = Decoder[_Left](_Left)
 
 Facts = Mapping[str, str | int]
 
@@ -134,7 +135,7 @@ def asked(body: bytes | memoryview) -> Facts:
     if len(body) > _MOST_READ:
         return {}
     try:
-        found = _ASKED.decode(body)
+        found = _ASKED.at_once(body)
         return {**_pod(found), **_count(found)}
     except msgspec.DecodeError:
         return {}
@@ -165,12 +166,12 @@ def answer_of(verb: Verb, body: bytes) -> Facts:
         return {}
     try:
         if verb == "filter":
-            found = _FILTERED.decode(body)
+            found = _FILTERED.at_once(body)
             listed: Any = found.node_names if found.node_names is not None else found.nodes and found.nodes.items
         elif verb == "prioritize":
-            listed = _LIST.decode(body)
+            listed = _LIST.at_once(body)
         elif verb == "preempt":
-            listed = _LEFT.decode(body).node_name_to_meta_victims
+            listed = _LEFT.at_once(body).node_name_to_meta_victims
         else:
             return {}
     except msgspec.DecodeError:

@@ -8,7 +8,6 @@ wait, what is beyond is dropped.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from app.telemetry.logging import silence
 from app.telemetry.tracing import Attributes, Header
 
 PER_MILLION: Final = 1_000_000
@@ -38,7 +38,6 @@ _EXPORT_SECONDS: Final = 5.0
 _TRACES: Final = "/v1/traces"
 _LOG: Final = structlog.get_logger(__name__)
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_NOT_TOLD: Final = logging.CRITICAL + 1
 
 
 class OtlpTracing:
@@ -91,17 +90,18 @@ class OtlpTracing:
 def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
     """To a collector at a URL, to which ``/v1/traces`` is added if it has no path."""
     url = endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES
-    logging.getLogger("opentelemetry").setLevel(_NOT_TOLD)  # it says each batch what we say once
+    silence("opentelemetry")  # it says with each batch what we say once
     return OtlpTracing(OTLPSpanExporter(url, timeout=_EXPORT_SECONDS), per_million, version=version, instance=instance)
 
 
 class _Span:
     """Implements ``Span``."""
 
-    __slots__ = ("_span", "_token")
+    __slots__ = ("_held_back", "_span", "_token")
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
+        self._held_back = False
         self._token: Token[context.Context] | None = None
 
     @property
@@ -116,6 +116,10 @@ class _Span:
     def failed(self, cause: str) -> None:
         self._span.set_status(Status(StatusCode.ERROR, cause))
 
+    def held_back(self) -> None:
+        self._held_back = True
+        self._span.set_attribute("homeport.held_back", True)
+
     def __enter__(self) -> Self:
         self._token = context.attach(trace.set_span_in_context(self._span))
         return self
@@ -125,7 +129,7 @@ class _Span:
     ) -> None:
         if self._token is not None:
             context.detach(self._token)
-        if error is not None:
+        if error is not None and not self._held_back:
             self.failed(f"{type(error).__name__}: {error}")
         self._span.end()
 

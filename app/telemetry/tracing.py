@@ -38,6 +38,10 @@ class Span(Protocol):
         """It did not do what it was to do."""
         ...
 
+    def held_back(self) -> None:
+        """It was not begun, which is no failure, whatever leaves it."""
+        ...
+
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None

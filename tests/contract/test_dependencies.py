@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 RUNTIME = PROJECT["project"]["dependencies"]
 DEV = PROJECT["dependency-groups"]["dev"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
 def test_every_dependency_says_what_it_replaces() -> None:
@@ -43,6 +44,16 @@ def test_both_locks_agree() -> None:
     assert set(re.findall(r"^\w\S*==\S+", runtime, re.MULTILINE)) <= set(
         re.findall(r"^\w\S*==\S+", everything, re.MULTILINE)
     )
+
+
+def test_what_an_extra_brings_is_tested_and_not_in_the_lock_of_the_run_time() -> None:
+    runtime = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pinned = {_name(line) for line in re.split(r"\n(?=\w)", runtime)[1:]}
+
+    assert {"otlp"} == EXTRAS.keys()
+    assert {_name(line) for line in EXTRAS["otlp"]} <= {_name(line) for line in DEV}
+    assert set() == {_name(line) for line in EXTRAS["otlp"]} & pinned
+    assert "protobuf" not in pinned
 
 
 def _name(requirement: str) -> str:

@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 import plugins
 from app.config.durations import parse_duration
 from app.config.mistakes import field_names
-from app.config.settings import LeaderElection, Settings, load_settings
+from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
 from app.framework.interface import PluginSpec
 from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS
@@ -74,13 +74,13 @@ class TestSettings:
 
     def test_the_defaults_are_right(self) -> None:
         shown = {ticked(name)[0]: ticked(default)[0] if ticked(default) else None for name, default, _ in self.ROWS}
-        del shown["profiles"], shown["leaderElection"]
+        del shown["profiles"], shown["leaderElection"], shown["tracing"]
 
         defaults = {
             written: field.default or None if isinstance(field.default, str | tuple) else field.default
             for written, name in field_names(Settings).items()
             for field in (Settings.model_fields[name],)
-            if name not in ("profiles", "leader_election")
+            if name not in ("profiles", "leader_election", "tracing")
         }
         assert defaults == {name: _value(text, defaults[name]) for name, text in shown.items()}
 
@@ -95,6 +95,12 @@ class TestSettings:
             name: text == "true" if isinstance(defaults[name], bool) else _value(text, defaults[name])
             for name, text in shown.items()
         }
+
+    def test_every_word_of_tracing_is_there_with_its_default(self) -> None:
+        rows = table(page("configuration.md"), "tracing")
+        defaults = {to_camel(name): field.default for name, field in TracingConfiguration.model_fields.items()}
+
+        assert defaults == {ticked(name)[0]: _value(next(iter(ticked(default)), None), 0) for name, default, _ in rows}
 
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
         block = blocks(ROOT / "docs" / "configuration.md", "yaml")[0]

@@ -13,6 +13,7 @@ from app import __main__ as command_line
 from app.__main__ import main
 from app.config.mistakes import as_model, bare, field_names
 from app.config.settings import Settings
+from app.telemetry import tracing
 from tests.api.small import saved
 from tests.certificates import Authority
 
@@ -173,6 +174,40 @@ def test_leader_election_has_the_flags_of_kube_scheduler(served: list[Settings])
         first.leader_election.resource_namespace,
     )
     assert ("town", True, 1) == (second.leader_election.resource_namespace, second.insecure, second.port)
+
+
+def test_tracing_without_the_extra_is_a_mistake(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, served: list[Settings], tmp_path: Path
+) -> None:
+    arguments = ["serve", "--cluster=c", "--tracing-endpoint=http://collector:4318"]
+    assert 0 == main(arguments)
+
+    monkeypatch.setattr(tracing, "find_spec", _no_module)
+    assert 2 == main(arguments)
+    assert (
+        'homeport: tracing.endpoint "http://collector:4318" (flag --tracing-endpoint): '
+        "needs OpenTelemetry's SDK and exporter: pip install 'homeport[otlp]'\n"
+    ) == capsys.readouterr().err
+    assert [(it.tracing.endpoint, it.tracing.sampling_rate_per_million) for it in served] == [
+        ("http://collector:4318", 0)
+    ]
+
+
+def _no_module(name: str) -> None:
+    """As ``find_spec`` does where a package around it is missing."""
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "collector:4318", "ftp://collector", "http://", "http://[", "http://c:x", "http://c?a=b", "http://c#d"],
+)
+def test_an_endpoint_that_is_none(endpoint: str, capsys: pytest.CaptureFixture[str], served: list[Settings]) -> None:
+    assert 2 == main(["serve", "--cluster=c", f"--tracing-endpoint={endpoint}"])
+    assert (
+        f'homeport: tracing.endpoint "{endpoint}" (flag --tracing-endpoint): '
+        "must be the URL of a collector for OTLP over HTTP, such as http://collector:4318\n"
+    ) == capsys.readouterr().err
 
 
 def test_the_file_is_named_by_a_flag_or_the_environment(

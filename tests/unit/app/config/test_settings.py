@@ -9,7 +9,14 @@ import pytest
 import yaml
 
 from app.config.profile import DEFAULT_PROFILES
-from app.config.settings import LeaderElection, Settings, SettingsError, load_settings, read_settings
+from app.config.settings import (
+    LeaderElection,
+    Settings,
+    SettingsError,
+    TracingConfiguration,
+    load_settings,
+    read_settings,
+)
 
 HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 
@@ -64,6 +71,7 @@ class TestSources:
             "max_feed_age": 180.0,
             "repair_interval": 60.0,
             "leader_election": LeaderElection(),
+            "tracing": TracingConfiguration(),
             "advertise_address": None,
             "log_level": "info",
             "log_format": "json",
