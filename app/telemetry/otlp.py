@@ -88,10 +88,16 @@ class OtlpTracing:
 
 
 def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
-    """To a collector at a URL, to which ``/v1/traces`` is added if it has no path."""
-    url = endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES
+    """To a collector, see ``traces_url``."""
     silence("opentelemetry")  # it says with each batch what we say once
-    return OtlpTracing(OTLPSpanExporter(url, timeout=_EXPORT_SECONDS), per_million, version=version, instance=instance)
+    return OtlpTracing(
+        OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS), per_million, version=version, instance=instance
+    )
+
+
+def traces_url(endpoint: str) -> str:
+    """``/v1/traces`` is added to a URL that has no path."""
+    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES
 
 
 class _Span:

@@ -77,6 +77,4 @@ def test_one_trace_from_the_follower_to_the_api_server(
     assert path[2].span == home.parent
     assert ({begin.trace}, {""}) == ({it.trace for it in collector.spans}, {it.failed for it in collector.spans})
     (held,) = [it for it in collector.spans if it not in sent]
-    assert ("POST pods/binding", path[2].span) == (held.name, held.parent), (
-        "a scheduler's first bind waits for the Lease"
-    )
+    assert ("POST pods/binding", path[2].span) == (held.name, held.parent)  # a first bind waits for the Lease
