@@ -8,11 +8,11 @@ wait, what is beyond is dropped.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
+from random import random
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -35,6 +35,7 @@ STOP_SECONDS: Final = 0.5
 """At the end, for what is not sent yet."""
 
 _EXPORT_SECONDS: Final = 5.0
+_SAMPLED: Final = 1
 _TRACES: Final = "/v1/traces"
 _LOG: Final = structlog.get_logger(__name__)
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
@@ -81,7 +82,7 @@ class OtlpTracing:
             await asyncio.wait_for(done.wait(), STOP_SECONDS)
 
     def _begins(self) -> bool:
-        return random.random() < self._ratio  # noqa: S311  # no secret
+        return random() < self._ratio  # noqa: S311  # no secret
 
     def _span(self, name: str, kind: SpanKind, parent: context.Context) -> _Span:
         return _Span(self._tracer.start_span(name, parent, kind))
@@ -90,9 +91,8 @@ class OtlpTracing:
 def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
     """To a collector, see ``traces_url``."""
     silence("opentelemetry")  # it says with each batch what we say once
-    return OtlpTracing(
-        OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS), per_million, version=version, instance=instance
-    )
+    exporter = OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS)
+    return OtlpTracing(exporter, per_million, version=version, instance=instance)
 
 
 def traces_url(endpoint: str) -> str:
@@ -112,9 +112,11 @@ class _Span:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        carrier: dict[str, str] = {}
-        _PROPAGATOR.inject(carrier, trace.set_span_in_context(self._span, context.Context()))
-        return carrier
+        """Of the flags only that it is sampled: older readers refuse a header that has the one of random IDs too."""
+        found = self._span.get_span_context()
+        parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{_SAMPLED:02x}"
+        state = found.trace_state.to_header()
+        return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
 
     def tell(self, attributes: Attributes) -> None:
         self._span.set_attributes(attributes)

@@ -54,7 +54,7 @@ def sent(flags: str, state: str = "") -> Callable[[str], str | None]:
 @pytest.mark.parametrize("rate", [0, ALL // 4, ALL])
 def test_so_many_of_a_million_begin(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(number / 1000 for number in range(1000))
-    monkeypatch.setattr(otlp.random, "random", lambda: next(drawn))
+    monkeypatch.setattr("app.telemetry.otlp.random", lambda: next(drawn))
     tracing_ = Spans(rate).tracing
 
     assert rate * 1000 // ALL == sum(tracing_.incoming("filter", nothing) is not None for _ in range(1000))
