@@ -146,7 +146,7 @@ def _plugins(_arguments: argparse.Namespace) -> None:
 
 def _rbac(arguments: argparse.Namespace) -> None:
     configure("warning", "console")
-    account = rbac.Account(arguments.namespace, arguments.service_account)
+    account = rbac.Account(arguments.namespace, arguments.service_account, arguments.user)
     config = arguments.config or os.environ.get("HOMEPORT_CONFIG")
     settings = load_settings(rbac.given(arguments.kubeconfig), config=config)
     print(rbac.run(settings, _specs(), DEFAULT_WEIGHTS, account, arguments.output), end="")  # noqa: T201  # the answer
@@ -232,6 +232,9 @@ def _add_rbac(commands: Any) -> None:
     )
     parser.add_argument(
         "--service-account", metavar="NAME", default="homeport", help="Also names the roles. Default: %(default)s."
+    )
+    parser.add_argument(
+        "--user", metavar="NAME", default="", help="bind the roles to this user instead, as of a kubeconfig"
     )
     parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="Default: yaml.")
     parser.set_defaults(run=_rbac)

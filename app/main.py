@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
@@ -20,16 +20,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cluster.access_review import PermissionCheck
+from app.cluster.authority import Asked, Authority
 from app.cluster.checking import check_in_turns
 from app.cluster.events import ApiRecorder
 from app.cluster.feeds import Feed, FeedState, SavedFeed
 from app.cluster.leader import Elector
 from app.cluster.lease import LEASES, Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
-from app.cluster.permissions import Lease, Work
+from app.cluster.permissions import Kept, Lease, Work
 from app.cluster.replica import Replica
 from app.cluster.store import Cluster
-from app.config.settings import Settings, is_loopback
+from app.config.settings import SelfSigned, Settings, is_loopback
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, PluginSpec, RepairPlugin
 from app.kube.client import REQUEST_SECONDS, KubeClient
@@ -60,9 +61,10 @@ from app.server.operator import (
 from app.server.ops import ops_router
 from app.server.pages import Pages
 from app.server.routes import LEAN, VerbCall, Verbs, direct, verb_router
-from app.server.tls import Certificates
+from app.server.tls import Certificates, Files, InMemory, Source
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
+from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import PictureCollector
 from app.telemetry.tracing import Tracing
@@ -128,7 +130,6 @@ class Service:
     ) -> None:
         self._settings = settings
         self._version = version
-        self._certificates = certificates_of(settings)
         self._ends_at = inf
         self._tracing = _tracing(settings, version)
         self._cluster = Cluster()
@@ -141,6 +142,14 @@ class Service:
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._recorder = self._record(live) if live is not None and settings.events else None
         self._events: EventRecorder = self._recorder or NO_EVENTS
+        self._authority = (
+            Authority(live.client, _asked(settings.self_signed))
+            if live is not None and settings.self_signed is not None
+            else None
+        )
+        self._certificates = certificates_of(settings, self._authority)
+        if self._certificates is not None:
+            self._metrics.add_collector(CertificateCollector(self._certificate_ends))
         elected = settings.leader_election.leader_elect
         self._replicated = self._replicate(live) if live is not None and elected else None
         self._metrics.leader.set(self._replicated is None)
@@ -200,6 +209,10 @@ class Service:
         if self._replicated is not None and not self._replicated.replica.leads:
             return "another replica decides"
         return self._feed.problem()
+
+    def _certificate_ends(self) -> dict[str, float]:
+        held = self._certificates.ends() if self._certificates is not None else {}
+        return {**held, **(self._authority.ends() if self._authority is not None else {})}
 
     def _is_placed(self, pod: Pod) -> bool:
         known = self._cluster.pod(*pod.key)
@@ -398,7 +411,7 @@ class Service:
                 self.problem,
                 self._metrics,
                 replica.role if replica is not None else str,
-                lambda: checks(self._feed, replica, self._permissions),
+                lambda: checks(self._feed, replica, self._permissions, self._authority),
             ),
         )
 
@@ -410,6 +423,8 @@ class Service:
         if self._replicated is not None:
             await self._replicated.replica.start()
         background = [asyncio.create_task(self._repair_forever())]
+        if self._authority is not None:
+            background.append(asyncio.create_task(self._authority.run()))
         if self._permissions is not None:
             background.append(asyncio.create_task(self._permissions.run()))
         gc.freeze()
@@ -454,7 +469,11 @@ class Service:
 
     def problem(self) -> str:
         """Why no verb can be answered; empty if all is well."""
-        return self._feed.problem() or (self._replicated.replica.problem() if self._replicated else "")
+        return (
+            self._feed.problem()
+            or (self._authority.problem() if self._authority is not None else "")
+            or (self._replicated.replica.problem() if self._replicated else "")
+        )
 
     async def leave(self) -> None:
         """Before the end of the process: settle what is under way, and let another replica lead if there are several.
@@ -513,7 +532,25 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
     asked = settings.leader_election
     lease = Lease(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
     uses = tuple(use for profile in resolved for use in profile.uses())
-    return Work(uses, settings.sampling_guard, lease, settings.events)
+    return Work(uses, settings.sampling_guard, lease, settings.events, tuple(_kept(settings.self_signed)))
+
+
+def _kept(asked: SelfSigned | None) -> Iterator[Kept]:
+    if asked is not None:
+        yield Kept(asked.secret_namespace, asked.secret_name, "the authority that replicas share")
+        if asked.client_secret_name is not None:
+            yield Kept(asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with")
+
+
+def _asked(found: SelfSigned) -> Asked:
+    return Asked(
+        found.secret_namespace,
+        found.secret_name,
+        found.dns_names,
+        client_secret=found.client_secret_name or "",
+        client_name=found.client_name,
+        client_seconds=found.client_duration,
+    )
 
 
 def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
@@ -539,13 +576,17 @@ def _live_feed(
     )
 
 
-def certificates_of(settings: Settings) -> Certificates | None:
+def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
     """Raises ``CertificateError``; for replicas also where others would not accept them."""
-    if settings.tls_cert_file is None or settings.tls_private_key_file is None:
+    source: Source
+    if authority is not None:
+        source = InMemory(lambda: authority.stamp, lambda: authority.contents)
+    elif settings.tls_cert_file is not None and settings.tls_private_key_file is not None:
+        source = Files(settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
+    else:
         return None
     replicas = settings.hops_over_tls and settings.leader_election.leader_elect
-    files = (settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
-    found = Certificates(*files, replicas=replicas)
+    found = Certificates(source, replicas=replicas)
     if replicas:
         found.peer()
     return found

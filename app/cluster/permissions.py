@@ -84,6 +84,14 @@ class Lease(Struct, frozen=True):
     name: str
 
 
+class Kept(Struct, frozen=True):
+    """A Secret that Homeport fills, and what with."""
+
+    namespace: str
+    name: str
+    what: str
+
+
 class Work(Struct, frozen=True):
     """What a configuration has Homeport do. ``lease``: ``None`` for one process. ``events``: are they written?"""
 
@@ -91,6 +99,7 @@ class Work(Struct, frozen=True):
     sampling_guard: bool
     lease: Lease | None = None
     events: bool = False
+    secrets: tuple[Kept, ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind[Any], ...]:
@@ -104,6 +113,7 @@ class Work(Struct, frozen=True):
         return [
             *_core(self.sampling_guard),
             *(_elected(self.lease) if self.lease is not None else ()),
+            *_certified(self.secrets),
             *_of_plugins(used, plurals),
             *(_told() if self.events else ()),
         ]
@@ -138,6 +148,12 @@ def _elected(lease: Lease) -> Iterator[Need]:
 def _told() -> Iterator[Need]:
     reason = "telling people of homes, nominations and leaders by Events (events)"
     return _needs(("create", "patch"), "events.k8s.io", "events", reason)
+
+
+def _certified(secrets: Iterable[Kept]) -> Iterator[Need]:
+    for it in secrets:
+        for verb in ("get", "patch"):
+            yield Need(Permission(verb, "", "secrets", it.namespace, it.name), f"keeping {it.what} (selfSigned)")
 
 
 def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterator[Need]:

@@ -241,14 +241,26 @@ class Replica:
         """
         self._retiring = True
         self._election.retire()
-        if self.leads:
-            _LOG.info("handing over", identity=self.identity)
-            self._settled = await settle()
-            if self._settled and self._fenced is self._election.term and await self._elector.release():
-                _LOG.info("lease released", identity=self.identity)
+        resigned = self.leads
+        if resigned:
+            await self._resign(settle)
         until = self._clock() + SUCCESSOR_SECONDS
         while self._election.leader is None and (left := until - self._clock()) > 0:
             await self._elector.changed(left)
+            if self.leads and not resigned:  # it was taken while we were told to end
+                resigned = True
+                await self._resign(settle)
+
+    async def _resign(self, settle: Callable[[], Awaitable[bool]]) -> None:
+        _LOG.info("handing over", identity=self.identity)
+        self._settled = await settle()
+        if self._settled and self._owes_nothing() and await self._elector.release():
+            _LOG.info("lease released", identity=self.identity)
+
+    def _owes_nothing(self) -> bool:
+        """Whether nothing of a predecessor can be on its way: all is fenced off, or nothing had to be."""
+        term = self._election.term
+        return term is not None and (self._fenced is term or (not term.fence and term.safe_at <= self._clock()))
 
     async def _follow_terms(self) -> None:
         """One take-over at a time, given up when its term ends."""

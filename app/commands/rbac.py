@@ -36,10 +36,17 @@ Guesses = Mapping[tuple[str, str], str]
 
 
 class Account(Struct, frozen=True):
-    """The service account that Homeport runs as. The roles have its name."""
+    """The service account that Homeport runs as, or a ``user``. The roles have the account's name."""
 
     namespace: str
     name: str
+    user: str = ""
+
+    @property
+    def subject(self) -> Object:
+        if self.user:
+            return {"kind": "User", "apiGroup": _GROUP, "name": self.user}
+        return {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
 
 
 class Role(Struct, frozen=True):
@@ -115,7 +122,7 @@ def _binding(role: Role, account: Account) -> Object:
         "kind": f"{kind}Binding",
         "metadata": _metadata(role, account),
         "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": account.name},
-        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
+        "subjects": [account.subject],
     }
 
 

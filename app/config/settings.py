@@ -27,6 +27,9 @@ KIND: Final = "HomeportConfiguration"
 KUBE_SCHEDULER_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
+_LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
 
 class SettingsError(ValueError):
     """Everything that is wrong with the settings, a sentence a line."""
@@ -122,6 +125,32 @@ class TracingConfiguration(BaseModel):
     )
 
 
+class SelfSigned(BaseModel):
+    """Certificates that Homeport makes itself, from an authority that all replicas share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    secret_namespace: str = Field(pattern=_LABEL, max_length=63)
+    secret_name: str = Field(pattern=_SUBDOMAIN, max_length=253)
+    dns_names: Annotated[
+        tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)], ...], BeforeValidator(parse_names)
+    ] = Field(min_length=1)
+    client_secret_name: str | None = Field(default=None, pattern=_SUBDOMAIN, max_length=253)
+    client_name: str = Field(default="homeport-scheduler", min_length=1, max_length=64)
+    client_duration: Seconds = Field(default=8760 * 3600.0, ge=3600.0, le=10 * 8760 * 3600.0)
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        if all(it.rpartition(".")[2] == "localhost" for it in self.dns_names):
+            raise Conflict(("dns_names",), "replicas know each other by one of them: localhost is anybody's")
+        if self.client_secret_name == self.secret_name:
+            said = "the authority's key is for Homeport alone: a Secret of its own"
+            raise Conflict(("client_secret_name", "secret_name"), said)
+        if self.client_name in self.dns_names:
+            raise Conflict(("client_name", "dns_names"), "by a name among dnsNames a client would pass for a replica")
+        return self
+
+
 class Settings(BaseSettings):
     """Each field is ``--name`` (``app.config.flags``), ``HOMEPORT_NAME``, and ``name`` in the file."""
 
@@ -139,7 +168,7 @@ class Settings(BaseSettings):
     )
     port: int = Field(default=8888, ge=0, le=65535, description="Port of the verbs; 0 picks a free one.")
     tls: bool | None = Field(
-        default=None, description="Whether the verbs are answered over TLS. Default: where tlsCertFile is given."
+        default=None, description="Whether the verbs are answered over TLS. Default: where there is a certificate."
     )
     operator_host: str = Field(default="127.0.0.1", description="Address of the operator listener.")
     operator_port: int | None = Field(
@@ -150,7 +179,7 @@ class Settings(BaseSettings):
         "the verbs are, to whoever may call these.",
     )
     operator_tls: bool | None = Field(
-        default=None, description="Whether the operator listener speaks TLS. Default: where tlsCertFile is given."
+        default=None, description="Whether the operator listener speaks TLS. Default: where there is a certificate."
     )
     peer_host: str = Field(default="", description="Address of the peer listener; empty for every address.")
     peer_port: int | None = Field(
@@ -167,6 +196,11 @@ class Settings(BaseSettings):
     client_ca_file: str | None = Field(
         default=None,
         description="Authorities, PEM: who calls a verb must have a certificate of one of them, and so must replicas.",
+    )
+    self_signed: SelfSigned | None = Field(
+        default=None,
+        description="Certificates made by Homeport itself, in the place of the three files: its authority is in a "
+        "Secret, which must be there.",
     )
     allowed_names: Names = Field(
         default=(), description="Names (CN or SAN) of which a caller's certificate needs one; any if there are none."
@@ -273,41 +307,62 @@ class Settings(BaseSettings):
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             pair = ("tls_cert_file", "tls_private_key_file")
             yield Conflict(pair, "a certificate and its key are given together")
+        if self.self_signed is not None:
+            yield from self._against_self_signed()
         for name in ("tls", "operator_tls"):
-            if getattr(self, name) and self.tls_cert_file is None:
-                yield Conflict((name,), "needs tlsCertFile and tlsPrivateKeyFile")
+            if getattr(self, name) and not self.has_certificate:
+                yield Conflict((name,), "needs tlsCertFile and tlsPrivateKeyFile, or selfSigned")
         if self.client_ca_file is not None and not (self.serves_tls or self.operator_serves_tls or self.peer_port):
             yield Conflict(("client_ca_file",), "asks for certificates of callers, and no listener speaks TLS")
         if self.allowed_names and not self.asks_for_certificates:
             yield Conflict(("allowed_names",), "needs clientCAFile, and verbs that are answered over TLS")
-        if self.reader_names and not (self.operator_serves_tls and self.client_ca_file):
+        if self.reader_names and not (self.operator_serves_tls and self.has_authority):
             yield Conflict(("reader_names",), "needs clientCAFile, and an operator listener that speaks TLS")
-        if self.peer_port is not None and not (self.tls_cert_file and self.client_ca_file):
-            files = "tlsCertFile, tlsPrivateKeyFile and clientCAFile"
+        if self.peer_port is not None and not (self.has_certificate and self.has_authority):
+            files = "tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned"
             yield Conflict(("peer_port",), f"needs {files}: replicas know each other by them")
         if not (is_loopback(self.host) or self.asks_for_certificates or self.insecure):
             said = (
                 "is not on loopback: whoever reaches it could bind any pod. Give tlsCertFile, tlsPrivateKeyFile and "
-                "clientCAFile, or say insecure: true"
+                "clientCAFile, or selfSigned, or say insecure: true"
             )
             yield Conflict(("host",), said)
+
+    def _against_self_signed(self) -> Iterator[Conflict]:
+        for name in ("tls_cert_file", "tls_private_key_file", "client_ca_file"):
+            if getattr(self, name) is not None:
+                yield Conflict(("self_signed", name), "certificates are made here, or read from files")
+        if self.cluster is not None:
+            yield Conflict(("self_signed", "cluster"), "a saved cluster has no Secrets")
+        if not (self.serves_tls or self.operator_serves_tls or self.peer_port):
+            yield Conflict(("self_signed",), "makes certificates, and no listener speaks TLS")
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether a listener can speak TLS."""
+        return self.tls_cert_file is not None or self.self_signed is not None
+
+    @property
+    def has_authority(self) -> bool:
+        """Whether callers can be known by their certificates."""
+        return self.client_ca_file is not None or self.self_signed is not None
 
     @property
     def serves_tls(self) -> bool:
         """Whether the verbs are answered over TLS."""
-        return self.tls_cert_file is not None if self.tls is None else self.tls
+        return self.has_certificate if self.tls is None else self.tls
 
     @property
     def operator_serves_tls(self) -> bool:
         """Whether there is an operator listener, and it speaks TLS."""
         if self.operator_port is None:
             return False
-        return self.tls_cert_file is not None if self.operator_tls is None else self.operator_tls
+        return self.has_certificate if self.operator_tls is None else self.operator_tls
 
     @property
     def asks_for_certificates(self) -> bool:
         """Whether who calls a verb needs a certificate."""
-        return self.serves_tls and self.client_ca_file is not None
+        return self.serves_tls and self.has_authority
 
     @property
     def hops_over_tls(self) -> bool:

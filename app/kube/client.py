@@ -405,7 +405,7 @@ class KubeClient:
             subresource=subresource,
             metadata_only=metadata_only,
         )
-        return await self._write(request, timeout)
+        return await self._change(request, timeout)
 
     async def put(
         self,
@@ -415,7 +415,7 @@ class KubeClient:
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
         """Replace the object at a path; returns it as it then is. A ``resourceVersion`` in it is a precondition."""
-        return await self._write(put_request(path, body), timeout)
+        return await self._change(put_request(path, body), timeout)
 
     async def post(
         self,
@@ -430,7 +430,7 @@ class KubeClient:
         ``before`` is called when nothing is left to wait for; if it returns, the request has left in the same step.
         What it raises comes out of here, and then nothing was sent.
         """
-        return await self._write(post_request(path, body), timeout, before)
+        return await self._change(post_request(path, body), timeout, before)
 
     async def review(
         self,
@@ -481,12 +481,12 @@ class KubeClient:
             await lines.aclose()
             await response.aclose()
 
-    async def _write(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
-        span = (
-            None if self._tracing is None else self._tracing.outgoing(f"{request.method} {_target_kind(request.path)}")
-        )
+    async def _change(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
+        """``_write``, with a span where something that is traced asks for it."""
+        tracing = self._tracing
+        span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
-            return await self._write_once(request, seconds, before)
+            return await self._write(request, seconds, before)
 
         def ask() -> None:
             try:
@@ -498,9 +498,9 @@ class KubeClient:
         with span:
             span.tell({"http.request.method": request.method, "url.path": request.path})
             traced = replace(request, trace=tuple(span.headers.items()))
-            return await self._write_once(traced, seconds, ask)
+            return await self._write(traced, seconds, ask)
 
-    async def _write_once(self, request: Request, seconds: float, before: LastWord) -> bytes:
+    async def _write(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
         """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""
         try:
             access = await self._credentials.access()
@@ -670,7 +670,7 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
     return headers
 
 
-def _target_kind(path: str) -> str:
+def _written_kind(path: str) -> str:
     """What is written, without names: ``pods/binding``."""
     rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
     return "/".join((*rest[:1], *rest[2:]))

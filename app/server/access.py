@@ -2,7 +2,7 @@
 
     verbs       the four verbs, cycle, allow, reject     a certificate where a CA is given, one of ``allowed`` names
     operator    probes and metrics                       everybody
-                other pages: reading alone               on loopback, ``open_reads``, or a certificate of ``readers``
+                other pages: reading alone               over loopback, ``open_reads``, or a certificate of ``readers``
     peers       what other replicas send on              a certificate like our own
     one port    on loopback, or as strict as the verbs   both of the first two
 
@@ -43,6 +43,7 @@ FOREIGN_HOST: Final = "homeport: a listener on loopback is asked by its own name
 _READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
 _LONGEST_OWN_HOST: Final = 64
+_NEAR: Final = ("127.0.0.1", "::1")
 _NOBODY: Final = frozenset[str]()
 
 Names = frozenset[str]
@@ -65,16 +66,18 @@ class Access(Struct, frozen=True):
     pages: bool = False
     our_names: Callable[[], Names] = frozenset
 
-    def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers) -> str:
+    def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers, *, near: bool = False) -> str:
         """Why a request is not answered; empty if it is. ``names``: in the caller's certificate, ``None`` without one.
 
-        ``target``: the path, with its query. ``headers`` holds those of ``WATCHED``.
+        ``target``: the path, with its query. ``headers`` holds those of ``WATCHED``. ``near``: the connection came over
+        loopback, as ``kubectl port-forward`` and ``exec`` do, which take rights of their own to use.
         """
-        return self._of_caller(names, method, target) or self._of_site(method, headers)
+        near = near and is_own_host(headers.get(b"host", b""))
+        return self._of_caller(names, method, target, near=near) or self._of_site(method, headers)
 
-    def _of_caller(self, names: Names | None, method: bytes, target: str) -> str:
+    def _of_caller(self, names: Names | None, method: bytes, target: str, *, near: bool) -> str:
         if self.role == "operator":
-            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or self.open_reads
+            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or near or self.open_reads
             return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED
         if not self.certified:
             return ""
@@ -103,6 +106,11 @@ class Access(Struct, frozen=True):
 def _is_link(headers: Headers) -> bool:
     """Followed by a person, and not shown in a frame of the other site."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
+
+
+def is_near(address: str) -> bool:
+    """Whether a connection comes from this pod or machine. Other loopback addresses are those of proxies in a pod."""
+    return address in _NEAR
 
 
 def is_own_host(host: bytes) -> bool:

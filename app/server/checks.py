@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.cluster.access_review import PermissionCheck
+from app.cluster.authority import Authority
 from app.cluster.feeds import Feed, FeedState
 from app.cluster.replica import Replica
 
@@ -28,13 +29,17 @@ class Check(Struct, frozen=True):
         return f"[+]{self.name} ok: {self.told}" if self.told else f"[+]{self.name} ok"
 
 
-def checks(feed: Feed, replica: Replica | None, permissions: PermissionCheck | None) -> Iterator[Check]:
-    """``replica`` is ``None`` for a single process, ``permissions`` for a saved cluster."""
+def checks(
+    feed: Feed, replica: Replica | None, permissions: PermissionCheck | None, authority: Authority | None = None
+) -> Iterator[Check]:
+    """``replica`` is ``None`` for a single process, ``permissions`` for a saved cluster, ``authority`` without one."""
     yield Check("picture", feed.problem())
     for kind, state in feed.states().items():
         yield _feed(f"feed/{kind}", state)
     if replica is not None:
         yield Check("leader", replica.problem(), replica.role())
+    if authority is not None:
+        yield Check("certificates", authority.trouble)
     if permissions is not None:
         yield from _permissions(permissions)
 

@@ -23,7 +23,7 @@ import httptools
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from app.server.access import WATCHED, Names
+from app.server.access import WATCHED, Names, is_near
 from app.server.incoming import ARRIVED, Incoming, Whole
 from app.server.listener import HEAD_SECONDS, Listener
 from app.server.tls import names_in
@@ -99,6 +99,7 @@ class HttpProtocol(HttpToolsProtocol):
         direct: Mapping[str, Endpoint] = getattr(listener.web, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
         self._names: Names | None = None
+        self._near = False
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
         self._deaf = False
@@ -120,6 +121,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         found = transport.get_extra_info("peercert")
         self._names = names_in(found) if found else None
+        self._near = self.client is not None and is_near(self.client[0])
         self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -213,7 +215,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_size > MOST_HEAD_BYTES or self._deaf:
             return
         self._refusal = self._listener.access.refusal(
-            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched
+            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched, near=self._near
         )
         if self._refusal:
             self.headers = []

@@ -1,4 +1,4 @@
-"""Certificates of the listeners and of the hop between replicas, read again whenever their files change.
+"""Certificates of the listeners and of the hop between replicas, from files or memory, read again whenever they change.
 
 New connections get what was read last; open ones live on. A pair that does not fit, or is half written, is told and the
 one before is kept: ``load_cert_chain`` on a context in use would leave it broken, so each reading makes new contexts.
@@ -9,14 +9,18 @@ Not here: who may do what (``access``), connections (``protocol``).
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 from msgspec import Struct
+
+from app.cluster.issuing import BadPair, known
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -29,12 +33,71 @@ NO_PEER: Final = (
     "clients, and have a DNS name other than localhost"
 )
 
+_PAIR: Final = 2
+"""Contents without authorities."""
+
 _ROUNDS: Final = 10
 """Of an introduction in memory; TLS 1.2 takes the most, four."""
 
 
 class CertificateError(ValueError):
     """The files cannot be used; says which and why."""
+
+
+class Source(Protocol):
+    """Where certificates come from."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """For a person: of the certificate, its key, and of the authorities if callers are asked for certificates."""
+        ...
+
+    def stamp(self) -> object:
+        """Cheap to make, and another one if something may have changed."""
+        ...
+
+    def contents(self) -> tuple[bytes, ...]:
+        """PEM, as many as ``names``. Raises ``CertificateError``."""
+        ...
+
+
+class Files:
+    """A certificate chain, its key, and authorities or none."""
+
+    def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None) -> None:
+        self._files = tuple(Path(it) for it in (cert_file, key_file, client_ca_file) if it is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(map(str, self._files))
+
+    def stamp(self) -> object:
+        try:
+            found = [file.stat() for file in self._files]
+        except OSError as error:
+            return str(error)
+        return tuple((it.st_mtime_ns, it.st_ino, it.st_size) for it in found)
+
+    def contents(self) -> tuple[bytes, ...]:
+        """Raises ``CertificateError`` also where they change while they are read: they may not belong together."""
+        found = self._read()
+        if found != self._read():
+            raise CertificateError(f"{self._files[0]}: changed while it was read")
+        return found
+
+    def _read(self) -> tuple[bytes, ...]:
+        try:
+            return tuple(file.read_bytes() for file in self._files)
+        except OSError as error:
+            raise CertificateError(f"{error.filename}: {error.strerror}") from None
+
+
+class InMemory(Struct, frozen=True):
+    """What another part of the process holds and replaces."""
+
+    stamp: Callable[[], object]
+    contents: Callable[[], tuple[bytes, ...]]
+    names: tuple[str, ...] = ("the certificate made here", "its key", "the authority made here")
 
 
 class _Read(Struct, frozen=True):
@@ -44,21 +107,22 @@ class _Read(Struct, frozen=True):
     server: ssl.SSLContext
     client: ssl.SSLContext | None
     name: str
+    ends: Mapping[str, float]
 
 
 class Certificates:
     """``server`` is for connections that come, ``client`` for those to other replicas. Raises ``CertificateError``.
 
-    With ``client_ca_file`` callers are asked for a certificate; one of another authority ends the handshake, none at
+    With authorities callers are asked for a certificate; one of another authority ends the handshake, none at
     all does not, so that who has none can be told. With ``replicas``, what these would not accept is not taken.
     """
 
-    def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None, *, replicas: bool = False) -> None:
-        self._files = tuple(Path(it) for it in (cert_file, key_file, client_ca_file) if it is not None)
+    def __init__(self, source: Source, *, replicas: bool = False) -> None:
+        self._source = source
         self._told = ""
         self._peer: Peer | None = None
         self._replicas = replicas
-        self._looked = self._look()
+        self._looked = source.stamp()
         self._read = self._load()
 
     @property
@@ -73,6 +137,10 @@ class Certificates:
         """
         return frozenset((self._read.name,)) if self._read.name else frozenset()
 
+    def ends(self) -> Mapping[str, float]:
+        """When they end, seconds since the epoch: ``serving``, and the first ``authority`` where there is one."""
+        return self._read.ends
+
     def peer(self) -> Peer:
         """How to speak to another replica. Raises ``CertificateError``: it would not accept us, nor we it."""
         if self._peer is None:
@@ -81,7 +149,7 @@ class Certificates:
 
     def _find_peer(self) -> Peer:
         if self._read.client is None or not self._read.name:
-            raise CertificateError(f"{self._files[0]}: {NO_PEER}")
+            raise CertificateError(f"{self._source.names[0]}: {NO_PEER}")
         return Peer(self._read.client, self._read.name)
 
     async def follow(self) -> NoReturn:
@@ -91,8 +159,8 @@ class Certificates:
             await self.reread()
 
     async def reread(self) -> bool:
-        """Look whether the files have changed, and read them if so; whether there is something new."""
-        looked = self._look()
+        """Look whether there is another stamp, and read if so; whether there is something new."""
+        looked = self._source.stamp()
         if looked == self._looked:
             return False
         try:
@@ -101,13 +169,13 @@ class Certificates:
             self._tell(str(error))
             return False
         if self._replicas and not found.name:
-            self._tell(f"{self._files[0]}: {NO_PEER}")
+            self._tell(f"{self._source.names[0]}: {NO_PEER}")
             return False
         self._looked, self._told = looked, ""
         if found.contents == self._read.contents:
             return False
         self._read, self._peer = found, None
-        _LOG.info("certificates read", files=[str(file) for file in self._files], name=found.name)
+        _LOG.info("certificates read", files=list(self._source.names), name=found.name)
         return True
 
     def _tell(self, cause: str) -> None:
@@ -115,30 +183,14 @@ class Certificates:
             self._told = cause
             _LOG.error("certificates not usable, the former ones are kept", cause=cause)
 
-    def _look(self) -> tuple[object, ...]:
-        try:
-            found = [file.stat() for file in self._files]
-        except OSError as error:
-            return (str(error),)
-        return tuple((it.st_mtime_ns, it.st_ino, it.st_size) for it in found)
-
     def _load(self) -> _Read:
-        certificate, key, *authorities = self._files
-        contents = self._contents()
+        contents = self._source.contents()
         try:
-            server = _context(ssl.PROTOCOL_TLS_SERVER, certificate, key, authorities)
-            client = _context(ssl.PROTOCOL_TLS_CLIENT, certificate, key, authorities) if authorities else None
+            server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
+            client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents) if len(contents) > _PAIR else None
         except (OSError, ValueError) as error:
-            raise CertificateError(f"{', '.join(map(str, self._files))}: {_told(error)}") from None
-        if contents != self._contents():
-            raise CertificateError(f"{certificate}: changed while it was read")
-        return _Read(contents, server, client, _peer_name(server, client))
-
-    def _contents(self) -> tuple[bytes, ...]:
-        try:
-            return tuple(file.read_bytes() for file in self._files)
-        except OSError as error:
-            raise CertificateError(f"{error.filename}: {error.strerror}") from None
+            raise CertificateError(f"{', '.join(self._source.names)}: {_told(error)}") from None
+        return _Read(contents, server, client, _peer_name(server, client), _ends(contents))
 
 
 class Peer(Struct, frozen=True, eq=False):
@@ -155,19 +207,47 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
     return frozenset((*common, *(str(value) for _, value in certificate.get("subjectAltName", ()))))
 
 
-def _context(purpose: int, certificate: Path, key: Path, authorities: Sequence[Path]) -> ssl.SSLContext:
+def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(_PROTOCOLS)
-    context.load_cert_chain(certificate, key)
-    for file in authorities:
-        context.load_verify_locations(file)
+    with _as_file(chain) as chain_file, _as_file(key) as key_file:
+        context.load_cert_chain(chain_file, key_file, password=b"")  # a key with one is refused, not asked about
+    if authorities is not None:
+        with _as_file(authorities) as file:
+            context.load_verify_locations(file)
     if purpose == ssl.PROTOCOL_TLS_SERVER:
-        context.verify_mode = ssl.CERT_OPTIONAL if authorities else ssl.CERT_NONE
+        context.verify_mode = ssl.CERT_NONE if authorities is None else ssl.CERT_OPTIONAL
         context.num_tickets = 0  # nobody comes back by a ticket after his authority was taken out
         context.options |= ssl.OP_NO_TICKET
     return context
+
+
+def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
+    """Of what OpenSSL takes and cannot be read here nothing is known."""
+    found = {}
+    for name, content in zip(("serving", "authority"), (contents[0], *contents[_PAIR:]), strict=False):
+        with suppress(BadPair):
+            found[name] = known(content).ends
+    return found
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """``ssl`` reads files alone. Where files can be in memory this is one: no folder is written to, nothing stays."""
+    if not hasattr(os, "memfd_create"):
+        with NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("certificates")
+    try:
+        os.write(descriptor, content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:

@@ -17,7 +17,7 @@ from app.__main__ import main
 from app.config.settings import Settings
 from app.kube.connections import Connections, NotConnected
 from app.main import Service
-from app.server import tls
+from app.server import protocol, tls
 from app.server.access import NO_CERTIFICATE, NOT_A_PEER, READS_CLOSED, WRONG_NAME
 from app.server.listener import Listener
 from app.server.web import server
@@ -54,6 +54,12 @@ class Pki:
         if pair is not None:
             context.load_cert_chain(*pair)
         return context
+
+
+@pytest.fixture
+def from_afar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections come from another machine."""
+    monkeypatch.setattr(protocol, "is_near", lambda _: False)
 
 
 @pytest.fixture
@@ -102,9 +108,7 @@ async def test_head_is_answered_wherever_get_is() -> None:
         assert {404, 405} == {(await http.head(path)).status_code for path in ("/nothing", "/filter")}
 
 
-async def test_the_first_page_is_as_open_as_the_others(pki: Pki) -> None:
-    """Of a listener it tells what is answered there; off loopback it is for readers."""
-    away = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
+async def test_the_first_page_tells_what_a_listener_answers() -> None:
     async with listening(operator_port=0) as found:
         async with client(found["operator"]) as http:
             told = (await http.get("/")).json()
@@ -112,6 +116,12 @@ async def test_the_first_page_is_as_open_as_the_others(pki: Pki) -> None:
         async with client(found["verbs"]) as http:
             told = (await http.get("/")).json()
             assert ({}, "/bind") == (told["pages"], told["verbs"][0])
+
+
+@pytest.mark.usefixtures("from_afar")
+async def test_the_first_page_is_as_open_as_the_others(pki: Pki) -> None:
+    """From another machine it is for readers."""
+    away = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
     async with listening(**pki.settings, **away) as found:
         async with client(found["operator"], pki.client()) as http:
             assert (403, READS_CLOSED) == _detail(await http.get("/"))
@@ -169,6 +179,7 @@ def _detail(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["detail"]
 
 
+@pytest.mark.usefixtures("from_afar")
 async def test_probes_are_open_and_pages_are_for_readers(pki: Pki) -> None:
     """The operator listener is reached from elsewhere here; kubelets and scrapers have no certificate."""
     settings = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
@@ -187,6 +198,7 @@ async def test_probes_are_open_and_pages_are_for_readers(pki: Pki) -> None:
             assert WRONG_NAME == (await http.post("/filter", json=example("filter-home"))).json()["Error"]
 
 
+@pytest.mark.usefixtures("from_afar")
 async def test_explain_asks_with_a_reader_s_certificate(pki: Pki, capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
     command = ["explain", "-n", "shop", "web-7d4b9c-new01", f"--certificate-authority={pki.authority.file}"]
@@ -201,6 +213,18 @@ async def test_explain_asks_with_a_reader_s_certificate(pki: Pki, capsys: pytest
     assert READS_CLOSED.removeprefix("homeport: ") in told.err
 
 
+async def test_over_loopback_a_listener_for_all_reads_to_whoever_is_in_the_pod() -> None:
+    """As ``kubectl port-forward`` and ``exec`` come, and by the machine's own name: a name can be anybody's."""
+    settings = {"operator_host": "0.0.0.0", "operator_port": 0}
+    async with listening(**settings) as found, client(found["operator"]) as http:
+        for path in READS:
+            assert 200 == (await http.get(path)).status_code
+            assert (403, READS_CLOSED) == _detail(await http.get(path, headers={"Host": "rebound.example"}))
+        for path in ACTS:
+            assert (await http.post(path, json={})).status_code in (404, 405), path
+
+
+@pytest.mark.usefixtures("from_afar")
 @pytest.mark.parametrize("opened", [True, False])
 async def test_a_plain_operator_listener_reads_to_all_only_where_that_is_said(opened: bool) -> None:
     settings = {"operator_host": "0.0.0.0", "operator_port": 0, "open_reads": opened}
@@ -228,7 +252,7 @@ async def test_verbs_on_loopback_and_the_hop_over_tls(pki: Pki) -> None:
 async def test_a_replica_speaks_to_nobody_who_took_its_address(pki: Pki) -> None:
     """The peer must have our name in a certificate of our authority, whatever else listens there by now."""
     certificate, key = map(str, pki.server)
-    certificates = tls.Certificates(certificate, key, str(pki.authority.file))
+    certificates = tls.Certificates(tls.Files(certificate, key, str(pki.authority.file)))
     peer = certificates.peer()
     for pair, reached in ((pki.server, True), (pki.scheduler, False), (pki.stranger, False)):
         theirs = {**pki.settings, "tls_cert_file": str(pair[0]), "tls_private_key_file": str(pair[1])}

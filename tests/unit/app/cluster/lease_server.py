@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Literal
 
 import httpx
@@ -21,7 +21,10 @@ _TLS = ssl.create_default_context()
 
 
 class LeaseServer:
-    """``lease`` is what it keeps; ``down``: what happens to every request; ``faults``: to the next writes."""
+    """``lease`` is what it keeps; ``down``: what happens to every request; ``faults``: to the next writes.
+
+    ``answers_after``: seconds from carrying out a replacement to its answer, where the caller heeds them.
+    """
 
     def __init__(self) -> None:
         self.lease: JsonObject | None = None
@@ -29,6 +32,7 @@ class LeaseServer:
         self.down: Fault | None = None
         self.faults: list[Fault] = []
         self.watches = True
+        self.answers_after = 0.0
         self.namespace = True
         self.log: list[str] = []
         self._watchers: list[asyncio.Queue[bytes]] = []
@@ -108,7 +112,10 @@ class _Given(Credentials):
         return Access("http://api", "", _TLS, "", "")
 
 
-def client_of(server: Callable[[httpx.Request], httpx.Response]) -> KubeClient:
+def client_of(
+    server: Callable[[httpx.Request], httpx.Response]
+    | Callable[[httpx.Request], Coroutine[None, None, httpx.Response]],
+) -> KubeClient:
     """The client of production on top of ``server``."""
     return KubeClient(_Given(), transport=httpx.MockTransport(server))
 

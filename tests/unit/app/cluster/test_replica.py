@@ -60,8 +60,13 @@ class One:
     """A replica, and what it does its work on."""
 
     def __init__(self, name: str, leases: LeaseServer, pods: ApiServer) -> None:
-        def server(request: httpx.Request) -> httpx.Response:
-            return leases(request) if "leases" in request.url.path else pods(request)
+        async def server(request: httpx.Request) -> httpx.Response:
+            if "leases" not in request.url.path:
+                return pods(request)
+            answer = leases(request)
+            if request.method == "PUT":
+                await asyncio.sleep(leases.answers_after)
+            return answer
 
         self.picture = Picture()
         self.cluster = Cluster()
@@ -119,6 +124,10 @@ def held_by_another(callers: str = "default-scheduler") -> LeaseServer:
         }
     )
     return leases
+
+
+async def _settled() -> bool:
+    return True
 
 
 async def until_it_may(one: One, namespace: str = "default", seconds: float = 100.0) -> float:
@@ -290,6 +299,40 @@ async def test_so_does_a_take_over_that_is_not_complete() -> None:
         await a.replica.hand_over(settled)
 
     assert "a" == leases.holder
+
+
+@virtual_time
+async def test_who_took_over_in_good_order_and_is_told_to_end_before_it_decides_leaves_nothing_behind() -> None:
+    """Both replicas are evicted, one a moment after the other: the next ones need not wait for a Lease to expire."""
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        b.picture.current.clear()
+        await a.replica.hand_over(_settled)
+        await asyncio.sleep(0.5)
+        assert (True, "b") == (b.replica.leads, leases.holder)
+        assert "taking over" in b.replica.may_bind("default")
+
+        await b.replica.hand_over(_settled)
+
+    assert "" == leases.holder
+
+
+@virtual_time
+async def test_a_lease_that_was_taken_while_it_was_told_to_end_is_released_too() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        await asyncio.sleep(5)
+        leases.answers_after = 0.2
+        leaving = asyncio.create_task(a.replica.hand_over(_settled))
+        while leases.holder != "b":  # noqa: ASYNC110  # a server in virtual time tells nobody
+            await asyncio.sleep(0.01)
+        assert not b.replica.leads
+        await b.replica.hand_over(_settled)
+        await leaving
+
+    assert "" == leases.holder
 
 
 @virtual_time

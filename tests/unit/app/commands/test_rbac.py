@@ -24,6 +24,17 @@ REPLICAS: Final = {
 }
 
 
+SELF_SIGNED: Final = {
+    "host": "0.0.0.0",
+    "selfSigned": {
+        "secretNamespace": "scheduling",
+        "secretName": "authority",
+        "clientSecretName": "client",
+        "dnsNames": ["homeport.scheduling.svc"],
+    },
+}
+
+
 def owners(*rules: JsonObject) -> JsonObject:
     """A profile whose homes are kept so."""
     return {"profiles": [{"pluginConfig": [{"name": "StickyNode", "args": {"owners": list(rules)}}]}]}
@@ -138,6 +149,15 @@ def test_who_has_the_roles(printed: Any) -> None:
         ("RoleBinding", {"name": "hp", "namespace": "scheduling"}, subjects),
     ] == [(it["kind"], it["metadata"], it.get("subjects")) for it in found]
     assert ["ClusterRole", "Role"] == [it["roleRef"]["kind"] for it in found if "roleRef" in it]
+
+
+def test_a_user_has_them_where_there_is_no_service_account(printed: Any) -> None:
+    """As a static pod has none."""
+    found = [it for it in yaml.safe_load_all(printed(REPLICAS, "--user=homeport")) if "subjects" in it]
+
+    assert [[{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "homeport"}]] * 2 == [
+        it["subjects"] for it in found
+    ]
 
 
 def test_json_is_the_same_in_one_list(printed: Any) -> None:

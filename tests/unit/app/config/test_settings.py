@@ -55,6 +55,7 @@ class TestSources:
             "tls_cert_file": None,
             "tls_private_key_file": None,
             "client_ca_file": None,
+            "self_signed": None,
             "allowed_names": (),
             "reader_names": (),
             "open_reads": False,
@@ -588,13 +589,13 @@ class TestLeaderElection:
 
 TOGETHER: Final = "a certificate and its key are given together"
 NO_TLS: Final = "asks for certificates of callers, and no listener speaks TLS"
-PEERS: Final = "needs tlsCertFile, tlsPrivateKeyFile and clientCAFile: replicas know each other by them"
+PEERS: Final = "needs tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned: replicas know each other by them"
 
 
 def open_to_all(host: str) -> str:
     return (
         f'host "{host}" (flag --host): is not on loopback: whoever reaches it could bind any pod. '
-        "Give tlsCertFile, tlsPrivateKeyFile and clientCAFile, or say insecure: true"
+        "Give tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned, or say insecure: true"
     )
 
 
@@ -607,6 +608,18 @@ class TestPartsByFlags:
         found = load_settings({"leader_election": {"leaseDuration": "20s"}}, config=path).leader_election
 
         assert (20.0, "mine", 10.0) == (found.lease_duration, found.resource_name, found.renew_deadline)
+
+    def test_those_of_certificates_made_here(self) -> None:
+        parts = {"secretNamespace": "ns", "secretName": "authority", "dnsNames": "a.example, b.example"}
+
+        found = load_settings({"self_signed": parts}).self_signed
+
+        assert found is not None
+        assert ("ns", "authority", ("a.example", "b.example")) == (
+            found.secret_namespace,
+            found.secret_name,
+            found.dns_names,
+        )
 
     def test_and_over_what_a_variable_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOMEPORT_LEADER_ELECTION", '{"leaseDuration": "30s", "retryPeriod": "1s"}')
@@ -687,6 +700,14 @@ class TestPartsByFlags:
         assert [] == [line for line, wanted in zip(found, said, strict=True) if wanted.format(path) not in line]
 
 
+SELF_SIGNED: Final = {
+    "secretNamespace": "here",
+    "secretName": "homeport",
+    "clientSecretName": "homeport-client",
+    "dnsNames": ["homeport.here.svc"],
+}
+
+
 class TestTrust:
     """Who may call the verbs is settled before anything is listened on."""
 
@@ -702,9 +723,14 @@ class TestTrust:
                 {"operator_host": "0.0.0.0", "operator_port": "8889"}, id="an operator listener is for anybody"
             ),
             pytest.param({"peer_port": "9443", "tls": "false", **PAIR}, id="replicas over TLS, verbs on loopback"),
+            pytest.param({"host": "0.0.0.0", "self_signed": SELF_SIGNED}, id="off loopback, certificates made here"),
+            pytest.param(
+                {"peer_port": "9443", "tls": "false", "self_signed": SELF_SIGNED},
+                id="replicas with certificates made here",
+            ),
         ],
     )
-    def test_what_can_be(self, given: dict[str, str]) -> None:
+    def test_what_can_be(self, given: dict[str, Any]) -> None:
         assert set(given) <= set(dict(load_settings(given)))
 
     @pytest.mark.parametrize(
@@ -731,8 +757,8 @@ class TestTrust:
             pytest.param(
                 {"tls": "true", "operator_tls": "true"},
                 [
-                    'tls "true" (flag --tls): needs tlsCertFile and tlsPrivateKeyFile',
-                    'operatorTls "true" (flag --operator-tls): needs tlsCertFile and tlsPrivateKeyFile',
+                    'tls "true" (flag --tls): needs tlsCertFile and tlsPrivateKeyFile, or selfSigned',
+                    'operatorTls "true" (flag --operator-tls): needs tlsCertFile and tlsPrivateKeyFile, or selfSigned',
                 ],
                 id="TLS without a certificate",
             ),
@@ -767,6 +793,33 @@ class TestTrust:
             load_settings(given)
 
         assert said == str(refused.value).splitlines()
+
+    @pytest.mark.parametrize(
+        ("changed", "others", "said"),
+        [
+            ({}, {"tlsCertFile": "c", "tlsPrivateKeyFile": "k"}, "certificates are made here, or read from files"),
+            ({}, {"cluster": "c"}, "a saved cluster has no Secrets"),
+            ({}, {"tls": False}, "makes certificates, and no listener speaks TLS"),
+            ({"secretName": None}, {}, "selfSigned.secretName null"),
+            ({"secretNamespace": "a/b"}, {}, "selfSigned.secretNamespace"),
+            ({"dnsNames": []}, {}, "selfSigned.dnsNames"),
+            ({"dnsNames": ["a", "No Name"]}, {}, "selfSigned.dnsNames[1]"),
+            ({"dnsNames": ["localhost"]}, {}, "localhost is anybody's"),
+            ({"clientSecretName": "homeport"}, {}, "a Secret of its own"),
+            ({"clientName": "homeport.here.svc"}, {}, "would pass for a replica"),
+            ({"clientDuration": "5m"}, {}, "selfSigned.clientDuration"),
+            ({"clientduration": "5h"}, {}, "did you mean clientDuration?"),
+        ],
+    )
+    def test_certificates_made_here_cannot_be(
+        self, changed: dict[str, Any], others: dict[str, Any], said: str, tmp_path: Path
+    ) -> None:
+        fields = {"host": "0.0.0.0", "selfSigned": {**SELF_SIGNED, **changed}, **others}
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({}, config=config(tmp_path, **fields))
+
+        assert said in str(refused.value)
 
     def test_names_are_written_with_commas_or_as_a_list(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("HOMEPORT_ALLOWED_NAMES", "system:kube-scheduler, spiffe://here/scheduler,")

@@ -14,6 +14,7 @@ from app.server.access import (
     READS_CLOSED,
     WRONG_NAME,
     Access,
+    is_near,
     is_own_host,
 )
 
@@ -70,6 +71,20 @@ class TestCallers:
             assert reads == asked.refusal(names, b"GET", page, {})
         for path in ("/readyz/../api/v1/status", "/readyz/", "//readyz", "/%72eadyz", "http://x/readyz"):
             assert reads == asked.refusal(names, b"GET", path, {})
+
+
+def test_over_loopback_reads_are_open_to_who_names_this_machine() -> None:
+    for host, said in ((b"", ""), (b"localhost:8889", ""), (b"[::1]:8889", ""), (b"rebound.example", READS_CLOSED)):
+        headers = {b"host": host} if host else {}
+        assert said == access("operator").refusal(None, b"GET", "/api/v1/status", headers, near=True)
+    assert NO_CERTIFICATE == access(certified=True).refusal(None, b"POST", "/bind", {}, near=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "near"), [("127.0.0.1", True), ("::1", True), ("127.0.0.6", False), ("10.0.0.1", False), ("", False)]
+)
+def test_a_proxy_in_the_pod_is_not_near(address: str, near: bool) -> None:
+    assert near == is_near(address)
 
 
 class TestSites:

@@ -1,0 +1,66 @@
+"""What docs/install.md has people put on a control plane node: taken by the API server, and enough to run on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from app.config.settings import load_settings
+from tests.controlplane.controlplane import ControlPlane
+from tests.controlplane.processes import free_port
+from tests.integration.roles import Account, apply
+from tests.integration.service import Homeport
+from tests.integration.test_tls_stories import LEASE
+
+FOLDER: Final = Path(__file__).parents[2] / "examples" / "kubeadm"
+POD: Final[dict[str, Any]] = yaml.safe_load((FOLDER / "homeport-pod.yaml").read_text())
+CONFIG: Final = FOLDER / "homeport.yaml"
+LEASES: Final = LEASE.replace("/default/", "/kube-system/")
+SECRET: Final = "homeport-authority"
+
+
+def test_the_pod_is_a_pod_and_asks_where_the_configuration_listens(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_IP", "10.0.0.7")
+    settings = load_settings({}, config=str(CONFIG))
+    (container,) = POD["spec"]["containers"]
+
+    path = "/api/v1/namespaces/kube-system/pods?dryRun=All&fieldValidation=Strict"
+    taken = plane.client.request("POST", path, POD)
+
+    assert "homeport" == taken["metadata"]["name"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        asked = container[probe]["httpGet"]
+        assert (settings.operator_host, settings.operator_port) == (asked["host"], asked["port"])
+    assert "10.0.0.7:8890" == settings.advertised
+    assert settings.kubeconfig is not None
+    assert str(Path(settings.kubeconfig).parent) == container["volumeMounts"][0]["mountPath"]
+
+
+def test_a_user_with_the_printed_rights_is_enough(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration as it is, but for ports and the path of the kubeconfig."""
+    monkeypatch.setenv("POD_IP", "127.0.0.1")
+    account = Account(plane, "static-homeport")
+    user = f"system:serviceaccount:default:{account.name}"
+    command = [sys.executable, "-m", "homeport", "rbac", f"--config={CONFIG}", f"--user={user}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    apply(plane.client, list(yaml.safe_load_all(done.stdout)))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": "kube-system"}}
+    plane.client.create(secret)
+    flags = [f"--config={CONFIG}", f"--peer-port={free_port()}", "--peer-host=127.0.0.1"]
+    try:
+        with Homeport(account.kubeconfig, tmp_path, flags, pages=free_port(), plain=True) as homeport:
+            assert homeport.get("/api/v1/status")["leader"]["here"]
+            assert set(plane.client.get("Secret", SECRET, "kube-system")["data"]) == {"ca.crt", "ca.key"}
+    finally:
+        plane.client.delete("Secret", SECRET, "kube-system")
+        if plane.client.find("Lease", "homeport", "kube-system") is not None:
+            plane.client.request("DELETE", LEASES)
