@@ -46,7 +46,7 @@ lint: $(READY) ## ruff, formatting, types
 	@$(BIN)/mypy
 
 unit: $(READY) ## every test that needs no control plane
-	@$(PYTEST) --ignore tests/integration
+	@$(PYTEST) --ignore tests/integration --ignore tests/cluster
 
 control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, into a cache
 	@$(BIN)/python -m tests.controlplane.binaries

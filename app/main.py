@@ -65,8 +65,9 @@ from app.server.tls import Certificates, Files, InMemory, Source
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.certificates import CertificateCollector
+from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import PictureCollector
+from app.telemetry.picture import CountedCollector, PictureCollector
 from app.telemetry.tracing import Tracing
 from app.verbs.bind import DRAIN_SECONDS, BindVerb
 from app.verbs.candidates import asked_hosts
@@ -79,6 +80,7 @@ from app.verbs.nominating import Leads, SamplingGuard
 from app.verbs.outcome import Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
+from app.verbs.refused import RefusedPods
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
 from app.verbs.unserved import Unserved
@@ -89,6 +91,9 @@ if TYPE_CHECKING:
 _LOG: Final = structlog.get_logger(__name__)
 _MOST_NAMED: Final = 10
 """Objects of a kind that the status page names."""
+
+_CHECK_SECONDS: Final = 3600.0
+"""Between two comparisons of what is kept with a recount."""
 
 _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must leave."""
@@ -134,6 +139,9 @@ class Service:
         self._tracing = _tracing(settings, version)
         self._cluster = Cluster()
         self._metrics = Metrics()
+        self._metrics.describe_process(version)
+        self._counted = CountedCollector()
+        self._refused = RefusedPods(self._metrics.refusals.labels)
         self._guard = Guard(self._metrics)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         self._waiting = WaitingPods()
@@ -142,17 +150,10 @@ class Service:
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._recorder = self._record(live) if live is not None and settings.events else None
         self._events: EventRecorder = self._recorder or NO_EVENTS
-        self._authority = (
-            Authority(live.client, _asked(settings.self_signed))
-            if live is not None and settings.self_signed is not None
-            else None
-        )
+        self._authority = _authority(settings, live)
         self._certificates = certificates_of(settings, self._authority)
-        if self._certificates is not None:
-            self._metrics.add_collector(CertificateCollector(self._certificate_ends))
         elected = settings.leader_election.leader_elect
         self._replicated = self._replicate(live) if live is not None and elected else None
-        self._metrics.leader.set(self._replicated is None)
         self._permissions = (
             PermissionCheck(live.client, work_of(settings, resolved), self._metrics.permissions_missing.set)
             if live is not None
@@ -161,21 +162,9 @@ class Service:
         self._leads = Leads(self._cluster)
         self._frameworks = self._build(resolved)
         self._tell_changes(resolved)
+        deciding = self._deciding()
         self._bind = BindVerb(
-            deciding := Deciding(
-                self._cluster,
-                self._frameworks,
-                self._feed,
-                self._feed.problem,
-                DueBinds(
-                    monotonic,
-                    wait_seconds=settings.due_bind_wait,
-                    observe=self._metrics.due_bind_wait.observe,
-                    is_placed=self._is_placed,
-                ),
-                max_priority=settings.max_priority,
-                unserved=self._unserved,
-            ),
+            deciding,
             self._feed.binder,
             self._feed.gate,
             monotonic,
@@ -190,8 +179,9 @@ class Service:
         self._handed = HandedBack()
         self._standing = StandingRefusals(
             self._cluster,
-            remembered=self._metrics.refusals.labels("remembered"),
-            computed=self._metrics.refusals.labels("computed"),
+            remembered=self._metrics.refusal_answers.labels("remembered"),
+            computed=self._metrics.refusal_answers.labels("computed"),
+            refused=self._refused.refused,
         )
         bind: VerbCall = self._bind
         if self._replicated is not None:
@@ -199,10 +189,37 @@ class Service:
         self._callers = {"": self._verbs(deciding, bind), LEAN: self._verbs(deciding, bind, lean=True)}
         self._pages = Pages()
         self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
-        self._metrics.add_collector(PictureCollector(self._feed.states, lambda: len(self._cluster.assumed)))
+        self._collect()
         for profile in resolved:
             for notice in profile.notices:
                 _LOG.warning("profile", notice=notice)
+
+    def _deciding(self) -> Deciding:
+        """What the verbs share."""
+        due = DueBinds(
+            monotonic,
+            wait_seconds=self._settings.due_bind_wait,
+            observe=self._metrics.due_bind_wait.observe,
+            is_placed=self._is_placed,
+        )
+        return Deciding(
+            self._cluster,
+            self._frameworks,
+            self._feed,
+            self._feed.problem,
+            due,
+            max_priority=self._settings.max_priority,
+            unserved=self._unserved,
+        )
+
+    def _collect(self) -> None:
+        """What is read when metrics are scraped."""
+        self._metrics.add_collector(
+            PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
+        )
+        self._metrics.add_collector(self._counted)
+        if self._certificates is not None:
+            self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
     def _problem_here(self) -> str:
         """Why this replica must not act on pods by itself; empty if it may."""
@@ -218,10 +235,15 @@ class Service:
         known = self._cluster.pod(*pod.key)
         return known is not None and bool(known.node_name)
 
+    def _answered(self, pod: Pod, shown: int, only: str, outcome: Outcome) -> None:
+        if outcome == "feasible":
+            self._refused.fits(pod)
+        if self._settings.sampling_guard:
+            self._sampling.answered(pod, shown, only, outcome)
+
     def _verbs(self, deciding: Deciding, bind: VerbCall, *, lean: bool = False) -> Verbs:
-        answered = self._sampling.answered if self._settings.sampling_guard else _nobody_listens
         return {
-            "filter": FilterVerb(deciding, self._standing, self._handed, answered, lean=lean),
+            "filter": FilterVerb(deciding, self._standing, self._handed, self._answered, lean=lean),
             "prioritize": PrioritizeVerb(deciding, self._handed, lean=lean),
             "preempt": PreemptVerb(deciding),
             "bind": bind,
@@ -264,7 +286,7 @@ class Service:
         )
 
     def _lead_changed(self, leads: bool) -> None:
-        self._metrics.leader.set(leads)
+        self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
         record = self._replicated.replica.record if self._replicated is not None else None
         if leads and record is not None:
             asked = self._settings.leader_election
@@ -298,6 +320,7 @@ class Service:
             retry_period=asked.retry_period,
             attempt_seconds=asked.renew_deadline / 2,
         )
+        self._metrics.leader.labels(asked.resource_name)
         replica = Replica(
             elector,
             feed,
@@ -329,6 +352,11 @@ class Service:
             serves=serves.__contains__,
             event_recorder=self._events,
         )
+
+    @property
+    def metrics(self) -> Metrics:
+        """All that is exposed; ``counting`` brings up to date what a scrape counts."""
+        return self._metrics
 
     @property
     def picture(self) -> Cluster:
@@ -412,6 +440,7 @@ class Service:
                 self._metrics,
                 replica.role if replica is not None else str,
                 lambda: checks(self._feed, replica, self._permissions, self._authority),
+                self.counting,
             ),
         )
 
@@ -422,7 +451,11 @@ class Service:
             self._recorder.start()
         if self._replicated is not None:
             await self._replicated.replica.start()
-        background = [asyncio.create_task(self._repair_forever())]
+        background = [
+            asyncio.create_task(self._repair_forever()),
+            asyncio.create_task(self._check_forever()),
+            asyncio.create_task(watch_lag(self._metrics.loop_lag.observe)),
+        ]
         if self._authority is not None:
             background.append(asyncio.create_task(self._authority.run()))
         if self._permissions is not None:
@@ -467,6 +500,31 @@ class Service:
                 except PluginError:
                     continue  # logged by the guard; tried again next time
 
+    def counting(self) -> Iterator[None]:
+        """Count, in short steps, what metrics tell of the picture as a whole."""
+        skews: dict[str, int] = {}
+        yield from self._cluster.counts.skews(skews)
+        waiting: dict[tuple[str, str], int] = {}
+        yield from self._refused.count(self._cluster, waiting)
+        gauges: dict[str, tuple[str, dict[tuple[tuple[str, str], ...], float]]] = {}
+        for framework in self._frameworks.values():
+            for it in framework.figures():
+                if it is None:
+                    yield
+                    continue
+                _, samples = gauges.setdefault(f"homeport_{it.name}", (it.text, {}))
+                samples[(*it.labels.items(), ("profile", framework.scheduler_name))] = it.value
+        self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
+
+    async def _check_forever(self) -> None:
+        """What is kept must be what a recount says: if ever it is not, somebody should know before it matters."""
+        await self._feed.complete()
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            found = await self.check()
+            if found:
+                _LOG.error("picture differs from a recount", differences=found[:_MOST_NAMED])
+
     def problem(self) -> str:
         """Why no verb can be answered; empty if all is well."""
         return (
@@ -505,7 +563,10 @@ class Service:
         )
 
     async def check(self) -> list[str]:
-        return await check_in_turns(self._cluster)
+        """What differs from a recount, in words."""
+        found = await check_in_turns(self._cluster)
+        self._metrics.picture_checks.labels("different" if found else "consistent").inc()
+        return found
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
@@ -517,10 +578,6 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
         host, port = it.socket.getsockname()[:2]
         _LOG.info("serving", listener=it.name, host=host, port=port, tls=it.certificates is not None, version=version)
     run(web, listeners, service.leave)
-
-
-def _nobody_listens(_pod: Pod, _shown: int, _only: str, _outcome: Outcome) -> None:
-    """The sampling guard is off."""
 
 
 def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
@@ -542,8 +599,11 @@ def _kept(asked: SelfSigned | None) -> Iterator[Kept]:
             yield Kept(asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with")
 
 
-def _asked(found: SelfSigned) -> Asked:
-    return Asked(
+def _authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
+    found = settings.self_signed
+    if live is None or found is None:
+        return None
+    asked = Asked(
         found.secret_namespace,
         found.secret_name,
         found.dns_names,
@@ -551,6 +611,7 @@ def _asked(found: SelfSigned) -> Asked:
         client_name=found.client_name,
         client_seconds=found.client_duration,
     )
+    return Authority(live.client, asked)
 
 
 def _tracing(settings: Settings, version: str) -> OtlpTracing | None:

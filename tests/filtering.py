@@ -29,7 +29,7 @@ class Tally:
 class Filter:
     """``remembered`` and ``computed`` count refusals. The keywords limit what is remembered."""
 
-    def __init__(self, world: World, *, due_wait: float = 0.0, **limits: int) -> None:
+    def __init__(self, world: World, *, due_wait: float = 0.0, **limits: Any) -> None:
         self.due = DueBinds(world.clock, wait_seconds=due_wait, observe=lambda _: None)
         self.problem = ""
         self.remembered, self.computed = Tally(), Tally()

@@ -107,6 +107,12 @@ class Cluster:
             self.left_out.require(kind, namespace, name)
         return self.others.get(kind, namespace, name)
 
+    def every(self, kind: Kind[Object]) -> Iterator[Object]:
+        for namespace, name in self.others.keys(kind):
+            found = self.others.get(kind, namespace, name)
+            if found is not None:
+                yield found
+
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
         if self.left_out:
             self.left_out.require_all(kind, namespace)

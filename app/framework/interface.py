@@ -186,6 +186,10 @@ class Objects(Protocol):
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
 
+    def every(self, kind: Kind[Object]) -> Iterator[Object]:
+        """All objects of a kind that can be read, which may come and go while it is read. Never on the hot path."""
+        ...
+
     def version(self, kind: Kind[Any], namespace: str) -> int:
         """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them."""
         ...
@@ -568,6 +572,27 @@ class ExplainPlugin(Protocol):
     """Can say what its answer rests on. Asked by people, never on the hot path."""
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation: ...
+
+
+class Figure(Struct, frozen=True):
+    """One sample of a gauge: exposed as ``homeport_<name>`` with ``labels`` and, as ``profile``, the schedulerName.
+
+    ``text`` says what it is, the same for all samples of a name. Labels take few values, none of them a tenant's.
+    """
+
+    name: str
+    text: str
+    value: float
+    labels: Mapping[str, str] = {}
+
+
+@runtime_checkable
+class FiguresPlugin(Protocol):
+    """Has figures of its own, read when metrics are scraped."""
+
+    def figures(self) -> Iterator[Figure | None]:
+        """The figures; ``None`` after each step of some tenths of a millisecond: others have their turn there."""
+        ...
 
 
 @runtime_checkable

@@ -6,8 +6,12 @@ Kubernetes 1.36.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from contextlib import suppress
+from functools import wraps
+from time import perf_counter
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import structlog
 from msgspec import Struct
@@ -21,6 +25,8 @@ from app.framework.interface import (
     CertainFilterPlugin,
     ExplainPlugin,
     Explanation,
+    Figure,
+    FiguresPlugin,
     LookUpPlugin,
     NormalizeClassesPlugin,
     NormalizeScorePlugin,
@@ -29,13 +35,14 @@ from app.framework.interface import (
     PeerScorePlugin,
     PostFilterResult,
     PreBindPreFlightPlugin,
+    RepairPlugin,
     StampPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.guard import Guard, PluginError, WrongAnswer, plugin_error
+from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, WrongAnswer, plugin_error
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
@@ -47,6 +54,11 @@ _NO_PLUGIN_TOTAL: Final = 1
 _PAIR: Final = 2
 _TRIPLE: Final = 3
 _LOG: Final = structlog.get_logger(__name__)
+_FAULT: Final = error("")
+_WAIT: Final = Status(Code.WAIT)
+_END: Final = object()
+
+M = TypeVar("M", bound=Callable[..., Any])
 
 _FORMS: Final[dict[tuple[type[Any], type[Any]], bool]] = {}
 
@@ -57,6 +69,18 @@ def has_form(plugin: type[Any], protocol: type[Any]) -> bool:
     if known is None:
         known = _FORMS[plugin, protocol] = issubclass(plugin, protocol)
     return known
+
+
+_ASIDE: Final[Mapping[type[Any], str]] = {
+    LookUpPlugin: "Missing",
+    StampPlugin: "Stamp",
+    PeerFilterPlugin: "DependsOn",
+    PeerScorePlugin: "PrefersBy",
+    NormalizeScorePlugin: "NormalizeScore",
+    FiguresPlugin: "Figures",
+    RepairPlugin: "Repair",
+}
+"""What plugins are asked for beside the extension points, by the name under which it is timed."""
 
 
 class PluginSlot(Struct, frozen=True):
@@ -160,6 +184,48 @@ class Recheck(Struct, frozen=True):
     certain: bool = True
 
 
+def _sampled(point: str, every: int = SAMPLE_EVERY) -> Callable[[M], M]:
+    """The time that all plugins of a point take together: of one call in ``every``."""
+
+    def decorate(method: M) -> M:
+        @wraps(method)
+        def sampled(self: Framework, *args: Any) -> Any:
+            self.calls += 1
+            if self.calls % every:
+                return method(self, *args)
+            started = perf_counter()
+            try:
+                answer = method(self, *args)
+            except PluginError as fault:
+                self.timed(point, fault.status, started)
+                raise
+            self.timed(point, answer, started)
+            return answer
+
+        return cast("M", sampled)
+
+    return decorate
+
+
+def _timed(point: str) -> Callable[[M], M]:
+    """The time that all plugins of an acting point take together, each time."""
+
+    def decorate(method: M) -> M:
+        @wraps(method)
+        async def timed(self: Framework, *args: Any) -> Any:
+            started = perf_counter()
+            answer: object = _FAULT
+            try:
+                answer = await method(self, *args)
+            finally:
+                self.timed(point, answer, started)
+            return answer
+
+        return cast("M", timed)
+
+    return decorate
+
+
 class Framework:
     """The compiled form of a profile.
 
@@ -183,11 +249,24 @@ class Framework:
         self._served = served
         self._nominations = nominations
         self._guard = guard
+        self.calls = 0
         every = {slot.name: slot for of_point in slots.values() for slot in of_point}
         filtering = {slot.name: slot for point in ("preFilter", "filter") for slot in slots.get(point, ())}.values()
         stamped = all(has_form(type(slot.plugin), StampPlugin) for slot in filtering)
         self._stamping = list(filtering) if stamped else None
+        for point, of_point in slots.items():
+            for slot in of_point:
+                guard.expect(slot.name, point[:1].upper() + point[1:], scheduler_name)
+        for name, slot in every.items():
+            for form, method in _ASIDE.items():
+                if has_form(type(slot.plugin), form):
+                    guard.expect_also(name, method)
         self._lookups = [slot for slot in every.values() if has_form(type(slot.plugin), LookUpPlugin)]
+
+    def timed(self, point: str, answer: object, started: float) -> None:
+        """An extension point was run, beginning at ``started`` by ``perf_counter``; ``answer`` came of it."""
+        status = answer.status if isinstance(answer, PreFiltered) else answer
+        self._guard.observe_point(point, status, self.scheduler_name, started)
 
     @property
     def plugins(self) -> dict[str, Any]:
@@ -256,6 +335,7 @@ class Framework:
         )
         return before
 
+    @_sampled("PreFilter")
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
         merged = PreFiltered(SUCCESS)
@@ -305,6 +385,12 @@ class Framework:
         filters = [slot for slot in self.slots["filter"] if slot.name not in state.skip_filter]
         if not filters:
             return list(filter(nodes.__contains__, names))
+        return self._passing_all(filters, state, pod, names)
+
+    @_sampled("Filter")
+    def _passing_all(
+        self, filters: Sequence[PluginSlot], state: CycleState, pod: Pod, names: Sequence[str]
+    ) -> Sequence[str] | None:
         left: Sequence[str] | None = names
         for slot in filters:
             if left is None or not slot.passes_names:
@@ -339,6 +425,7 @@ class Framework:
             rejector = rejector or slot.name
         return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
+    @_sampled("Filter")
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """The rejected candidates. Nodes with nominated pods are judged one by one, with and without these."""
         nominated = {name: pods for name in self._nominated_among(nodes) if (pods := self._nominated_to(name, pod))}
@@ -385,6 +472,20 @@ class Framework:
             if has_form(type(plugin), ExplainPlugin)
         }
 
+    def figures(self) -> Iterator[Figure | None]:
+        """The figures of all plugins, step by step. One that fails, or gives something else, is left out."""
+        for name, plugin in self.plugins.items():
+            if has_form(type(plugin), FiguresPlugin):
+                with suppress(PluginError):  # logged by the guard
+                    yield from self._figures_of(name, plugin)
+
+    def _figures_of(self, name: str, plugin: FiguresPlugin) -> Iterator[Figure | None]:
+        steps = self._guard.call(name, "Figures", lambda: iter(plugin.figures()))
+        while (found := self._guard.call(name, "Figures", next, steps, _END)) is not _END:
+            if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
+                raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
+            yield found
+
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
         """Keep the plugins' state right as if ``added`` ran on ``node``. Raises ``PluginError``."""
         for other in added:
@@ -407,11 +508,18 @@ class Framework:
         """PreScore, Score, NormalizeScore and weights. Without any score plugin every node totals 1."""
         self._pre_score(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
-        of_plugin = {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
+        of_plugin = self._score_all(slots, state, pod, nodes)
         weights = {slot.name: slot.weight for slot in slots}
         nothing = 0 if self.slots["score"] else _NO_PLUGIN_TOTAL
         return Scores(nodes.names, of_plugin, _total(of_plugin, weights, len(nodes), nothing), sum(weights.values()))
 
+    @_sampled("Score")
+    def _score_all(
+        self, slots: Iterable[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
+    ) -> dict[str, Classed]:
+        return {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
+
+    @_sampled("PreScore")
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
         for slot in self.slots["preScore"]:
             status = self._status(slot, "PreScore", slot.plugin.pre_score, state, pod, nodes)
@@ -447,6 +555,7 @@ class Framework:
             raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
         return Classed(found.of, scores)
 
+    @_sampled("Reserve", every=1)
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
         for slot in self.slots["reserve"]:
@@ -465,20 +574,31 @@ class Framework:
 
     async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
         """Run Permit, and wait where a plugin says so, for ``limit`` seconds at most. Others are not held up."""
+        status, waits = self._permit(state, pod, node_name, limit)
+        if status.code is not Code.WAIT:
+            return status
+        started = perf_counter()
+        settled = await self._waiting.wait(pod, node_name, waits)
+        self._guard.observe_wait(settled, perf_counter() - started)
+        return settled
+
+    @_sampled("Permit", every=1)
+    def _permit(self, state: CycleState, pod: Pod, node_name: str, limit: float) -> tuple[Status, dict[str, float]]:
+        """Success, a rejection, or Wait with the seconds that each plugin makes the pod wait."""
         waits: dict[str, float] = {}
         status: Status
         for slot in self.slots["permit"]:
             status, seconds = self._pair(slot, "Permit", "(Status, seconds)", slot.plugin.permit, state, pod, node_name)
             self._guard.checked(slot.name, "Permit", status)
             if status.is_rejected:
-                return status.by(slot.name)
+                return status.by(slot.name), {}
             if status.code is Code.WAIT:
                 if not isinstance(seconds, int | float) or not seconds >= 0:
                     raise self._guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
             elif not status.is_success:
                 raise plugin_error(slot.name, "Permit", status.message)
-        return await self._waiting.wait(pod, node_name, waits) if waits else SUCCESS
+        return (_WAIT if waits else SUCCESS), waits
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
         """A caller that waits for its bind hangs up at its time limit: a pod that waits longer was never bound."""
@@ -486,6 +606,7 @@ class Framework:
             _LOG.warning("permit wait clipped to the caller's time limit", plugin=plugin, asked=seconds, limit=limit)
         return min(seconds, limit)
 
+    @_timed("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """PreBind in order, less the plugins whose pre-flight says that they have nothing to do."""
         for slot in [it for it in self.slots["preBind"] if self._has_work(it, state, pod, node_name)]:
@@ -503,6 +624,7 @@ class Framework:
             raise plugin_error(slot.name, "PreBindPreFlight", status.message)
         return status.is_success
 
+    @_timed("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
         for slot in self.slots["bind"]:
@@ -512,6 +634,7 @@ class Framework:
                 return status.by(slot.name)
         return error("every bind plugin skipped the pod")
 
+    @_timed("PostBind")
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Tell every PostBind plugin. The pod is bound: a fault is logged by the guard and changes nothing."""
         for slot in self.slots["postBind"]:
@@ -589,6 +712,16 @@ class Framework:
             for other in self._nominations.nominated(node_name)
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
         ]
+
+
+def is_exposable(figure: Figure) -> bool:
+    """Whether Prometheus could take it."""
+    names: list[Any] = [figure.name, *figure.labels]
+    return (
+        all(isinstance(it, str) and re.fullmatch("[a-z][a-z0-9_]*", it) for it in names)
+        and all(isinstance(it, str) for it in (figure.text, *figure.labels.values()))
+        and isinstance(figure.value, int | float)
+    )
 
 
 def _missing(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
+from prometheus_client import Histogram
 
 from app.framework.interface import Unprepared, Unreadable
 from app.framework.status import SKIP, SUCCESS, Code, Status, error
@@ -16,7 +17,11 @@ from app.telemetry.metrics import Metrics
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SAMPLE_EVERY: Final = 16
+SAMPLE_EVERY: Final = 17
+"""A prime: a request makes the same few calls in the same order, and a divisor of theirs would always meet one."""
+
+_FAULT: Final = error("")
+_SKIPPABLE: Final = ("PreFilter", "PreScore")
 _WORDS: Final = {
     "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{}": {}',
     "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "{}": {}',
@@ -67,6 +72,12 @@ def _described(found: object) -> str:
     return repr(found) if found is None or isinstance(found, bool | int | float) else f"a {type(found).__name__}"
 
 
+def word_of(answer: object) -> str:
+    """The code of a plugin's answer: of a status, alone or first of a pair. Whatever else was answered is a success."""
+    first = answer[0] if isinstance(answer, tuple) and answer else answer
+    return first.code.word if isinstance(first, Status) and isinstance(first.code, Code) else SUCCESS.code.word
+
+
 class Guard:
     """One of the two places with a broad ``except``: whatever a plugin raises must not end the service.
 
@@ -77,33 +88,77 @@ class Guard:
         self._metrics = metrics
         self._calls = 0
         self._terse = terse
+        self._of_plugin: dict[tuple[str, ...], Histogram] = {}
+        self._of_point: dict[tuple[str, ...], Histogram] = {}
         self._logged: set[tuple[str, str, type[Exception]]] = set()
 
     def call(self, plugin: str, point: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The plugin's answer. Raises ``PluginError``. Every sixteenth call is timed."""
+        """The plugin's answer. Raises ``PluginError``. Every seventeenth call is timed."""
         self._calls += 1
-        started = perf_counter() if self._calls % _SAMPLE_EVERY == 0 else 0.0
+        started = perf_counter() if self._calls % SAMPLE_EVERY == 0 else 0.0
+        answer: object = _FAULT
         try:
-            return function(*args, **kwargs)
+            answer = function(*args, **kwargs)
         except Unprepared:
+            started = 0.0
             raise  # no fault: the caller makes it ready and asks again
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault) from fault
         finally:
             if started:
-                self._metrics.plugin_duration.labels(plugin, point).observe(perf_counter() - started)
+                self._observe(plugin, point, answer, started)
+        return answer
 
     async def acall(
         self, plugin: str, point: str, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """The same for an acting extension point; these are few and all timed."""
         started = perf_counter()
+        answer: object = _FAULT
         try:
-            return await function(*args, **kwargs)
+            answer = await function(*args, **kwargs)
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault) from fault
         finally:
-            self._metrics.plugin_duration.labels(plugin, point).observe(perf_counter() - started)
+            self._observe(plugin, point, answer, started)
+        return answer
+
+    def expect(self, plugin: str, point: str, profile: str) -> None:
+        """The plugin takes part there: its series begin at 0, and not with what happens first."""
+        for status in (SUCCESS, SKIP) if point in _SKIPPABLE else (SUCCESS,):
+            self._plugin_series(plugin, point, status.code.word)
+        self._point_series(point, SUCCESS.code.word, profile)
+        self._metrics.plugin_faults.labels(plugin, point)
+
+    def expect_also(self, plugin: str, method: str) -> None:
+        """The plugin is asked for what belongs to no extension point of its own."""
+        self._plugin_series(plugin, method, SUCCESS.code.word)
+        self._metrics.plugin_faults.labels(plugin, method)
+
+    def _plugin_series(self, *labels: str) -> Histogram:
+        found = self._of_plugin.get(labels)
+        if found is None:
+            found = self._of_plugin[labels] = self._metrics.plugin_duration.labels(*labels)
+        return found
+
+    def _point_series(self, *labels: str) -> Histogram:
+        found = self._of_point.get(labels)
+        if found is None:
+            found = self._of_point[labels] = self._metrics.point_duration.labels(*labels)
+        return found
+
+    def _observe(self, plugin: str, point: str, answer: object, started: float) -> None:
+        seconds = perf_counter() - started
+        self._plugin_series(plugin, point, word_of(answer)).observe(seconds)
+
+    def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
+        """All plugins of an extension point were called. ``started``: by ``perf_counter``."""
+        seconds = perf_counter() - started
+        self._point_series(point, word_of(answer), profile).observe(seconds)
+
+    def observe_wait(self, status: Status, seconds: float) -> None:
+        """A pod waited at Permit."""
+        self._metrics.permit_wait.labels(word_of(status)).observe(seconds)
 
     def wrong(self, plugin: str, point: str, found: object, wanted: str) -> PluginError:
         """The fault of an answer that is none: ``wanted`` is what the extension point asks for."""

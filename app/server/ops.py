@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.server.checks import Check, verbose
 from app.telemetry.metrics import Metrics
+from app.telemetry.picture import rendered
+from app.verbs.slices import in_slices
 
 
 def ops_router(
@@ -18,10 +21,12 @@ def ops_router(
     metrics: Metrics,
     role: Callable[[], str] = str,
     checks: Callable[[], Iterable[Check]] = tuple,
+    counting: Callable[[], Iterable[object]] = tuple,
 ) -> APIRouter:
     """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica.
 
-    ``checks`` are the lines of ``/readyz?verbose``.
+    ``checks`` are the lines of ``/readyz?verbose``. ``counting`` are the short steps in which metrics are brought up to
+    date.
     """
     router = APIRouter(tags=["operations"])
 
@@ -43,6 +48,8 @@ def ops_router(
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        parts: list[bytes] = []
+        await in_slices(chain(counting(), rendered(metrics.registry, parts)))
+        return Response(b"".join(parts), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -1,14 +1,34 @@
-"""Every metric Homeport exposes, in one place. Names follow the Prometheus conventions, durations are seconds."""
+"""Every metric Homeport exposes, in one place.
+
+Names and labels are kube-scheduler's where the thing is the same, with ``homeport_`` for ``scheduler_``
+(docs/adr/0025-metrics-names.md). Durations are seconds.
+"""
 
 from __future__ import annotations
 
+import platform
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.registry import Collector
 
 _VERB_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-_PLUGIN_BUCKETS: Final = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 1.0)
+_WAIT_BUCKETS: Final = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 1.0)
+_POINT_BUCKETS: Final = tuple(0.0001 * 2**power for power in range(12))
+_PLUGIN_BUCKETS: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.1, 1.0)
+_PERMIT_BUCKETS: Final = tuple(0.001 * 2**power for power in range(15))
+_LAG_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began is no figure of ours
 
 
 class Metrics:
@@ -26,19 +46,35 @@ class Metrics:
             buckets=_VERB_BUCKETS,
             registry=self.registry,
         )
+        self.point_duration = Histogram(
+            "homeport_framework_extension_point_duration_seconds",
+            "Time in all plugins of an extension point, sampled where it only decides.",
+            ["extension_point", "status", "profile"],
+            buckets=_POINT_BUCKETS,
+            registry=self.registry,
+        )
         self.plugin_duration = Histogram(
-            "homeport_plugin_duration_seconds",
-            "Time in one call of a plugin, sampled, by plugin and extension point.",
-            ["plugin", "point"],
+            "homeport_plugin_execution_duration_seconds",
+            "Time in one call of a plugin at an extension point, sampled where it only decides.",
+            ["plugin", "extension_point", "status"],
             buckets=_PLUGIN_BUCKETS,
             registry=self.registry,
         )
         self.plugin_faults = Counter(
-            "homeport_plugin_faults", "Exceptions that left a plugin.", ["plugin", "point"], registry=self.registry
+            "homeport_plugin_faults",
+            "Exceptions that left a plugin.",
+            ["plugin", "extension_point"],
+            registry=self.registry,
         )
         self.refusals = Counter(
             "homeport_refusals",
-            "Pods refused by filter, by where the answer came from.",
+            "Pods refused by filter on every node asked for, by each plugin and reason that refused some.",
+            ["plugin", "reason"],
+            registry=self.registry,
+        )
+        self.refusal_answers = Counter(
+            "homeport_refusal_answers",
+            "Pods refused by filter on every node asked for, by where the answer came from.",
             ["answer"],
             registry=self.registry,
         )
@@ -51,10 +87,16 @@ class Metrics:
         self.due_bind_wait = Histogram(
             "homeport_due_bind_wait_seconds",
             "Time filter calls waited for binds that were on their way.",
-            buckets=_PLUGIN_BUCKETS,
+            buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )
-
+        self.permit_wait = Histogram(
+            "homeport_permit_wait_duration_seconds",
+            "Time pods waited at Permit, by what came of it.",
+            ["result"],
+            buckets=_PERMIT_BUCKETS,
+            registry=self.registry,
+        )
         self.turned_away = Counter(
             "homeport_turned_away",
             "Connections and requests that a listener did not let through, by its name and the cause.",
@@ -73,7 +115,10 @@ class Metrics:
             registry=self.registry,
         )
         self.leader = Gauge(
-            "homeport_leader", "1 while this replica leads, or there is only one.", registry=self.registry
+            "homeport_leader_election_master_status",
+            "1 while this replica holds the Lease, 0 while it does not, by the name of the Lease.",
+            ["name"],
+            registry=self.registry,
         )
         self.leader_transitions = Counter(
             "homeport_leader_transitions", "New leaders seen by this replica.", registry=self.registry
@@ -86,6 +131,14 @@ class Metrics:
         self.events = Counter(
             "homeport_events", "Events raised, by what became of them.", ["result"], registry=self.registry
         )
+        self.picture_checks = Counter(
+            "homeport_picture_checks",
+            "Comparisons of the bookkeeping with a recount, by result.",
+            ["result"],
+            registry=self.registry,
+        )
+        for result in ("consistent", "different"):
+            self.picture_checks.labels(result)
         self.forwarded = Counter(
             "homeport_forwarded_requests",
             "Requests sent on to the leader, by verb and outcome.",
@@ -99,6 +152,25 @@ class Metrics:
             buckets=_VERB_BUCKETS,
             registry=self.registry,
         )
+        self.loop_lag = Histogram(
+            "homeport_event_loop_lag_seconds",
+            "How late the event loop came to something that was due, looked at four times a second.",
+            buckets=_LAG_BUCKETS,
+            registry=self.registry,
+        )
+        self.build_info = Gauge(
+            "homeport_build_info",
+            "Always 1, with the version of Homeport and of the Python it runs on.",
+            ["version", "python_version", "python_implementation"],
+            registry=self.registry,
+        )
+
+    def describe_process(self, version: str) -> None:
+        """What this process is, and what it takes of the machine. Once, for the one set that is exposed."""
+        self.build_info.labels(version, platform.python_version(), platform.python_implementation()).set(1)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
 
     def add_collector(self, collector: Collector) -> None:
         """Metrics that are read off other objects when they are scraped."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from typing import Final, Protocol
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+KNOWN_KEYS: Final = (
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+MOST_KEYS: Final = 16
+OTHER_KEYS: Final = "(others)"
 
 
 class FeedFigures(Protocol):
@@ -29,11 +38,14 @@ class FeedFigures(Protocol):
 
 
 class PictureCollector(Collector):
-    """``feeds`` by kind, and the number of assumed pods."""
+    """``feeds`` by kind, the number of assumed pods, and whether decisions can be taken."""
 
-    def __init__(self, feeds: Callable[[], Mapping[str, FeedFigures]], assumed: Callable[[], int]) -> None:
+    def __init__(
+        self, feeds: Callable[[], Mapping[str, FeedFigures]], assumed: Callable[[], int], ready: Callable[[], bool]
+    ) -> None:
         self._feeds = feeds
         self._assumed = assumed
+        self._ready = ready
 
     def collect(self) -> Iterable[Metric]:
         feeds = self._feeds()
@@ -53,6 +65,61 @@ class PictureCollector(Collector):
         for name, (text, read) in counters.items():
             yield _filled(CounterMetricFamily(name, text, labels=["kind"]), feeds, read)
         yield GaugeMetricFamily("homeport_assumed_pods", "Pods assumed and not yet shown bound.", self._assumed())
+        yield GaugeMetricFamily("homeport_ready", "1 while /readyz says that it is ready.", float(self._ready()))
+
+
+class CountedCollector(Collector):
+    """What takes longer to count than the event loop may stand still: counted in steps before it is exposed.
+
+    ``skews`` by topology key · ``unschedulable`` by plugin and profile · ``gauges`` of plugins, by name: what each is,
+    and its samples by their labels.
+    """
+
+    def __init__(self) -> None:
+        self.skews: Mapping[str, int] = {}
+        self.unschedulable: Mapping[tuple[str, str], int] = {}
+        self.gauges: Mapping[str, tuple[str, Mapping[tuple[tuple[str, str], ...], float]]] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        text = "Largest difference between the fullest and the emptiest domain, of all that is counted now."
+        skew = GaugeMetricFamily("homeport_topology_skew", text, labels=["topology_key"])
+        for topology_key, value in _few(self.skews).items():
+            skew.add_metric([topology_key], value)
+        yield skew
+        text = "Pods that filter refused when it was last asked and that still wait, by plugin and profile."
+        pods = GaugeMetricFamily("homeport_unschedulable_pods", text, labels=["plugin", "profile"])
+        for labels, count in self.unschedulable.items():
+            pods.add_metric(list(labels), count)
+        yield pods
+        for name, (text, samples) in self.gauges.items():
+            gauge = Metric(name, text, "gauge")
+            for found, sample in samples.items():
+                gauge.add_sample(name, dict(found), sample)
+            yield gauge
+
+
+class _Family(Collector):
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._metric,)
+
+
+def rendered(registry: CollectorRegistry, parts: list[bytes]) -> Iterator[None]:
+    """Add the text of every metric to ``parts``, one at each step."""
+    for metric in registry.collect():
+        parts.append(generate_latest(_Family(metric)))
+        yield
+
+
+def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
+    """Whoever makes a pod may name any label of nodes as a topology: few are told apart."""
+    if len(skews) <= MOST_KEYS:
+        return skews
+    named = sorted(skews, key=lambda key: (key not in KNOWN_KEYS, key))
+    told = {key: skews[key] for key in named[: MOST_KEYS - 1]}
+    return {**told, OTHER_KEYS: max(skews[key] for key in named[MOST_KEYS - 1 :])}
 
 
 def _filled(

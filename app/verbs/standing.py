@@ -7,7 +7,7 @@ the nodes that were refused so far, in whatever order and window they were asked
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import getitem
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from app.framework.interface import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
+from app.verbs.refused import Cause, both, causes_of
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
@@ -36,6 +37,14 @@ class Counter(Protocol):
     """What is told of each refusal."""
 
     def inc(self) -> None: ...
+
+
+Refused = Callable[[Pod, str, tuple[Cause, ...]], None]
+"""Told of each refusal: the pod, the profile, and who refused nodes and why."""
+
+
+def _nobody_listens(_pod: Pod, _profile: str, _causes: tuple[Cause, ...]) -> None:
+    """Refusals are not told."""
 
 
 class RefusedPod(Struct, frozen=True):
@@ -64,10 +73,11 @@ class _Verdict:
     kube-scheduler mostly sends the names in another order each time.
     """
 
-    __slots__ = ("_body", "_names", "entries")
+    __slots__ = ("_body", "_names", "causes", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
+        self.causes: tuple[Cause, ...] = ()
         self._names: bytes | None = None
         self._body = b""
 
@@ -119,7 +129,7 @@ class _Recent(Generic[K, V]):
 
 
 class StandingRefusals:
-    """``remembered`` counts refusals answered from memory, ``computed`` the others.
+    """``remembered`` counts refusals answered from memory, ``computed`` the others; ``refused`` is told of all.
 
     Memory is bounded: the pods used last by their bytes, the verdicts used last by theirs.
     """
@@ -130,12 +140,14 @@ class StandingRefusals:
         *,
         remembered: Counter,
         computed: Counter,
+        refused: Refused = _nobody_listens,
         most_verdict_bytes: int = _MOST_VERDICT_BYTES,
         most_pod_bytes: int = _MOST_POD_BYTES,
     ) -> None:
         self._cluster = cluster
         self._remembered = remembered
         self._computed = computed
+        self._refused = refused
         self._pods: _Recent[bytes, tuple[Pod, Framework]] = _Recent(most_pod_bytes)
         self._verdicts: _Recent[Hashable, _Verdict] = _Recent(most_verdict_bytes)
         self._entries: dict[str, _Entries] = {}
@@ -152,8 +164,9 @@ class StandingRefusals:
         """
         verdict = self._verdicts.get(self._stamp(asked.framework, asked.pod))
         body = None if verdict is None else verdict.answer(asked.request)
-        if body is not None:
+        if verdict is not None and body is not None:
             self._remembered.inc()
+            self._refused(asked.pod, asked.framework.scheduler_name, verdict.causes)
         return body
 
     def keep(
@@ -169,12 +182,16 @@ class StandingRefusals:
         Raises ``PluginError``.
         """
         self._computed.inc()
+        found = distinct(rejected.values())
+        causes = causes_of(found.values())
+        self._refused(pod, framework.scheduler_name, causes)
         stamp = self._stamp(framework, pod)
         if stamp is None or request is None or not request.are(names):
             return
         verdict = self._verdicts.get(stamp) or _Verdict()
         each = request.each()
-        verdict.entries.update(zip(each, self._encoded(each, map(rejected.__getitem__, names)), strict=True))
+        verdict.causes = both(verdict.causes, causes)
+        verdict.entries.update(zip(each, self._encoded(each, map(rejected.__getitem__, names), found), strict=True))
         self._verdicts.put(stamp, verdict, verdict.weight(request))
         self._pods.put(request.before, (pod, framework), len(request.before))
 
@@ -188,11 +205,15 @@ class StandingRefusals:
             return None  # its counts were given up: whoever decides makes them anew
         return None if stamp is None else (self._cluster.node_set, stamp)
 
-    def _encoded(self, names: Sequence[bytes], rejected: Iterable[Status]) -> Iterable[bytes]:
-        """The entries of the answer; those of one name and reason are made once and shared by all verdicts."""
-        statuses = list(rejected)
-        by_status = {key: self._entries_of(status.message) for key, status in distinct(statuses).items()}
-        return map(getitem, map(by_status.__getitem__, map(id, statuses)), names)
+    def _encoded(
+        self, names: Sequence[bytes], rejected: Iterable[Status], found: Mapping[int, Status]
+    ) -> Iterable[bytes]:
+        """The entries of the answer; those of one name and reason are made once and shared by all verdicts.
+
+        ``found`` are the statuses that differ, by ``id``.
+        """
+        by_status = {key: self._entries_of(status.message) for key, status in found.items()}
+        return map(getitem, map(by_status.__getitem__, map(id, rejected)), names)
 
     def _entries_of(self, message: str) -> _Entries:
         found = self._entries.get(message)

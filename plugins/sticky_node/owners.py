@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -81,6 +81,14 @@ class Owners:
         if slot is None:
             return None
         return self._follow(chain, slot, pod.namespace, reference)
+
+    def controllers(self) -> Collection[Kind[AnnotatedObject]]:
+        """The kinds of controllers whose pods may have a home."""
+        return [it.kinds[0] for it in self._chains.values()]
+
+    def keepers(self) -> Collection[Kind[AnnotatedObject]]:
+        """The kinds that keep homes, each once."""
+        return dict.fromkeys(it.kinds[-1] for it in self._chains.values())
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
         """Whether both have controllers of kinds that lead to a home; none is looked up."""

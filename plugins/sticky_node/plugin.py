@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self, final
 
 from app.framework.cycle_state import CycleState, StateKey
@@ -10,6 +10,8 @@ from app.framework.interface import (
     BatchFilterPlugin,
     ExplainPlugin,
     Explanation,
+    Figure,
+    FiguresPlugin,
     FilterPlugin,
     Handle,
     LookUpPlugin,
@@ -30,6 +32,7 @@ from app.kube.kinds import Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
 from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
@@ -72,6 +75,7 @@ class StickyNode(
     PostBindPlugin,
     RepairPlugin,
     ExplainPlugin,
+    FiguresPlugin,
 ):
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
 
@@ -82,6 +86,7 @@ class StickyNode(
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
+        self._census = Census(self._owners, handle.objects, self._making)
 
     def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
@@ -166,6 +171,9 @@ class StickyNode(
         return explain_home(
             owner, self._home(owner, pod), nodes, claim=claim, made=made, cause=self._recorder.cause(owner)
         )
+
+    def figures(self) -> Iterator[Figure | None]:
+        return self._census.figures()
 
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""

@@ -206,7 +206,7 @@ class TestFault:
             assumed = await api.samples("homeport_assumed_pods")
 
         assert told(verb, "fault", f"homeport: {plugin_error(FAULTY, point, FAULT)}") == reply
-        assert 1 == faults[f'{{plugin="{FAULTY}",point="{point}"}}']
+        assert 1 == faults[f'{{extension_point="{point}",plugin="{FAULTY}"}}']
         assert {"": 0} == assumed
 
     async def test_a_plugin_that_cannot_say_which_binds_matter_to_a_pod(self, tmp_path: Path) -> None:

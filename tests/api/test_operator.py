@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from app import main
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
 from tests.api.apiserver import kubeconfig
@@ -210,3 +212,66 @@ async def test_every_name_is_served_where_a_profile_takes_the_rest(
 
         assert ({"n1": TOO_MANY}, "bind_conflict") == (reply.answer["FailedAndUnresolvableNodes"], bound.outcome)
         assert {} == (await api.get("/api/v1/status"))["unserved"]
+
+
+class TestCountedForAScrape:
+    """What is read off the whole picture, of the sample cluster."""
+
+    async def test_refusals_are_told_by_plugin_and_reason_and_the_pod_until_it_is_bound(self) -> None:
+        crowded = {**example("filter-spread"), "NodeNames": ["node-a1"]}
+        reason = "node(s) didn't match pod topology spread constraints"
+        async with serving() as api:
+            for _ in range(2):
+                assert "no_fit" == (await api.post("filter", crowded)).outcome
+            refusals = await api.samples("homeport_refusals_total")
+            answers = await api.samples("homeport_refusal_answers_total")
+            waiting = await api.samples("homeport_unschedulable_pods")
+            assert "bound" == (await api.post("bind", example("bind-spread"))).outcome
+            placed = await api.samples("homeport_unschedulable_pods")
+
+        assert {f'{{plugin="PodTopologySpread",reason="{reason}"}}': 2} == refusals
+        assert 2 == sum(answers.values())
+        assert {'{plugin="PodTopologySpread",profile="*"}': 1} == waiting
+        assert {} == placed
+
+    async def test_a_pod_that_would_fit_somewhere_is_refused_no_more(self) -> None:
+        async with serving() as api:
+            await api.post("filter", {**example("filter-spread"), "NodeNames": ["node-a1"]})
+            await api.post("filter", example("filter-spread"))
+
+            assert {} == await api.samples("homeport_unschedulable_pods")
+
+    async def test_homes_by_state(self) -> None:
+        async with serving() as api:
+            before = await api.samples("homeport_homes")
+            assert "bound" == (await api.post("bind", example("bind-first-boot"))).outcome
+            after = await api.samples("homeport_homes")
+
+        states = [f'{{profile="*",state="{state}"}}' for state in ("at_home", "waiting")]
+        assert ([1, 1], [2, 1]) == ([before[it] for it in states], [after[it] for it in states])
+
+    async def test_the_largest_skew_of_what_was_asked_for(self) -> None:
+        async with serving() as api:
+            assert {} == await api.samples("homeport_topology_skew")
+            await api.post("filter", example("filter-spread"))
+
+            assert {'{topology_key="topology.kubernetes.io/zone"}': 2} == await api.samples("homeport_topology_skew")
+
+    async def test_checks_by_result(self) -> None:
+        async with serving() as api:
+            before = await api.samples("homeport_picture_checks_total")
+            await api.get("/api/v1/check")
+
+            assert {'{result="consistent"}': 0, '{result="different"}': 0} == before
+            assert 1 == (await api.samples("homeport_picture_checks_total"))['{result="consistent"}']
+
+    async def test_the_picture_is_checked_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(main, "_CHECK_SECONDS", 0.01)
+        async with serving() as api:
+            while (await api.samples("homeport_picture_checks_total"))['{result="consistent"}'] < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # the page is what tells
+
+    async def test_it_is_ready_and_has_no_lease(self) -> None:
+        async with serving() as api:
+            assert {"": 1} == await api.samples("homeport_ready")
+            assert {} == await api.samples("homeport_leader_election_master_status")

@@ -76,7 +76,8 @@ def lines(homeport: Homeport, event: str) -> list[dict[str, Any]]:
 
 def repairs(homeport: Homeport) -> int:
     text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
-    wanted = 'homeport_plugin_duration_seconds_count{plugin="StickyNode",point="Repair"} '
+    labels = 'extension_point="Repair",plugin="StickyNode",status="Success"'
+    wanted = f"homeport_plugin_execution_duration_seconds_count{{{labels}}} "
     return sum(int(float(line.removeprefix(wanted))) for line in text.splitlines() if line.startswith(wanted))
 
 

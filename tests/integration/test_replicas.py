@@ -85,6 +85,22 @@ def skew(zones: dict[str, str], bound: dict[str, str]) -> int:
     return max(counts) - min(counts)
 
 
+def holds_the_lease(homeport: Homeport) -> list[str]:
+    """The samples of the metric that says so."""
+    text = httpx.get(f"{homeport.url}/metrics", trust_env=False, timeout=5).text
+    name = "homeport_leader_election_master_status"
+    return [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
+
+
+def test_metrics_say_who_holds_the_lease(pair: Pair) -> None:
+    leader, follower = pair
+
+    assert (['{name="homeport"} 1.0'], ['{name="homeport"} 0.0']) == (
+        holds_the_lease(leader),
+        holds_the_lease(follower),
+    )
+
+
 def test_pods_are_bound_through_the_follower_and_a_hand_over(plane: ControlPlane, pair: Pair) -> None:
     """The leader decides for both. Told to end it gives way at once, and the follower goes on without a fence."""
     leader, follower = pair

@@ -164,8 +164,8 @@ def _calls(before: Mapping[str, float], after: Mapping[str, float], seconds: flo
     yield "filter_calls", int(calls)
     yield "refusals", int(refused)
     yield "refusals_per_second", round(refused / seconds, 1)
-    yield "remembered", int(grown('homeport_refusals_total{answer="remembered"}'))
-    yield "computed", int(grown('homeport_refusals_total{answer="computed"}'))
+    yield "remembered", int(grown('homeport_refusal_answers_total{answer="remembered"}'))
+    yield "computed", int(grown('homeport_refusal_answers_total{answer="computed"}'))
     yield "filter_mean_microseconds", round(spent / calls * 1e6, 1) if calls else None
 
 

@@ -344,3 +344,46 @@ class TestEviction:
             cluster.delete_pod(("default", str(number + 1)))
 
         assert {} == cluster.counts._groups
+
+
+def skews(cluster: Cluster) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for _ in cluster.counts.skews(found):
+        pass
+    return found
+
+
+class TestSkews:
+    def test_it_is_by_how_much_the_fullest_domain_is_ahead_of_the_emptiest(self) -> None:
+        cluster = three_zones()
+        by_zone(cluster)
+        cluster.counts.domains("default", WEB, HOSTNAME, frozenset({HOSTNAME}))
+
+        assert {ZONE: 2, HOSTNAME: 2} == skews(cluster)
+
+    def test_it_is_the_largest_of_all_that_is_counted(self) -> None:
+        cluster = three_zones()
+        by_zone(cluster)
+        cluster.counts.domains("default", of_labels({"app": "none"}), ZONE, frozenset({ZONE}))
+
+        assert {ZONE: 2} == skews(cluster)
+
+    def test_it_follows_events(self) -> None:
+        cluster = three_zones()
+        by_zone(cluster)
+        cluster.upsert_pod(web("4", "n-c"))
+
+        assert {ZONE: 1} == skews(cluster)
+
+    def test_what_no_node_has_is_no_topology(self) -> None:
+        cluster = three_zones()
+        cluster.counts.domains("default", WEB, RACK, frozenset({RACK}))
+
+        assert {} == skews(cluster)
+
+    def test_others_get_their_turn(self) -> None:
+        cluster = three_zones()
+        for number in range(200):
+            cluster.counts.domains("default", of_labels({"app": str(number)}), ZONE, frozenset({ZONE}))
+
+        assert 3 == len(list(cluster.counts.skews({})))

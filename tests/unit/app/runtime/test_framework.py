@@ -1,6 +1,6 @@
 """Rules of the engine: kube-scheduler's order, merging and stops at every extension point."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -8,13 +8,13 @@ from structlog.testing import capture_logs
 
 from app.config.profile import POINTS
 from app.framework.cycle_state import CycleState
-from app.framework.interface import PostFilterResult
+from app.framework.interface import Figure, PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
 from app.runtime.framework import Framework, PluginSlot, PreFiltered, Recheck, Verdict
-from app.runtime.guard import Guard, PluginError
+from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError
 from app.runtime.registry import POINT_METHODS
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
@@ -688,3 +688,111 @@ def test_a_framework_knows_its_plugins_by_name() -> None:
     found: dict[str, Any] = {"A": Acts("A"), "B": Rejects("B")}
 
     assert found == framework(*found.values()).plugins
+
+
+class TestTimes:
+    """What the extension points take is observed: of those that decide now and then, of those that act always."""
+
+    @staticmethod
+    def timed(engine: Framework) -> dict[tuple[str, str], int]:
+        """How often, by point and status."""
+        family = next(iter(engine._guard._metrics.point_duration.collect()))
+        return {
+            (it.labels["extension_point"], it.labels["status"]): int(it.value)
+            for it in family.samples
+            if it.name.endswith("_count") and it.value
+        }
+
+    def test_one_decision_in_so_many_is_timed(self) -> None:
+        engine = framework(Prepares("A"))
+        for _ in range(2 * SAMPLE_EVERY):
+            engine.pre_filter(CycleState(), POD)
+
+        assert {("PreFilter", "Success"): 2} == self.timed(engine)
+
+    def test_a_rejection_and_a_fault_are_told_by_their_status(self) -> None:
+        rejecting, failing = framework(Prepares("A", NEVER)), framework(Prepares("A", error("broken")))
+        for _ in range(SAMPLE_EVERY):
+            rejecting.pre_filter(CycleState(), POD)
+            with pytest.raises(PluginError):
+                failing.pre_filter(CycleState(), POD)
+
+        assert {("PreFilter", "UnschedulableAndUnresolvable"): 1} == self.timed(rejecting)
+        assert {("PreFilter", "Error"): 1} == self.timed(failing)
+
+    async def test_what_acts_is_always_timed(self) -> None:
+        engine = framework(Reserves("R"), Acts("A"))
+
+        engine.reserve(CycleState(), POD, "n1")
+        await engine.permit(CycleState(), POD, "n1", limit=1)
+        await engine.pre_bind(CycleState(), POD, "n1")
+        await engine.bind(CycleState(), POD, "n1")
+        await engine.post_bind(CycleState(), POD, "n1")
+
+        points = ("Reserve", "Permit", "PreBind", "Bind", "PostBind")
+        assert dict.fromkeys(((point, "Success") for point in points), 1) == self.timed(engine)
+
+    async def test_a_wait_at_permit_is_no_part_of_the_point_and_told_by_what_came_of_it(self) -> None:
+        engine = framework(Permits("P", WAIT, 0.01))
+
+        assert not (await engine.permit(CycleState(), POD, "n1", limit=1)).is_success
+
+        assert {("Permit", "Wait"): 1} == self.timed(engine)
+        (family,) = engine._guard._metrics.permit_wait.collect()
+        assert {"Unschedulable": 1} == {
+            it.labels["result"]: int(it.value) for it in family.samples if it.name.endswith("_count")
+        }
+
+    def test_series_of_a_plugin_begin_at_zero(self) -> None:
+        metrics = framework(Prepares("A"))._guard._metrics
+
+        assert 0 == metrics.registry.get_sample_value(
+            "homeport_plugin_faults_total", {"plugin": "A", "extension_point": "PreFilter"}
+        )
+        assert 0 == metrics.registry.get_sample_value(
+            "homeport_plugin_execution_duration_seconds_count",
+            {"plugin": "A", "extension_point": "PreFilter", "status": "Success"},
+        )
+
+
+class Tells(Sorts):
+    """Has the figures it is given."""
+
+    def __init__(self, name: str, *figures: Any) -> None:
+        super().__init__(name)
+        self._figures = figures
+
+    def figures(self) -> Iterator[Any]:
+        for it in self._figures:
+            if isinstance(it, Exception):
+                raise it
+            yield it
+
+
+MOONS = Figure("moons", "Moons.", 2, {"planet": "mars"})
+
+
+class TestFigures:
+    """Figures of plugins cannot break the metrics page."""
+
+    def test_they_are_handed_on_step_by_step(self) -> None:
+        assert [None, MOONS, None] == list(framework(Tells("A", None, MOONS, None)).figures())
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            pytest.param(LookupError("broken"), id="a fault"),
+            pytest.param("moons", id="no figure"),
+            pytest.param(Figure("Moons!", "Moons.", 2), id="no name of a metric"),
+            pytest.param(Figure("moons", "Moons.", 2, {"a-planet": "mars"}), id="no name of a label"),
+            pytest.param(Figure("moons", "Moons.", "two"), id="no number"),  # type: ignore[arg-type]
+            pytest.param(Figure("moons", "Moons.", 2, {"planet": 4}), id="no text"),  # type: ignore[dict-item]
+        ],
+    )
+    def test_what_is_none_is_a_fault_and_left_out(self, wrong: object) -> None:
+        engine = framework(Tells("A", MOONS, wrong, MOONS), Tells("B", MOONS))
+
+        with capture_logs() as logs:
+            assert [MOONS, MOONS] == list(engine.figures())
+
+        assert [("plugin fault", "A", "Figures")] == [(it["event"], it["plugin"], it["point"]) for it in logs]

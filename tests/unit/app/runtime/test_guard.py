@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.status import error
-from app.runtime.guard import Guard, PluginError, plugin_error
+from app.framework.interface import Unprepared
+from app.framework.status import SKIP, SUCCESS, error, unresolvable
+from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, plugin_error, word_of
 from app.telemetry.metrics import Metrics
 
 EXPECTED = error('running "Broken" filter plugin: no such thing', "Broken")
@@ -21,12 +22,15 @@ async def broken_later() -> None:
 
 
 def faults(metrics: Metrics) -> float | None:
-    return metrics.registry.get_sample_value("homeport_plugin_faults_total", {"plugin": "Broken", "point": "Filter"})
+    return metrics.registry.get_sample_value(
+        "homeport_plugin_faults_total", {"plugin": "Broken", "extension_point": "Filter"}
+    )
 
 
 def timed(metrics: Metrics) -> float | None:
     return metrics.registry.get_sample_value(
-        "homeport_plugin_duration_seconds_count", {"plugin": "Fine", "point": "Filter"}
+        "homeport_plugin_execution_duration_seconds_count",
+        {"plugin": "Fine", "extension_point": "Filter", "status": "Success"},
     )
 
 
@@ -97,7 +101,7 @@ def test_a_terse_guard_logs_one_fault_of_a_kind(terse: bool, expected: list[str]
                 guard.call(plugin, "Filter", broken)
 
     assert expected == [it["plugin"] for it in logs]
-    labels = {"plugin": "A", "point": "Filter"}
+    labels = {"plugin": "A", "extension_point": "Filter"}
     assert 3.0 == metrics.registry.get_sample_value("homeport_plugin_faults_total", labels)
 
 
@@ -125,9 +129,55 @@ async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> Non
     metrics = Metrics()
     guard = Guard(metrics)
 
-    for _ in range(32):
+    for _ in range(34):
         guard.call("Fine", "Filter", int)
     assert 2.0 == timed(metrics)
 
     await guard.acall("Fine", "Filter", acts)
     assert 3.0 == timed(metrics)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        pytest.param(SUCCESS, "Success", id="a status"),
+        pytest.param(unresolvable("no"), "UnschedulableAndUnresolvable", id="a rejection"),
+        pytest.param((SKIP, None), "Skip", id="a pair that begins with one"),
+        pytest.param({"n1": unresolvable("no")}, "Success", id="the refused nodes of all"),
+        pytest.param((), "Success", id="nothing"),
+        pytest.param(None, "Success", id="no answer"),
+    ],
+)
+def test_the_status_of_an_answer_is_its_code(answer: object, word: str) -> None:
+    assert word == word_of(answer)
+
+
+def test_a_timed_call_tells_its_status() -> None:
+    metrics = Metrics()
+    guard = Guard(metrics)
+    for _ in range(SAMPLE_EVERY):
+        guard.call("A", "PreFilter", lambda: (SKIP, None))
+    for _ in range(SAMPLE_EVERY):
+        with pytest.raises(PluginError):
+            guard.call("B", "Filter", broken)
+
+    assert (1, 1) == tuple(
+        metrics.registry.get_sample_value(
+            "homeport_plugin_execution_duration_seconds_count",
+            {"plugin": plugin, "extension_point": point, "status": status},
+        )
+        for plugin, point, status in (("A", "PreFilter", "Skip"), ("B", "Filter", "Error"))
+    )
+
+
+def test_what_is_not_counted_yet_is_not_timed() -> None:
+    def unprepared() -> None:
+        raise Unprepared(iter(()))
+
+    metrics = Metrics()
+    guard = Guard(metrics)
+    for _ in range(SAMPLE_EVERY):
+        with pytest.raises(Unprepared):
+            guard.call("A", "Filter", unprepared)
+
+    assert [] == [it for it in metrics.plugin_duration.collect() if it.samples]

@@ -14,6 +14,7 @@ from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import partial_kind
 from app.verbs.outcome import VerbFailure
+from app.verbs.refused import NO_PLUGIN
 from tests.builders import (
     JsonObject,
     constraint,
@@ -334,3 +335,24 @@ def test_other_spellings_are_answered_alike(spelled: Callable[[bytes], bytes]) -
 
     for _ in range(2):
         assert dict.fromkeys(NAMES, FULL) == asking.refused(waiting(), NAMES, spelled)
+
+
+def test_every_refusal_is_told_with_who_refused_and_why_remembered_or_not() -> None:
+    told: list[tuple[str, str, tuple[tuple[str, str], ...]]] = []
+    world = crowded()
+    verb = Filter(world, refused=lambda pod, profile, causes: told.append((pod.name, profile, causes)))
+
+    for _ in range(2):
+        assert {"a1": FULL, "b1": FULL, "x9": UNKNOWN} == verb.refused(waiting(), ["a1", "b1", "x9"])
+
+    assert (1, 1) == (verb.computed.count, verb.remembered.count)
+    causes = (("PodTopologySpread", FULL), (NO_PLUGIN, UNKNOWN))
+    assert [("late", "default-scheduler", causes)] * 2 == told
+
+
+def test_a_pod_that_fits_is_not_told() -> None:
+    told: list[object] = []
+    verb = Filter(crowded(), refused=lambda *it: told.append(it))
+
+    assert {} == verb.refused(pod_object("any"), NAMES)
+    assert [] == told

@@ -1,0 +1,18 @@
+"""How late the event loop is: whatever holds it up holds up every decision."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+_PERIOD_SECONDS: Final = 0.25
+
+
+async def watch_lag(observe: Callable[[float], None]) -> None:
+    """Tell, four times a second and for ever, by how many seconds the loop was late."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _PERIOD_SECONDS
+        await asyncio.sleep(_PERIOD_SECONDS)
+        observe(max(0.0, loop.time() - due))
