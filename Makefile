@@ -13,7 +13,7 @@ LOCKED := $(VENV)/.locked-$(HERE)
 READY := $(VENV)/.ready-$(HERE)
 
 PYTEST := $(BIN)/python -m pytest $(if $(CI),-p no:cacheprovider)
-STAGES := lint unit control-plane conformance-sample fuzz integration chaos
+STAGES := lint unit control-plane chart conformance-sample fuzz integration chaos
 # Fixed, so that a failure is that of the change; the checked-in vectors are of seed 1.
 SAMPLE := --count 2400 --seed 2
 UV := uv==0.13.8
@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) conformance live soak bench loadtest refusals lock format clean wheel
+.PHONY: help setup run test $(STAGES) chart-docs conformance live soak bench loadtest refusals lock format clean wheel
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -33,7 +33,7 @@ run: $(READY) ## serve the sample cluster on http://127.0.0.1:8888 (CLUSTER=, HO
 	@sed 's|127.0.0.1:8888|$(HOST):$(PORT)|' examples/curl.txt
 	@exec $(BIN)/homeport serve --log-format console --cluster $(CLUSTER) --host $(HOST) --port $(PORT)
 
-test: $(READY) ## everything CI runs: lint, unit, control-plane, conformance-sample, fuzz in short, integration, chaos in short
+test: $(READY) ## everything CI runs: lint, unit, control-plane, chart, conformance-sample, fuzz in short, integration, chaos in short
 	@for stage in $(STAGES); do \
 	    echo "==> $$stage"; started=$$SECONDS; \
 	    $(MAKE) $$stage SHORT=1 || { echo "==> $$stage: FAILED after $$((SECONDS - started)) s"; exit 1; }; \
@@ -46,7 +46,7 @@ lint: $(READY) ## ruff, formatting, types
 	@$(BIN)/mypy
 
 unit: $(READY) ## every test that needs no control plane
-	@$(PYTEST) --ignore tests/integration --ignore tests/cluster
+	@$(PYTEST) --ignore tests/integration --ignore tests/chart --ignore tests/cluster
 
 control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, into a cache
 	@$(BIN)/python -m tests.controlplane.binaries
@@ -54,6 +54,13 @@ control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, 
 
 integration: $(READY) control-plane ## the tests against a real control plane
 	@$(PYTEST) tests/integration
+
+chart: $(READY) control-plane ## the Helm chart: rendered, refused, dry-run, installed and taken away on a real API server
+	@$(BIN)/python -m tests.controlplane.tools
+	@$(PYTEST) tests/chart
+
+chart-docs: $(READY) ## make the chart's README from its values
+	@$(BIN)/python -m tests.controlplane.tools --document helm/homeport
 
 conformance-sample: $(READY) control-plane ## compare a fixed sample of generated cases with the Go plugins
 	@$(BIN)/python -m tests.conformance.compare $(SAMPLE)

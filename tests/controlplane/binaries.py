@@ -132,15 +132,42 @@ def program(sources: Path, name: str, kubernetes: str = DEFAULT_KUBERNETES) -> P
     return target
 
 
-def tool(package: str, version: str) -> Path:
-    """A Go program as others publish it, built from the module proxy unless it is there."""
-    target = cache_dir() / "tools" / f"{package.rpartition('/')[2]}-{version}" / package.rpartition("/")[2]
+def tool(package: str, version: str, replaced: Mapping[str, str] | None = None) -> Path:
+    """A Go program as others publish it, built from the module proxy unless it is there.
+
+    `replaced` are the modules that its own go.mod replaces, by what it puts in their place (`path version`): with such
+    a line `go install` refuses a program, and it is built in a throw-away module that says the same.
+    """
+    name = package.rpartition("/")[2]
+    target = cache_dir() / "tools" / f"{name}-{version}" / name
     if not target.is_file():
         with _locked(), _stage(f"install {package} {version}"):
             go = _toolchain(release_of(DEFAULT_KUBERNETES))
             environment = {**go.environment(), "GOBIN": str(target.parent)}
-            _run([str(go.executable), "install", f"{package}@{version}"], cache_dir(), environment)
+            asked = f"{package}@{version}" if replaced is None else package
+            folder = cache_dir() if replaced is None else _replacing(go, package, version, replaced)
+            _run([str(go.executable), "install", asked], folder, environment)
     return target
+
+
+def sources(module: str, version: str) -> Path:
+    """The folder with a published module's files, from the module cache or the proxy."""
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    go = _toolchain(release_of(DEFAULT_KUBERNETES))
+    found = json.loads(go.run("mod", "download", "-json", f"{module}@{version}", folder=cache_dir()))
+    return Path(found["Dir"])
+
+
+def _replacing(go: Toolchain, package: str, version: str, replaced: Mapping[str, str]) -> Path:
+    """A throw-away module that requires the program's module; its name is the package's without the command."""
+    folder = cache_dir() / "tools" / f"{package.rpartition('/')[2]}-{version}" / "module"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    oldest = ".".join(map(str, release_of(DEFAULT_KUBERNETES).go))
+    lines = ["module throwaway", f"go {oldest}", *(f"replace {old} => {new}" for old, new in replaced.items())]
+    (folder / "go.mod").write_text("\n".join([*lines, ""]))
+    go.run("get", f"{package}@{version}", folder=folder)
+    return folder
 
 
 def _build_program(sources: Path, target: Path, release: Release) -> None:

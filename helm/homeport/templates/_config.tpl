@@ -1,0 +1,159 @@
+{{/* Names that Homeport serves, as a list. */}}
+{{- define "homeport.schedulerNames" -}}
+{{- concat (list .Values.schedulerName) .Values.extraSchedulerNames | toYaml -}}
+{{- end -}}
+
+{{/* The settings of HomeportConfiguration that follow from values; they are refused in `config`. */}}
+{{- define "homeport.ownSettings" -}}
+{{- $namespace := include "homeport.namespace" . -}}
+{{- $own := dict
+      "port" (int .Values.extender.port)
+      "operatorHost" .Values.listenAddress
+      "operatorPort" 8889
+      "operatorTls" false
+      "httpTimeout" .Values.extender.httpTimeout
+      "maxPriority" (int .Values.extender.maxPriority)
+      "leaderElection" (merge (dict "leaderElect" true "resourceNamespace" $namespace "resourceName" (include "homeport.fullname" .)) .Values.leaderElection)
+      "profiles" (include "homeport.profiles" . | fromYamlArray) -}}
+{{- if eq .Values.mode "scheduler" -}}
+{{- $own = merge $own (dict "host" "127.0.0.1" "tls" false "peerHost" .Values.listenAddress "peerPort" 8890) -}}
+{{- else -}}
+{{- $own = merge $own (dict "host" .Values.listenAddress "allowedNames" (list .Values.certificates.clientName)) -}}
+{{- end -}}
+{{- if eq .Values.certificates.source "selfSigned" -}}
+{{- $made := dict
+      "secretNamespace" $namespace
+      "secretName" (include "homeport.authoritySecretName" .)
+      "dnsNames" (include "homeport.dnsNames" . | fromYamlArray) -}}
+{{- with include "homeport.clientSecretName" . -}}
+{{- $made = merge $made (dict "clientSecretName" . "clientName" $.Values.certificates.clientName "clientDuration" $.Values.certificates.selfSigned.clientDuration) -}}
+{{- end -}}
+{{- $own = merge $own (dict "selfSigned" $made) -}}
+{{- else -}}
+{{- $own = merge $own (dict "tlsCertFile" "/tls/tls.crt" "tlsPrivateKeyFile" "/tls/tls.key" "clientCAFile" "/tls/ca.crt") -}}
+{{- end -}}
+{{- toYaml $own -}}
+{{- end -}}
+
+{{/* Homeport's profiles: one for each name, all alike. */}}
+{{- define "homeport.profiles" -}}
+{{- $disabled := list -}}
+{{- $arguments := list -}}
+{{- with .Values.plugins.podTopologySpread -}}
+{{- if not .enabled -}}
+{{- $disabled = append $disabled (dict "name" "PodTopologySpread") -}}
+{{- else if .args -}}
+{{- $arguments = append $arguments (dict "name" "PodTopologySpread" "args" .args) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.plugins.stickyNode -}}
+{{- if not .enabled -}}
+{{- $disabled = append $disabled (dict "name" "StickyNode") -}}
+{{- else -}}
+{{- $owners := list -}}
+{{- range .owners -}}
+{{- $owner := omit . "resource" "through" -}}
+{{- $through := list -}}
+{{- range .through -}}
+{{- $through = append $through (omit . "resource") -}}
+{{- end -}}
+{{- $owners = append $owners (ternary (merge (dict "through" $through) $owner) $owner (gt (len $through) 0)) -}}
+{{- end -}}
+{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (dict "owners" $owners)) -}}
+{{- end -}}
+{{- end -}}
+{{- $profiles := list -}}
+{{- range include "homeport.schedulerNames" . | fromYamlArray -}}
+{{- $profile := dict "schedulerName" . -}}
+{{- if $disabled -}}
+{{- $profile = merge $profile (dict "plugins" (dict "multiPoint" (dict "disabled" $disabled))) -}}
+{{- end -}}
+{{- if $arguments -}}
+{{- $profile = merge $profile (dict "pluginConfig" $arguments) -}}
+{{- end -}}
+{{- $profiles = append $profiles $profile -}}
+{{- end -}}
+{{- toYaml $profiles -}}
+{{- end -}}
+
+{{- define "homeport.config" -}}
+apiVersion: homeport.dev/v1alpha1
+kind: HomeportConfiguration
+{{ merge (include "homeport.ownSettings" . | fromYaml) .Values.config | toYaml }}
+{{- end -}}
+
+{{/* What a KubeSchedulerConfiguration says of Homeport, in both modes and in the notes. */}}
+{{- define "homeport.delegation" -}}
+{{- $plugins := deepCopy .Values.kubeScheduler.plugins -}}
+{{- if .Values.plugins.podTopologySpread.enabled -}}
+{{- $multiPoint := default dict $plugins.multiPoint -}}
+{{- $disabled := append (default list $multiPoint.disabled) (dict "name" "PodTopologySpread") -}}
+{{- $_ := set $plugins "multiPoint" (merge (dict "disabled" $disabled) $multiPoint) -}}
+{{- end -}}
+{{- $profiles := list -}}
+{{- range include "homeport.schedulerNames" . | fromYamlArray -}}
+{{- $profile := dict "schedulerName" . -}}
+{{- if $plugins -}}
+{{- $profile = merge $profile (dict "plugins" $plugins) -}}
+{{- end -}}
+{{- with $.Values.kubeScheduler.pluginConfig -}}
+{{- $profile = merge $profile (dict "pluginConfig" .) -}}
+{{- end -}}
+{{- $profiles = append $profiles $profile -}}
+{{- end -}}
+percentageOfNodesToScore: {{ .Values.kubeScheduler.percentageOfNodesToScore }}
+profiles:
+{{ toYaml $profiles }}
+extenders:
+- {{ include "homeport.extender" . | nindent 2 | trim }}
+{{- end -}}
+
+{{/* The entry of an extender. Whoever calls over a network checks who answers, and says who calls. */}}
+{{- define "homeport.extender" -}}
+{{- $secure := eq .Values.mode "service" -}}
+{{- $host := ternary (default (include "homeport.serverName" .) .Values.service.clusterIP) "127.0.0.1" $secure -}}
+{{- $host = ternary (printf "[%s]" $host) $host (contains ":" $host) -}}
+{{- $path := ternary "/lean" "" .Values.extender.lean -}}
+urlPrefix: {{ ternary "https" "http" $secure }}://{{ $host }}:{{ .Values.extender.port }}{{ $path }}
+filterVerb: filter
+prioritizeVerb: prioritize
+preemptVerb: preempt
+bindVerb: bind
+weight: {{ div (mul .Values.extender.weight 10) .Values.extender.maxPriority }}
+nodeCacheCapable: true
+httpTimeout: {{ .Values.extender.httpTimeout }}
+ignorable: false
+{{- if $secure }}
+enableHTTPS: true
+tlsConfig:
+  caFile: /etc/kubernetes/homeport/ca.crt
+  certFile: /etc/kubernetes/homeport/tls.crt
+  keyFile: /etc/kubernetes/homeport/tls.key
+  serverName: {{ include "homeport.serverName" . }}
+{{- end }}
+{{- end -}}
+
+{{/* The whole configuration of the kube-scheduler of mode `scheduler`. Its Lease is its own, never the control plane's. */}}
+{{- define "homeport.schedulerConfig" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceLock: leases
+  resourceNamespace: {{ include "homeport.namespace" . }}
+  resourceName: {{ include "homeport.schedulerLeaseName" . }}
+  {{- toYaml .Values.kubeScheduler.leaderElection | nindent 2 }}
+clientConnection:
+  {{- toYaml .Values.kubeScheduler.clientConnection | nindent 2 }}
+{{ include "homeport.delegation" . }}
+{{- end -}}
+
+{{/* What the ConfigMap holds. A change of it starts the pods anew. */}}
+{{- define "homeport.files" -}}
+homeport.yaml: |
+  {{- include "homeport.config" . | nindent 2 }}
+{{- if eq .Values.mode "scheduler" }}
+kube-scheduler.yaml: |
+  {{- include "homeport.schedulerConfig" . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,117 @@
+{{/* The name of the application, at most 63 characters. */}}
+{{- define "homeport.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The name of the release's objects. 50 characters leave room for what is added. */}}
+{{- define "homeport.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | replace "." "-" | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "homeport.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* The name of objects without namespace: two releases of one name in two namespaces do not meet. */}}
+{{- define "homeport.clusterName" -}}
+{{- printf "%s.%s" (include "homeport.fullname" .) (include "homeport.namespace" .) -}}
+{{- end -}}
+
+{{- define "homeport.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "homeport.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 }}
+{{- end -}}
+
+{{/* The labels of the pods that a selector finds; the pod of a test is another component. */}}
+{{- define "homeport.podSelectorLabels" -}}
+{{ include "homeport.selectorLabels" . }}
+app.kubernetes.io/component: scheduler
+{{- end -}}
+
+{{- define "homeport.labels" -}}
+{{- $own := dict
+      "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+      "app.kubernetes.io/version" (.Chart.AppVersion | replace "+" "_" | trunc 63)
+      "app.kubernetes.io/managed-by" .Release.Service -}}
+{{- merge $own (include "homeport.selectorLabels" . | fromYaml) .Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{- define "homeport.serviceAccountName" -}}
+{{- ternary (default (include "homeport.fullname" .) .Values.serviceAccount.name) .Values.serviceAccount.name .Values.serviceAccount.create -}}
+{{- end -}}
+
+{{/* An image of the parts `image` and the tag `tag` it has without one of its own. */}}
+{{- define "homeport.image" -}}
+{{- $registry := default .image.registry .root.Values.global.imageRegistry -}}
+{{- $name := ternary (printf "%s/%s" $registry .image.repository) .image.repository (ne $registry "") -}}
+{{- if .image.digest -}}
+{{- printf "%s%s@%s" $name (ternary (printf ":%s" .image.tag) "" (ne .image.tag "")) .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name (default .tag .image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "homeport.homeportImage" -}}
+{{- include "homeport.image" (dict "root" . "image" .Values.image "tag" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* kube-scheduler of the cluster's own version. What a vendor has put behind it is no tag of an image. */}}
+{{- define "homeport.kubeSchedulerImage" -}}
+{{- $tag := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
+{{- include "homeport.image" (dict "root" . "image" .Values.kubeScheduler.image "tag" $tag) -}}
+{{- end -}}
+
+{{/* Names of the Secrets. Those of cert-manager are others than those of this chart, so that one can go over to the other. */}}
+{{- define "homeport.authoritySecretName" -}}
+{{- printf "%s-%s" (include "homeport.fullname" .) (ternary "ca" "authority" (eq .Values.certificates.source "certManager")) -}}
+{{- end -}}
+
+{{/* The pair of a scheduler outside of the pod; empty where there is none. */}}
+{{- define "homeport.clientSecretName" -}}
+{{- if eq .Values.mode "service" -}}
+{{- if eq .Values.certificates.source "existingSecret" -}}
+{{- .Values.certificates.existingSecret.clientName -}}
+{{- else -}}
+{{- printf "%s-%s" (include "homeport.fullname" .) (ternary "client-tls" "client" (eq .Values.certificates.source "certManager")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "homeport.servingSecretName" -}}
+{{- if eq .Values.certificates.source "existingSecret" -}}
+{{- .Values.certificates.existingSecret.name -}}
+{{- else -}}
+{{- include "homeport.fullname" . }}-tls
+{{- end -}}
+{{- end -}}
+
+{{/* By this name the scheduler of mode `service` knows Homeport. */}}
+{{- define "homeport.serverName" -}}
+{{- printf "%s.%s.svc" (include "homeport.fullname" .) (include "homeport.namespace" .) -}}
+{{- end -}}
+
+{{- define "homeport.dnsNames" -}}
+{{- $name := include "homeport.serverName" . -}}
+{{- concat (list $name (printf "%s.cluster.local" $name)) .Values.certificates.extraDnsNames | uniq | toYaml -}}
+{{- end -}}
+
+{{- define "homeport.schedulerLeaseName" -}}
+{{- include "homeport.fullname" . }}-scheduler
+{{- end -}}
+
+{{/* Whether an object of a kind that not every cluster has is rendered: "true", or nothing.
+     Takes `root`, `mode`, `kind` (`group/version/Kind`) and `value`, the path of the value that asks for it. */}}
+{{- define "homeport.rendersKind" -}}
+{{- if eq .mode "alwaysRender" -}}
+true
+{{- else if .root.Capabilities.APIVersions.Has .kind -}}
+true
+{{- else if eq .mode "failIfMissing" -}}
+{{- fail (printf "%s needs %s, which this cluster does not serve. Install its definition first, or set %s.renderMode to alwaysRender where the chart is rendered without a cluster." .value .kind .value) -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,71 @@
+{{/* What Homeport needs in the whole cluster: the rules that `homeport rbac` prints for the configuration in the ConfigMap. */}}
+{{- define "homeport.clusterRules" -}}
+- apiGroups: [""]
+  resources: [nodes, pods]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [pods/binding]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+{{- if not (and (hasKey .Values.config "events") (not .Values.config.events)) }}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+{{- with .Values.plugins.podTopologySpread }}
+{{- $listed := eq (default "System" .args.defaultingType) "List" }}
+{{- if and .enabled (or (not $listed) .args.defaultConstraints) }}
+- apiGroups: [""]
+  resources: [services, replicationcontrollers]
+  verbs: [list, watch]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets]
+  verbs: [list, watch]
+{{- end }}
+{{- end }}
+{{- if .Values.plugins.stickyNode.enabled }}
+{{- range .Values.plugins.stickyNode.owners }}
+{{- range concat (list .) (default list .through) }}
+- apiGroups: [{{ include "homeport.groupOf" .apiVersion | quote }}]
+  resources: [{{ .resource | quote }}]
+  verbs: [get, list, watch]
+{{- end }}
+- apiGroups: [{{ include "homeport.groupOf" .apiVersion | quote }}]
+  resources: [{{ .resource | quote }}]
+  verbs: [patch]
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The group of an apiVersion; empty for v1. */}}
+{{- define "homeport.groupOf" -}}
+{{- if contains "/" . -}}
+{{- first (splitList "/" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What Homeport needs in its own namespace. */}}
+{{- define "homeport.namespaceRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "homeport.fullname" . | quote }}]
+  verbs: [get, watch, update]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+{{- if eq .Values.certificates.source "selfSigned" }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+  - {{ include "homeport.authoritySecretName" . }}
+  {{- with include "homeport.clientSecretName" . }}
+  - {{ . }}
+  {{- end }}
+  verbs: [get, patch]
+{{- end }}
+{{- end -}}

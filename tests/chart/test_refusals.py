@@ -1,0 +1,238 @@
+"""What contradicts itself, is of the wrong type or asks for what a cluster has not is refused, and why is said."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from app.config.mistakes import field_names
+from app.config.settings import Settings
+from tests.chart.definitions import api_versions
+from tests.chart.rendering import HELMS, RefusedError, of_kind, rendered
+
+Values = dict[str, Any]
+
+SERVICE: Final[Values] = {"mode": "service"}
+TWICE: Final = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}
+
+CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
+    "scheduled by itself": (
+        {"podSchedulerName": "homeport"},
+        'podSchedulerName "homeport" is a name that Homeport serves: with all replicas gone nobody could start',
+    ),
+    "scheduled by the default scheduler that asks it": (
+        {**SERVICE, "schedulerName": "default-scheduler"},
+        'podSchedulerName "default-scheduler" is a name that Homeport serves',
+    ),
+    "scheduled by itself under a further name": (
+        {"extraSchedulerNames": ["default-scheduler"]},
+        'podSchedulerName "default-scheduler" is a name that Homeport serves',
+    ),
+    "a name twice": (
+        {"extraSchedulerNames": ["homeport"]},
+        "extraSchedulerNames repeats a name that is served already",
+    ),
+    "two schedulers of one name": (
+        {"schedulerName": "default-scheduler", "podSchedulerName": "other"},
+        "mode scheduler cannot serve default-scheduler: the cluster's own kube-scheduler does",
+    ),
+    "nothing to decide": (
+        {"plugins": {"podTopologySpread": {"enabled": False}, "stickyNode": {"enabled": False}}},
+        "plugins: podTopologySpread and stickyNode are both off",
+    ),
+    "both spread": (
+        {"kubeScheduler": {"plugins": {"score": {"enabled": [{"name": "PodTopologySpread"}]}}}},
+        "kubeScheduler.plugins.score enables PodTopologySpread, which Homeport takes over",
+    ),
+    "nobody spreads": (
+        {
+            "plugins": {"podTopologySpread": {"enabled": False}},
+            "kubeScheduler": {"plugins": {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}}},
+        },
+        "kubeScheduler.plugins.multiPoint disables PodTopologySpread: that follows from plugins.podTopologySpread",
+    ),
+    "a weight of less than one": (
+        {"extender": {"maxPriority": 100}},
+        "extender.weight 2 cannot be had with extender.maxPriority 100: weight \u00d7 10 / maxPriority has to",
+    ),
+    "a port that is taken": (
+        {"extender": {"port": 10259}},
+        "extender.port 10259 is taken in the pod",
+    ),
+    "another timeout": (
+        {"config": {"httpTimeout": "9s"}},
+        "config.httpTimeout is not to be set: it follows from other values of this chart.",
+    ),
+    "a variable of that kind": (
+        {"extraEnv": [{"name": "HOMEPORT_HTTP_TIMEOUT", "value": "9s"}]},
+        "extraEnv: HOMEPORT_HTTP_TIMEOUT would come before the configuration file: set it in config.",
+    ),
+    "another configuration of kube-scheduler": (
+        {"kubeScheduler": {"extraArgs": ["--config=/x"]}},
+        "kubeScheduler.extraArgs: --config is not to be given",
+    ),
+    "no election of kube-scheduler": (
+        {"kubeScheduler": {"extraArgs": ["--leader-elect=false"]}},
+        "kubeScheduler.extraArgs: --leader-elect is not to be given",
+    ),
+    "a secret without a name": (
+        {"certificates": {"source": "existingSecret"}},
+        "certificates.source is existingSecret: name it in certificates.existingSecret.name.",
+    ),
+    "a secret that nobody uses": (
+        {"certificates": {"existingSecret": {"name": "pair"}}},
+        "certificates.existingSecret is given, and certificates.source is selfSigned",
+    ),
+    "a caller that passes for a replica": (
+        {"certificates": {"clientName": "homeport.scheduling.svc"}},
+        'certificates.clientName "homeport.scheduling.svc" is one of Homeport\'s own DNS names',
+    ),
+    "the account of everybody": (
+        {"serviceAccount": {"create": False}},
+        "serviceAccount.create is false: name the service account in serviceAccount.name.",
+    ),
+    "no pod can be replaced": (
+        {"updateStrategy": {"rollingUpdate": {"maxSurge": "0%"}}},
+        "updateStrategy.rollingUpdate: maxSurge and maxUnavailable are both 0",
+    ),
+    "nobody may call": (
+        {**SERVICE, "networkPolicy": {"enabled": True}},
+        "networkPolicy.schedulers is empty: say who may call the verbs of mode service",
+    ),
+    "scraped twice": ({"monitoring": TWICE}, "monitoring: podMonitor and serviceMonitor are both on"),
+}
+
+OWN: Final = {
+    **{name: name for name in ("cluster", "kubeconfig", "host", "port", "tls", "insecure", "profiles")},
+    "operatorHost": "operator-host",
+    "operatorPort": "operator-port",
+    "operatorTls": "operator-tls",
+    "peerHost": "peer-host",
+    "peerPort": "peer-port",
+    "tlsCertFile": "tls-cert-file",
+    "tlsPrivateKeyFile": "tls-private-key-file",
+    "clientCAFile": "client-ca-file",
+    "selfSigned": "self-signed",
+    "allowedNames": "allowed-names",
+    "httpTimeout": "http-timeout",
+    "maxPriority": "max-priority",
+    "leaderElection": "leader-election",
+    "advertiseAddress": "advertise-address",
+}
+"""Settings that the chart has the last word on, and their flags."""
+
+MISFITS: Final[dict[str, tuple[Values, str]]] = {
+    "an unknown key": ({"replicas": 3}, "additional properties 'replicas' not allowed"),
+    "an unknown key within": ({"extender": {"timeout": "5s"}}, "additional properties 'timeout' not allowed"),
+    "a text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
+    "a number for a text": ({"image": {"tag": 1.3}}, "at '/image/tag': got number, want string"),
+    "a mode that there is not": ({"mode": "sidecar"}, "at '/mode': value must be one of 'scheduler', 'service'"),
+    "a duration without a unit": ({"extender": {"httpTimeout": "5"}}, "at '/extender/httpTimeout': '5' does not match"),
+    "no replica": ({"replicaCount": 0}, "at '/replicaCount': minimum: got 0, want 1"),
+    "too little time to end": (
+        {"terminationGracePeriodSeconds": 10},
+        "at '/terminationGracePeriodSeconds': minimum: got 10, want 30",
+    ),
+    "an owner without its plural": (
+        {"plugins": {"stickyNode": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}},
+        "at '/plugins/stickyNode/owners/0': missing property 'resource'",
+    ),
+    "no owner": (
+        {"plugins": {"stickyNode": {"owners": []}}},
+        "at '/plugins/stickyNode/owners': minItems: got 0, want 1",
+    ),
+    "a digest that is none": ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
+    "a source that there is not": (
+        {"certificates": {"source": "none"}},
+        "at '/certificates/source': value must be one of",
+    ),
+    "everybody's schedulerName": ({"schedulerName": "*"}, "at '/schedulerName': '*' does not match pattern"),
+    "a gate that is no switch": (
+        {"kubeScheduler": {"featureGates": {"AllAlpha": "yes"}}},
+        "at '/kubeScheduler/featureGates/AllAlpha': got string, want boolean",
+    ),
+    "no mode": ({"mode": None}, "missing property 'mode'"),
+    "more than a whole": (
+        {"kubeScheduler": {"percentageOfNodesToScore": 101}},
+        "at '/kubeScheduler/percentageOfNodesToScore': maximum: got 101, want 100",
+    ),
+}
+
+MONITORS: Final = ("podMonitor", "serviceMonitor", "prometheusRule")
+KINDS: Final = {"podMonitor": "PodMonitor", "serviceMonitor": "ServiceMonitor", "prometheusRule": "PrometheusRule"}
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize(("values", "sentence"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_values_that_contradict_each_other(helm: str, values: Values, sentence: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        rendered(values, helm=helm)
+
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+@pytest.mark.parametrize(("setting", "flag"), OWN.items())
+def test_settings_that_follow_from_values(mode: str, setting: str, flag: str) -> None:
+    with pytest.raises(RefusedError, match=rf"config\.{setting} is not to be set"):
+        rendered({"mode": mode, "config": {setting: "x"}})
+    with pytest.raises(RefusedError, match=f"extraArgs: --{flag} is not to be given"):
+        rendered({"mode": mode, "extraArgs": [f"--{flag}=x"]})
+
+
+def test_the_settings_that_follow_from_values_are_homeports_own() -> None:
+    assert OWN.keys() <= field_names(Settings).keys()
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize(("values", "sentence"), MISFITS.values(), ids=MISFITS)
+def test_values_that_do_not_fit_the_schema(helm: str, values: Values, sentence: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        rendered(values, helm=helm)
+
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("cluster", ["v1.30.14", "v1.29.0-gke.1381000"])
+def test_a_cluster_that_is_too_old(helm: str, cluster: str) -> None:
+    with pytest.raises(RefusedError, match=r"chart requires kubeVersion: >=1\.31\.0-0 which is incompatible"):
+        rendered({}, helm=helm, cluster=cluster)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("cluster", ["v1.31.0", "v1.33.5-eks-3cfe0ce", "v1.34.1-gke.2037001", "v1.35.0+k3s1"])
+def test_versions_of_vendors_are_let_in(helm: str, cluster: str) -> None:
+    assert rendered({}, helm=helm, cluster=cluster)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_certificates_of_cert_manager_need_cert_manager(helm: str) -> None:
+    asked = {"certificates": {"source": "certManager"}}
+    with pytest.raises(RefusedError) as refused:
+        rendered(asked, helm=helm)
+
+    assert (
+        "certificates.certManager needs cert-manager.io/v1/Certificate, which this cluster does not serve. Install its "
+        "definition first, or set certificates.certManager.renderMode to alwaysRender"
+    ) in str(refused.value)
+    assert of_kind(rendered(asked, helm=helm, api_versions=api_versions()), "Certificate")
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("name", MONITORS)
+def test_a_kind_that_the_cluster_does_not_serve(helm: str, name: str) -> None:
+    """It fails, is left out or is rendered all the same: as its mode says; and where it is served it is rendered."""
+
+    def monitor(mode: str, *versions: str) -> int:
+        asked = {"monitoring": {name: {"enabled": True, "renderMode": mode}}}
+        return len(of_kind(rendered(asked, helm=helm, api_versions=versions), KINDS[name]))
+
+    with pytest.raises(RefusedError) as refused:
+        monitor("failIfMissing")
+
+    assert f"monitoring.{name} needs monitoring.coreos.com/v1/{KINDS[name]}" in str(refused.value)
+    assert (0, 1) == (monitor("skipIfMissing"), monitor("alwaysRender"))
+    served = api_versions()
+    assert (1, 1) == (monitor("failIfMissing", *served), monitor("skipIfMissing", *served))
