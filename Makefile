@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) chart-docs conformance live soak bench loadtest refusals lock format clean wheel
+.PHONY: help setup run test $(STAGES) chart-docs conformance live soak bench loadtest refusals lock format clean wheel image cluster-test
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -40,9 +40,10 @@ test: $(READY) ## everything CI runs: lint, unit, control-plane, chart, conforma
 	    times="$${times:-}$$(printf '\n    %-18s %4d s' $$stage $$((SECONDS - started)))"; \
 	done; echo "==> passed:$$times"
 
-lint: $(READY) ## ruff, formatting, types
+lint: $(READY) ## ruff, formatting, Dockerfiles, types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/hadolint Dockerfile tests/cluster/tests.Dockerfile
 	@$(BIN)/mypy
 
 unit: $(READY) ## every test that needs no control plane
@@ -99,9 +100,17 @@ format: $(READY) ## rewrite the code in house format
 wheel: $(READY) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
+image: $(READY) ## build the image with buildah, podman or docker (IMAGE=, BASE=, MEASURE=1)
+	@$(BIN)/python -m tests.cluster.image $(if $(IMAGE),--image '$(IMAGE)') $(if $(BASE),--base '$(BASE)') \
+	    $(if $(MEASURE),--measure)
+
+cluster-test: $(READY) ## as root: the image and the chart on a cluster of three real nodes (ONLY="drain or restart")
+	@$(BIN)/python -m tests.cluster $(if $(ONLY),-k '$(ONLY)')
+
 lock: $(VENV)-lock/bin/uv ## resolve the dependencies anew into both lock files (UPGRADE=1 takes newer versions)
 	@$(call compile,requirements.lock,)
 	@$(call compile,requirements-dev.lock,--group dev --constraint requirements.lock)
+	@$(call compile,requirements-build.lock,--constraint requirements-dev.lock,--group pyproject.toml:build)
 
 clean: ## remove everything that was made
 	@rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
@@ -109,7 +118,7 @@ clean: ## remove everything that was made
 
 compile = $< pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
-	$(if $(UPGRADE),--upgrade) pyproject.toml $(2) --output-file $(1)
+	$(if $(UPGRADE),--upgrade) $(or $(3),pyproject.toml) $(2) --output-file $(1)
 
 $(VENV)-lock/bin/uv:
 	@$(find-python); "$$python" -m venv $(VENV)-lock

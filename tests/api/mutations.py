@@ -62,7 +62,7 @@ def _remove(random: Random, found: Any) -> bytes:
     path = random.choice(list(_paths(found)))
     if not path:
         return b"{}"
-    changed = copy.deepcopy(found)
+    changed = _copied(found, path)
     del _at(changed, path[:-1])[path[-1]]
     return _dumped(changed)
 
@@ -73,7 +73,7 @@ def _recase(random: Random, found: Any) -> bytes:
     if not keyed:
         return _dumped(found)
     path = random.choice(keyed)
-    changed = copy.deepcopy(found)
+    changed = _copied(found, path)
     parent = _at(changed, path[:-1])
     case = random.choice((str.lower, str.upper, str.swapcase))
     items = [(case(key) if key == path[-1] else key, value) for key, value in parent.items()]
@@ -156,11 +156,14 @@ def _dumped(found: Any) -> bytes:
     return json.dumps(found).encode()
 
 
-def _paths(found: Any, at: Path = ()) -> Iterator[Path]:
-    yield at
-    if isinstance(found, dict | list):
-        for key, value in found.items() if isinstance(found, dict) else enumerate(found):
-            yield from _paths(value, (*at, key))
+def _paths(found: Any) -> Iterator[Path]:
+    """Depth first, without a call for each level: Python 3.13 has no room for so many generators in one another."""
+    left: list[tuple[Path, Any]] = [((), found)]
+    while left:
+        at, value = left.pop()
+        yield at
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        left += reversed([((*at, key), it) for key, it in inner])
 
 
 def _at(found: Any, path: Path) -> Any:
@@ -169,9 +172,19 @@ def _at(found: Any, path: Path) -> Any:
     return found
 
 
+def _copied(found: Any, path: Path) -> Any:
+    """The same with everything on the way to ``path`` copied, so that it can be changed there."""
+    changed = copy.copy(found)
+    at = changed
+    for key in path[:-1]:
+        at[key] = copy.copy(at[key])
+        at = at[key]
+    return changed
+
+
 def _with(found: Any, path: Path, value: Any) -> Any:
     if not path:
         return value
-    changed = copy.deepcopy(found)
-    _at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
+    changed = _copied(found, path)
+    _at(changed, path[:-1])[path[-1]] = value
     return changed

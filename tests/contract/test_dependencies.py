@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 RUNTIME = PROJECT["project"]["dependencies"]
-DEV = PROJECT["dependency-groups"]["dev"]
+GROUPS = PROJECT["dependency-groups"]
+BUILD = GROUPS["build"]
+DEV = [line for line in GROUPS["dev"] if line != {"include-group": "build"}] + BUILD
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
@@ -26,6 +28,7 @@ def test_every_dependency_says_what_it_replaces() -> None:
     [
         pytest.param("requirements.lock", RUNTIME, id="run time"),
         pytest.param("requirements-dev.lock", RUNTIME + DEV, id="everything"),
+        pytest.param("requirements-build.lock", BUILD, id="what makes the wheel"),
     ],
 )
 def test_a_lock_pins_all_that_is_asked_for_with_hashes_and_names_no_address(lock: str, wanted: list[str]) -> None:
@@ -37,11 +40,12 @@ def test_a_lock_pins_all_that_is_asked_for_with_hashes_and_names_no_address(lock
     assert re.findall(r"://|--index|--extra-index|--find-links|--trusted-host|(?<=\s)/\w+", text) == []
 
 
-def test_both_locks_agree() -> None:
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-build.lock"])
+def test_the_locks_agree(lock: str) -> None:
     everything = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
-    runtime = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    part = (ROOT / lock).read_text(encoding="utf-8")
 
-    assert set(re.findall(r"^\w\S*==\S+", runtime, re.MULTILINE)) <= set(
+    assert set(re.findall(r"^\w\S*==\S+", part, re.MULTILINE)) <= set(
         re.findall(r"^\w\S*==\S+", everything, re.MULTILINE)
     )
 

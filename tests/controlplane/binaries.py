@@ -2,6 +2,7 @@
 
     python -m tests.controlplane.binaries                       # everything for the default release
     python -m tests.controlplane.binaries --kubernetes 1.35.4   # what that release is used for: kube-scheduler
+    python -m tests.controlplane.binaries --whole               # also what a cluster with nodes needs: kubelet, …
     python -m tests.controlplane.binaries --print               # only say where they are; fails when one is missing
 
 `k8s.io/kubernetes` requires its staging modules at v0.0.0, which only its own tree can resolve, so `go install` refuses
@@ -19,13 +20,15 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-Component: TypeAlias = Literal["etcd", "kube-apiserver", "kube-scheduler"]
+Component: TypeAlias = Literal[
+    "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-proxy", "kubectl"
+]
 
 CACHE_VARIABLE: Final = "CONTROL_PLANE_CACHE"
 DEFAULT_KUBERNETES: Final = "1.36.3"
@@ -49,18 +52,32 @@ class BinaryMissingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What tests use of one Kubernetes release, and the oldest Go its go.mod accepts."""
+    """What tests use of one Kubernetes release, and the oldest Go its go.mod accepts.
+
+    `of_nodes` are the components that only a cluster whose nodes are real has.
+    """
 
     kubernetes: str
     go: tuple[int, int]
     components: tuple[Component, ...]
+    of_nodes: tuple[Component, ...] = ()
     etcd: str = ""
+
+    def chosen(self, *, whole: bool) -> tuple[Component, ...]:
+        """The components of a control plane, or of a whole cluster."""
+        return (*self.components, *self.of_nodes) if whole else self.components
 
 
 RELEASES: Final[Mapping[str, Release]] = {
     release.kubernetes: release
     for release in (
-        Release("1.36.3", go=(1, 26), components=("etcd", "kube-scheduler", "kube-apiserver"), etcd="3.6.16"),
+        Release(
+            "1.36.3",
+            go=(1, 26),
+            components=("etcd", "kube-scheduler", "kube-apiserver"),
+            of_nodes=("kube-controller-manager", "kubelet", "kube-proxy", "kubectl"),
+            etcd="3.6.16",
+        ),
         Release("1.35.4", go=(1, 25), components=("kube-scheduler",)),
     )
 }
@@ -102,21 +119,23 @@ def binary(component: Component, kubernetes: str = DEFAULT_KUBERNETES) -> Path:
     """The built executable; raises `BinaryMissingError` rather than spend minutes of a test on building it."""
     path = _binary_path(component, kubernetes)
     if not path.is_file():
-        command = f"python -m tests.controlplane.binaries --kubernetes {kubernetes}"
+        whole = " --whole" if component in release_of(kubernetes).of_nodes else ""
+        command = f"python -m tests.controlplane.binaries --kubernetes {kubernetes}{whole}"
         raise BinaryMissingError(f"{component} for Kubernetes {kubernetes} is not at {path}; build it with: {command}")
     return path
 
 
-def build(kubernetes: str = DEFAULT_KUBERNETES) -> dict[Component, Path]:
-    """Build what is missing for a release and return where each component is."""
+def build(kubernetes: str = DEFAULT_KUBERNETES, *, whole: bool = False) -> dict[Component, Path]:
+    """Build what is missing for a release, `whole` with what its nodes run, and return where each component is."""
     release = release_of(kubernetes)
-    if not _missing(release):
-        _say(f"{', '.join(release.components)} for Kubernetes {kubernetes}: already built")
+    components = release.chosen(whole=whole)
+    if not _missing(components, release):
+        _say(f"{', '.join(components)} for Kubernetes {kubernetes}: already built")
     else:
         with _locked():
-            for component in _missing(release):
+            for component in _missing(components, release):
                 _build(component, release)
-    return {component: binary(component, kubernetes) for component in release.components}
+    return {component: binary(component, kubernetes) for component in components}
 
 
 def program(sources: Path, name: str, kubernetes: str = DEFAULT_KUBERNETES) -> Path:
@@ -193,8 +212,8 @@ def _toolchain(release: Release) -> Toolchain:
         return _install_toolchain(needed)
 
 
-def _missing(release: Release) -> list[Component]:
-    return [each for each in release.components if not _binary_path(each, release.kubernetes).is_file()]
+def _missing(components: Sequence[Component], release: Release) -> list[Component]:
+    return [each for each in components if not _binary_path(each, release.kubernetes).is_file()]
 
 
 def _build(component: Component, release: Release) -> None:
@@ -232,7 +251,8 @@ def _kubernetes_module(release: Release) -> Path:
         required = f"require {KUBERNETES_MODULE} v{release.kubernetes}"
         return "\n".join(["module throwaway", f"go {upstream['Go']}", required, *replaced, ""])
 
-    packages = [f"{KUBERNETES_MODULE}/cmd/kube-apiserver", f"{KUBERNETES_MODULE}/cmd/kube-scheduler"]
+    built = (each for each in release.chosen(whole=True) if each != "etcd")
+    packages = [f"{KUBERNETES_MODULE}/cmd/{component}" for component in built]
     return _module(_version_dir(release.kubernetes) / "module", go_mod, packages, release)
 
 
@@ -337,6 +357,7 @@ def _say(message: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.controlplane.binaries", description=SUMMARY)
     parser.add_argument("--kubernetes", choices=list(RELEASES), default=DEFAULT_KUBERNETES, help="default: %(default)s")
+    parser.add_argument("--whole", action="store_true", help="also what nodes run, and kubectl")
     parser.add_argument("--print", action="store_true", help="build nothing, print where the binaries are")
     return parser.parse_args()
 
@@ -346,10 +367,10 @@ def main() -> int:
     arguments = _arguments()
     try:
         if arguments.print:
-            components = release_of(arguments.kubernetes).components
+            components = release_of(arguments.kubernetes).chosen(whole=arguments.whole)
             paths = [binary(component, arguments.kubernetes) for component in components]
         else:
-            paths = list(build(arguments.kubernetes).values())
+            paths = list(build(arguments.kubernetes, whole=arguments.whole).values())
     except (BuildError, BinaryMissingError, OSError) as error:
         _say(f"error: {error}")
         return 1

@@ -103,19 +103,23 @@ class Homeport:
 
     def outcomes(self, verb: str) -> dict[str, int]:
         """How often each outcome of a verb was counted."""
-        text = httpx.get(f"{self.pages}/metrics", trust_env=False).text
-        found: dict[str, int] = {}
-        for line in text.splitlines():
-            if line.startswith("homeport_requests_total{") and f'verb="{verb}"' in line:
-                outcome = line.partition('outcome="')[2].partition('"')[0]
-                found[outcome] = int(float(line.rpartition(" ")[2]))
-        return found
+        return counted(httpx.get(f"{self.pages}/metrics", trust_env=False).text, verb)
 
     def _is_ready(self) -> bool:
         try:
             return httpx.get(f"{self.pages}/readyz", trust_env=False, timeout=2).is_success
         except httpx.TransportError:
             return False
+
+
+def counted(metrics: str, verb: str) -> dict[str, int]:
+    """How often each outcome of a verb stands in the text of /metrics."""
+    found: dict[str, int] = {}
+    for line in metrics.splitlines():
+        if line.startswith("homeport_requests_total{") and f'verb="{verb}"' in line:
+            outcome = line.partition('outcome="')[2].partition('"')[0]
+            found[outcome] = int(float(line.rpartition(" ")[2]))
+    return found
 
 
 def scheduler_config(homeport: Homeport, **extender: object) -> Mapping[str, Any]:

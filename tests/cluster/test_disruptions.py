@@ -1,0 +1,123 @@
+"""Pods come all the time while replicas are drained, restarted, deleted and killed: none is lost, and none bound twice.
+
+How long nothing was scheduled stands in the table at the end of the run.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.figures import FIGURES
+from tests.cluster.release import Release
+from tests.cluster.stream import Outcome, streaming
+from tests.controlplane import objects
+
+_ANY = [{"operator": "Exists"}]
+
+
+def disrupted(cluster: Cluster, release: Release, name: str, disrupt: Callable[[], None]) -> Outcome:
+    """A stream through a disruption, until everything is ready again and further pods are bound."""
+    release.wait_ready()
+    with streaming(cluster, name) as (stream, nodes):
+        disrupt()
+        stream.until_bound(60)
+        release.wait_ready()
+        stream.until_bound(20)
+        outcome = stream.finish()
+        assert ([], []) == (outcome.lost, outcome.twice)
+        assert outcome.skew(nodes.zones) <= 1
+    return outcome
+
+
+def report(what: str, outcome: Outcome, most: float | None = None) -> None:
+    FIGURES.seconds(f"{what}: nothing was scheduled for", outcome.standstill, most)
+    FIGURES.add(
+        f"{what}: pods, lost, bound twice", f"{len(outcome.created)}, {len(outcome.lost)}, {len(outcome.twice)}"
+    )
+
+
+def crash(cluster: Cluster, release: Release, pod: str) -> None:
+    """End the process of Homeport in a pod as the kernel would for want of memory; kubelet starts it again."""
+    (found,) = [it for it in release.pods() if it["metadata"]["name"] == pod]
+    (status,) = [it for it in found["status"]["initContainerStatuses"] if it["name"] == "homeport"]
+    container = status["containerID"].rpartition("/")[2]
+    told = cluster.nodes[found["spec"]["nodeName"]].run("ctr", "--namespace=k8s.io", "tasks", "list")
+    (pid,) = [int(line.split()[1]) for line in told.splitlines() if line.startswith(container)]
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_quiet(cluster: Cluster, release: Release) -> None:
+    report("nothing happens", disrupted(cluster, release, "quiet", lambda: None))
+
+
+@pytest.mark.parametrize("whose", ["Homeport's leader", "kube-scheduler's leader"])
+def test_a_node_is_drained(cluster: Cluster, release: Release, whose: str) -> None:
+    """The replica on it hands over: no pod has to be fenced off."""
+    release.wait_ready()
+    leader = release.leader() if whose.startswith("Homeport") else release.scheduler_leader()
+    (node,) = [pod["spec"]["nodeName"] for pod in release.pods() if pod["metadata"]["name"] == leader]
+
+    def drain() -> None:
+        cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
+
+    try:
+        outcome = disrupted(cluster, release, "drain", drain)
+    finally:
+        cluster.kubectl("uncordon", node)
+
+    report(f"drain of the node of {whose}", outcome, most=2)
+    assert 0 == outcome.fenced
+
+
+def test_rollout_restart(cluster: Cluster, release: Release) -> None:
+    def restart() -> None:
+        cluster.kubectl("rollout", "restart", f"deployment/{release.name}", "--namespace", release.namespace)
+        release.wait_ready()
+
+    outcome = disrupted(cluster, release, "restart", restart)
+
+    report("rollout restart", outcome, most=2)
+    assert 0 == outcome.fenced
+
+
+def test_the_leader_is_deleted(cluster: Cluster, release: Release) -> None:
+    outcome = disrupted(cluster, release, "deleted", lambda: release.delete(release.leader()))
+
+    report("deletion of the leader", outcome, most=2)
+    assert 0 == outcome.fenced
+
+
+def test_the_leader_crashes(cluster: Cluster, release: Release) -> None:
+    """Without a word: its Lease has to expire, and what waited then is fenced off before it is bound."""
+    outcome = disrupted(cluster, release, "crashed", lambda: crash(cluster, release, release.leader()))
+
+    report("Homeport's leader crashes", outcome)
+
+
+def test_both_replicas_are_deleted_at_once(cluster: Cluster, release: Release) -> None:
+    """Successors have to be started first; no ending replica takes the Lease meanwhile."""
+    names = [pod["metadata"]["name"] for pod in release.pods()]
+    outcome = disrupted(cluster, release, "both", lambda: release.delete(*names))
+
+    report("both replicas deleted at once", outcome)
+    assert 0 == outcome.fenced
+
+
+def test_all_replicas_are_gone(cluster: Cluster, release: Release) -> None:
+    """Pods of other schedulers do not notice; ours wait, and are bound when a replica is back."""
+    scale = ("scale", f"deployment/{release.name}", "--namespace", release.namespace)
+
+    def away_and_back() -> None:
+        cluster.kubectl(*scale, "--replicas=0")
+        cluster.client.wait_for(lambda: not release.pods(), what="all replicas to be gone")
+        cluster.client.create(objects.pod("others", node_selector={"homeport.test/kind": "object"}, tolerations=_ANY))
+        cluster.client.wait_bound("others")
+        cluster.kubectl(*scale, "--replicas=2")
+
+    try:
+        report("all replicas gone for a while", disrupted(cluster, release, "gone", away_and_back))
+    finally:
+        cluster.kubectl("delete", "pod", "others", "--ignore-not-found", "--grace-period=0", "--force")
