@@ -27,8 +27,8 @@ TARGET: Final = frozenset({"namespace", "pod", "instance"})
 FOREIGN: Final = {"leader_election_master_status": frozenset({"name"})}
 """What the kube-scheduler beside Homeport exposes (k8s.io/component-base)."""
 
-NOT_SHOWN: Final = {"homeport_events_total", "homeport_feed_undecodable_total"}
-"""Of which something else tells: the Events themselves, and what is left out at the moment."""
+NOT_SHOWN: Final = {"homeport_feed_undecodable_total"}
+"""Of which something else tells: what is left out at the moment."""
 
 VALUES: Final[dict[str, frozenset[str]]] = {
     "outcome": frozenset(get_args(Outcome)) | {"answered", "unreachable", "misdirected", "unanswered"},
