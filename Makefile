@@ -126,10 +126,12 @@ $(VENV)-lock/bin/uv:
 
 $(LOCKED): requirements-dev.lock
 	@$(find-python); echo "==> $(VENV) with $$("$$python" --version)"; "$$python" -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@echo "==> once: $$(grep -c '==' $<) packages of $< into $(VENV), half a minute to two"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml
+	@echo "==> homeport itself into $(VENV), some seconds"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -13,7 +13,8 @@ import structlog
 
 from app.cluster.saved import SavedClusterError
 from app.commands import evaluate, explain, plugins, rbac
-from app.config.mistakes import Mistake
+from app.config.flags import Flag, flags_of, given_by
+from app.config.mistakes import Mistake, default_at, written
 from app.config.settings import Loaded, Settings, SettingsError, load_settings, read_settings
 from app.config.variables import CONFIG
 from app.framework.interface import PluginSpec
@@ -23,6 +24,7 @@ from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import DuplicatePlugin, Registry
 from app.server.tls import CertificateError
 from app.telemetry.logging import configure
+from app.telemetry.tracing import EXTRA, is_available
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -38,37 +40,12 @@ _MISTAKES: Final = (
     DuplicatePlugin,
 )
 _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file", "leader_election")
-_FLAGS: Final = (
-    "kubeconfig",
-    "cluster",
-    "host",
-    "port",
-    "tls",
-    "operator_host",
-    "operator_port",
-    "operator_tls",
-    "peer_host",
-    "peer_port",
-    "tls_cert_file",
-    "tls_private_key_file",
-    "client_ca_file",
-    "allowed_names",
-    "reader_names",
-    "open_reads",
-    "insecure",
-    "advertise_address",
-    "http_timeout",
-    "max_priority",
-    "due_bind_wait",
-    "sampling_guard",
-    "bind_others",
-    "log_level",
-    "log_format",
-)
+_FLAGS: Final = tuple(flags_of(Settings))
 
 _EPILOG: Final = """\
-every setting can come from the command line, from the environment as HOMEPORT_<NAME>, or from the file given
-with --config, in this order of precedence. The file also holds the profiles:
+every setting but the profiles can come from the command line. All can come from the environment as
+HOMEPORT_<NAME> (lists and mappings as JSON), and from the file given with --config. Flags go before variables,
+these before the file. Profiles are best kept in the file:
 
   apiVersion: homeport.dev/v1alpha1
   kind: HomeportConfiguration
@@ -112,7 +89,7 @@ def _specs() -> tuple[PluginSpec[Any], ...]:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    given = {name: value for name in _FLAGS if (value := getattr(arguments, name)) is not None}
+    given = given_by(_FLAGS, {name.replace("_", "-"): value for name, value in vars(arguments).items()})
     found = read_settings(given, config=arguments.config or os.environ.get(CONFIG))
     specs = _specs()
     sentences = [*map(found.sources.sentence, found.mistakes), *_deeper_mistakes(found, specs)]
@@ -139,6 +116,9 @@ def _deeper_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterato
             certificates_of(found.settings)
         except CertificateError as mistake:
             yield found.sources.sentence(Mistake((("tlsCertFile",),), str(mistake)))
+    if found.is_sound("tracing") and found.settings.tracing.endpoint is not None and not is_available():
+        said = f"needs OpenTelemetry's SDK and exporter: {EXTRA}"
+        yield found.sources.sentence(Mistake((("tracing", "endpoint"),), said))
     if found.settings.cluster is None and found.is_sound("cluster") and found.is_sound("kubeconfig"):
         try:
             load(found.settings.kubeconfig)
@@ -180,6 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="homeport", description="A Kubernetes scheduler extender: replicas spread, machines come home."
     )
+    parser.add_argument("--version", action="version", version=version("homeport"), help="print the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_evaluate(commands)
@@ -201,8 +182,8 @@ def _add_serve(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
-    for name in _FLAGS:
-        _add_flag(parser, name)
+    for flag in _FLAGS:
+        _add_flag(parser, flag)
     parser.set_defaults(run=_serve)
 
 
@@ -245,7 +226,7 @@ def _add_rbac(commands: Any) -> None:
         "kubectl apply. No cluster is needed; kinds that are not known are looked up in one if it can be reached.",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
-    _add_flag(parser, "kubeconfig")
+    _add_flag(parser, next(it for it in _FLAGS if it.name == "kubeconfig"))
     parser.add_argument(
         "-n", "--namespace", default="kube-system", help="of the service account. Default: %(default)s."
     )
@@ -259,14 +240,16 @@ def _add_rbac(commands: Any) -> None:
     parser.set_defaults(run=_rbac)
 
 
-def _add_flag(parser: argparse.ArgumentParser, name: str) -> None:
-    field = Settings.model_fields[name]
-    default = "" if field.default in (None, (), "") else f" Default: {field.default}."
-    parser.add_argument(
-        f"--{name.replace('_', '-')}",
-        metavar=name.rpartition("_")[2].upper(),
-        help=f"{field.description}{default} Environment: HOMEPORT_{name.upper()}.".replace("%", "%%"),
-    )
+def _add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
+    default = (default_at(Settings, flag.place) or "").strip('"')
+    variable = f"HOMEPORT_{flag.setting.upper()}" + (f'={{"{flag.place[1]}": …}}' if len(flag.place) > 1 else "")
+    described = flag.info.description or f"{written(flag.place)} of the file."
+    text = f"{described}{f' Default: {default}.' if default else ''} Environment: {variable}.".replace("%", "%%")
+    metavar = flag.name.rpartition("-")[2].upper()
+    if flag.switches:
+        parser.add_argument(f"--{flag.name}", nargs="?", const="true", metavar="true|false", help=text)
+    else:
+        parser.add_argument(f"--{flag.name}", metavar=metavar, help=text)
 
 
 if __name__ == "__main__":

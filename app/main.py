@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import structlog
@@ -22,14 +22,16 @@ from msgspec.structs import replace
 from app.cluster.access_review import PermissionCheck
 from app.cluster.authority import Asked, Authority
 from app.cluster.checking import check_in_turns
+from app.cluster.events import ApiRecorder
 from app.cluster.feeds import Feed, FeedState, SavedFeed
 from app.cluster.leader import Elector
-from app.cluster.lease import Election, never_stopping, post_seconds
+from app.cluster.lease import LEASES, Election, never_stopping, post_seconds
 from app.cluster.live import LiveFeed
 from app.cluster.permissions import Kept, Lease, Work
 from app.cluster.replica import Replica
 from app.cluster.store import Cluster
 from app.config.settings import SelfSigned, Settings, is_loopback
+from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, PluginSpec, RepairPlugin
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
@@ -66,6 +68,7 @@ from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import CountedCollector, PictureCollector
+from app.telemetry.tracing import Tracing
 from app.verbs.bind import DRAIN_SECONDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.cycle import CycleVerb
@@ -81,6 +84,9 @@ from app.verbs.refused import RefusedPods
 from app.verbs.service import Deciding
 from app.verbs.standing import StandingRefusals
 from app.verbs.unserved import Unserved
+
+if TYPE_CHECKING:
+    from app.telemetry.otlp import OtlpTracing
 
 _LOG: Final = structlog.get_logger(__name__)
 _MOST_NAMED: Final = 10
@@ -130,27 +136,22 @@ class Service:
         self._settings = settings
         self._version = version
         self._ends_at = inf
+        self._tracing = _tracing(settings, version)
         self._cluster = Cluster()
         self._metrics = Metrics()
         self._metrics.describe_process(version)
-        for result in ("consistent", "different"):
-            self._metrics.picture_checks.labels(result)
         self._counted = CountedCollector()
         self._refused = RefusedPods(self._metrics.refusals.labels)
         self._guard = Guard(self._metrics)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         self._waiting = WaitingPods()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
-        live = _live_feed(settings, self._cluster, _kinds(resolved))
+        live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
-        self._authority = (
-            Authority(live.client, _asked(settings.self_signed))
-            if live is not None and settings.self_signed is not None
-            else None
-        )
+        self._recorder = self._record(live) if live is not None and settings.events else None
+        self._events: EventRecorder = self._recorder or NO_EVENTS
+        self._authority = _authority(settings, live)
         self._certificates = certificates_of(settings, self._authority)
-        if self._certificates is not None:
-            self._metrics.add_collector(CertificateCollector(self._certificate_ends))
         elected = settings.leader_election.leader_elect
         self._replicated = self._replicate(live) if live is not None and elected else None
         self._permissions = (
@@ -161,21 +162,9 @@ class Service:
         self._leads = Leads(self._cluster)
         self._frameworks = self._build(resolved)
         self._tell_changes(resolved)
+        deciding = self._deciding()
         self._bind = BindVerb(
-            deciding := Deciding(
-                self._cluster,
-                self._frameworks,
-                self._feed,
-                self._feed.problem,
-                DueBinds(
-                    monotonic,
-                    wait_seconds=settings.due_bind_wait,
-                    observe=self._metrics.due_bind_wait.observe,
-                    is_placed=self._is_placed,
-                ),
-                max_priority=settings.max_priority,
-                unserved=self._unserved,
-            ),
+            deciding,
             self._feed.binder,
             self._feed.gate,
             monotonic,
@@ -183,7 +172,9 @@ class Service:
             bind_others=settings.bind_others,
         )
         guarding = replace(deciding, problem=self._problem_here)
-        self._sampling = SamplingGuard(guarding, self._feed.nominator, self._leads, monotonic, self._metrics)
+        self._sampling = SamplingGuard(
+            guarding, self._feed.nominator, self._leads, monotonic, self._metrics, self._events
+        )
         self._cycle = CycleVerb(deciding)
         self._handed = HandedBack()
         self._standing = StandingRefusals(
@@ -198,13 +189,37 @@ class Service:
         self._callers = {"": self._verbs(deciding, bind), LEAN: self._verbs(deciding, bind, lean=True)}
         self._pages = Pages()
         self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
+        self._collect()
+        for profile in resolved:
+            for notice in profile.notices:
+                _LOG.warning("profile", notice=notice)
+
+    def _deciding(self) -> Deciding:
+        """What the verbs share."""
+        due = DueBinds(
+            monotonic,
+            wait_seconds=self._settings.due_bind_wait,
+            observe=self._metrics.due_bind_wait.observe,
+            is_placed=self._is_placed,
+        )
+        return Deciding(
+            self._cluster,
+            self._frameworks,
+            self._feed,
+            self._feed.problem,
+            due,
+            max_priority=self._settings.max_priority,
+            unserved=self._unserved,
+        )
+
+    def _collect(self) -> None:
+        """What is read when metrics are scraped."""
         self._metrics.add_collector(
             PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
         self._metrics.add_collector(self._counted)
-        for profile in resolved:
-            for notice in profile.notices:
-                _LOG.warning("profile", notice=notice)
+        if self._certificates is not None:
+            self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
     def _problem_here(self) -> str:
         """Why this replica must not act on pods by itself; empty if it may."""
@@ -257,9 +272,33 @@ class Service:
             if spec.changed is not None:
                 self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
 
-    def _tell(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+    def _tell(self, plugin: str, changed: Callable[[Any, Any, EventRecorder], None], old: Any, new: Any) -> None:
         with suppress(PluginError):  # logged by the guard
-            self._guard.call(plugin, "Changed", changed, old, new)
+            self._guard.call(plugin, "Changed", changed, old, new, self._events)
+
+    def _record(self, feed: LiveFeed) -> ApiRecorder:
+        return ApiRecorder(
+            feed.client,
+            f"homeport-{socket.gethostname()}",
+            monotonic,
+            lambda result: self._metrics.events.labels(result).inc(),
+            leads=lambda: self._replicated is None or self._replicated.replica.leads,
+        )
+
+    def _lead_changed(self, leads: bool) -> None:
+        self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
+        record = self._replicated.replica.record if self._replicated is not None else None
+        if leads and record is not None:
+            asked = self._settings.leader_election
+            lease = Reference(
+                LEASES.api_version,
+                LEASES.kind,
+                asked.resource_namespace,
+                asked.resource_name,
+                str(record.found.get("metadata", {}).get("uid", "")),
+            )
+            note = f"{record.holder} leads; it is reached at {record.address}"
+            self._events.event(lease, None, "Normal", "LeaderElection", "Leading", note)
 
     def _replicate(self, feed: LiveFeed) -> _Replicated:
         """It renews its lease over connections of its own: binds are not in the way."""
@@ -281,14 +320,14 @@ class Service:
             retry_period=asked.retry_period,
             attempt_seconds=asked.renew_deadline / 2,
         )
-        leads = self._metrics.leader.labels(asked.resource_name)
+        self._metrics.leader.labels(asked.resource_name)
         replica = Replica(
             elector,
             feed,
             feed.fences,
             post_seconds=post_seconds(asked.lease_duration),
             clock=never_stopping,
-            on_change=leads.set,
+            on_change=self._lead_changed,
             on_leader=self._metrics.leader_transitions.inc,
         )
         feed.lead_by(replica)
@@ -298,6 +337,7 @@ class Service:
             lambda body: asked_hosts(body, self._cluster.nodes),
             clock=monotonic,
             peer_tls=self._certificates.peer if self._certificates and self._settings.hops_over_tls else None,
+            tracing=self._tracing,
         )
         return _Replicated(replica, forwarder, client)
 
@@ -310,6 +350,7 @@ class Service:
             clock=monotonic,
             waiting=self._waiting,
             serves=serves.__contains__,
+            event_recorder=self._events,
         )
 
     @property
@@ -383,6 +424,7 @@ class Service:
                 self._admission,
                 max_body_bytes=self._settings.max_body_bytes,
                 forwarder=self._replicated.forwarder if self._replicated is not None else None,
+                tracing=self._tracing,
             ),
         )
 
@@ -405,6 +447,8 @@ class Service:
     @asynccontextmanager
     async def _lifespan(self, _web: FastAPI) -> AsyncIterator[None]:
         await self._feed.start()
+        if self._recorder is not None:
+            self._recorder.start()
         if self._replicated is not None:
             await self._replicated.replica.start()
         background = [
@@ -428,7 +472,11 @@ class Service:
                 async with asyncio.timeout(_LAST_SECONDS):
                     if self._replicated is not None:
                         await self._replicated.stop()
+                    if self._recorder is not None:
+                        await self._recorder.stop()
                     await self._feed.stop()
+                    if self._tracing is not None:
+                        await self._tracing.stop()
 
     async def _repair_forever(self) -> None:
         """Put right what a crash left half done: as soon as the picture is complete, then again and again.
@@ -541,7 +589,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
     asked = settings.leader_election
     lease = Lease(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
     uses = tuple(use for profile in resolved for use in profile.uses())
-    return Work(uses, settings.sampling_guard, lease, tuple(_kept(settings.self_signed)))
+    return Work(uses, settings.sampling_guard, lease, settings.events, tuple(_kept(settings.self_signed)))
 
 
 def _kept(asked: SelfSigned | None) -> Iterator[Kept]:
@@ -551,8 +599,11 @@ def _kept(asked: SelfSigned | None) -> Iterator[Kept]:
             yield Kept(asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with")
 
 
-def _asked(found: SelfSigned) -> Asked:
-    return Asked(
+def _authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
+    found = settings.self_signed
+    if live is None or found is None:
+        return None
+    asked = Asked(
         found.secret_namespace,
         found.secret_name,
         found.dns_names,
@@ -560,14 +611,30 @@ def _asked(found: SelfSigned) -> Asked:
         client_name=found.client_name,
         client_seconds=found.client_duration,
     )
+    return Authority(live.client, asked)
 
 
-def _live_feed(settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]]) -> LiveFeed | None:
+def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
+    """The only place that imports OpenTelemetry, and only where it is asked for."""
+    endpoint = settings.tracing.endpoint
+    if endpoint is None:
+        return None
+    from app.telemetry.otlp import otlp
+
+    rate = settings.tracing.sampling_rate_per_million
+    return otlp(endpoint, rate, version=version, instance=socket.gethostname())
+
+
+def _live_feed(
+    settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], tracing: Tracing | None
+) -> LiveFeed | None:
     if settings.cluster is not None:
         return None
     asked = settings.leader_election
     longest = post_seconds(asked.lease_duration) if asked.leader_elect else REQUEST_SECONDS
-    return LiveFeed(settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest)
+    return LiveFeed(
+        settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest, tracing=tracing
+    )
 
 
 def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState, StateKey
+from app.framework.events import EventType, Reference
 from app.framework.interface import Changed, Handle, PluginArgs, PluginSpec, PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unschedulable
@@ -53,6 +56,37 @@ class NoWriter:
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
         raise AssertionError(f"wrote {annotations} to {found}")
+
+
+class Told(Struct, frozen=True):
+    """An Event. ``related`` is ``Kind namespace/name``, or empty."""
+
+    regarding: str
+    related: str
+    kind: str
+    reason: str
+    action: str
+    note: str
+
+
+class RecordingRecorder:
+    """Keeps what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+
+    def event(
+        self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
+    ) -> None:
+        self.told.append(Told(_named(regarding), _named(related) if related else "", kind, reason, action, note))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [it.reason for it in self.told]
+
+
+def _named(found: Reference) -> str:
+    return f"{found.kind} {found.namespace}/{found.name}" if found.namespace else f"{found.kind} {found.name}"
 
 
 class ManualClock:

@@ -30,6 +30,7 @@ from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
+from app.telemetry.tracing import Tracing
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """kube-scheduler does not see finished pods either."""
@@ -71,10 +72,11 @@ class LiveFeed:
         *,
         max_age: float,
         post_seconds: float = REQUEST_SECONDS,
+        tracing: Tracing | None = None,
     ) -> None:
         self._cluster = cluster
         self._max_age = max_age
-        self._client = KubeClient(load(kubeconfig))
+        self._client = KubeClient(load(kubeconfig), tracing=tracing)
         self._outage = Outage(lambda: self._client.server)
         self._began = monotonic()
         every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)

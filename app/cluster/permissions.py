@@ -93,11 +93,12 @@ class Kept(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """What a configuration has Homeport do. ``lease``: ``None`` where it is a single process."""
+    """What a configuration has Homeport do. ``lease``: ``None`` for one process. ``events``: are they written?"""
 
     uses: tuple[Use, ...]
     sampling_guard: bool
     lease: Lease | None = None
+    events: bool = False
     secrets: tuple[Kept, ...] = ()
 
     @property
@@ -114,6 +115,7 @@ class Work(Struct, frozen=True):
             *(_elected(self.lease) if self.lease is not None else ()),
             *_certified(self.secrets),
             *_of_plugins(used, plurals),
+            *(_told() if self.events else ()),
         ]
 
 
@@ -141,6 +143,11 @@ def _elected(lease: Lease) -> Iterator[Need]:
         Permission("create", group, plural, lease.namespace),
         "making that Lease; no rule can name an object that is yet to be made",
     )
+
+
+def _told() -> Iterator[Need]:
+    reason = "telling people of homes, nominations and leaders by Events (events)"
+    return _needs(("create", "patch"), "events.k8s.io", "events", reason)
 
 
 def _certified(secrets: Iterable[Kept]) -> Iterator[Need]:

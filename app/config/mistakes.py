@@ -148,7 +148,7 @@ def _rule(kind: Any, metadata: Sequence[Any]) -> str:
         return _KINDS[kind] + not_empty + _range(metadata, "{:g}".format)
     if get_origin(kind) in (tuple, list):
         return "must be a list" + (" of at least one" if _must_hold(metadata) else "")
-    return "must be a mapping" if _as_model(kind) is not None else ""
+    return "must be a mapping" if as_model(kind) is not None else ""
 
 
 _KINDS: Final[Mapping[Any, str]] = {
@@ -189,24 +189,25 @@ def _field_at(model: type[BaseModel], loc: Place) -> tuple[Any, Sequence[Any]] |
             item = _item(kind)
             if item is None:
                 return None
-            kind, metadata = _bare(item)
+            kind, metadata = bare(item)
             continue
-        inner = _as_model(kind)
+        inner = as_model(kind)
         name = field_names(inner).get(part) if inner else None
         if inner is None or name is None:
             return None
         field = inner.model_fields[name]
-        kind, more = _bare(field.annotation)
+        kind, more = bare(field.annotation)
         metadata = (*field.metadata, *more)
     return kind, metadata
 
 
 def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel] | None:
     found = _field_at(model, loc)
-    return None if found is None else _as_model(found[0])
+    return None if found is None else as_model(found[0])
 
 
-def _as_model(kind: Any) -> type[BaseModel] | None:
+def as_model(kind: Any) -> type[BaseModel] | None:
+    """The model that a type is, if it is one."""
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
@@ -215,7 +216,7 @@ def _item(kind: Any) -> Any:
     return get_args(kind)[0] if get_origin(kind) in (tuple, list, frozenset, set) else None
 
 
-def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+def bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     """Without ``Annotated`` and without ``None``."""
     more: tuple[Any, ...] = ()
     if get_origin(kind) is Annotated:
@@ -224,6 +225,6 @@ def _bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     if get_origin(kind) in (Union, types.UnionType):
         others = [it for it in get_args(kind) if it is not type(None)]
         if len(others) == 1:
-            inner, deeper = _bare(others[0])
+            inner, deeper = bare(others[0])
             return inner, (*more, *deeper)
     return kind, more

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -61,13 +62,19 @@ class LeaderElection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    leader_elect: bool = False
-    lease_duration: Seconds = Field(default=15.0, ge=1.0)
-    renew_deadline: Seconds = Field(default=10.0, gt=0.0)
-    retry_period: Seconds = Field(default=2.0, gt=0.0)
-    resource_lock: Literal["leases"] = "leases"
-    resource_namespace: str = Field(default="kube-system", min_length=1)
-    resource_name: str = Field(default="homeport", min_length=1)
+    leader_elect: bool = Field(default=False, description="Several replicas run, and one of them decides.")
+    lease_duration: Seconds = Field(
+        default=15.0, ge=1.0, description="How long after its last renewal a leader is waited for."
+    )
+    renew_deadline: Seconds = Field(
+        default=10.0, gt=0.0, description="A leader whose renewals are not answered for this long stops leading."
+    )
+    retry_period: Seconds = Field(
+        default=2.0, gt=0.0, description="Between two renewals, and between two attempts to take over."
+    )
+    resource_lock: Literal["leases"] = Field(default="leases", description="No other is known.")
+    resource_namespace: str = Field(default="kube-system", min_length=1, description="Where the Lease is.")
+    resource_name: str = Field(default="homeport", min_length=1, description="Name of the Lease.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -81,6 +88,43 @@ class LeaderElection(BaseModel):
         return self
 
 
+def _is_url(value: str) -> bool:
+    try:
+        found = urlsplit(value)
+        return (
+            found.scheme in ("http", "https")
+            and bool(found.hostname)
+            and found.port != 0
+            and not (found.query or found.fragment)
+        )
+    except ValueError:
+        return False
+
+
+def _is_collector(value: str | None) -> str | None:
+    """Raises ``ValueError`` for what is no URL of a collector."""
+    if value is not None and not _is_url(value):
+        raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
+    return value
+
+
+class TracingConfiguration(BaseModel):
+    """The words of kube-apiserver's and kubelet's ``TracingConfiguration``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    endpoint: Annotated[str | None, AfterValidator(_is_collector)] = Field(
+        default=None,
+        description="Collector to which spans are sent, OTLP over HTTP: http://collector:4318. Default: none.",
+    )
+    sampling_rate_per_million: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Of a million verbs, how many begin a trace. 0: only those that come as part of one.",
+    )
+
+
 class SelfSigned(BaseModel):
     """Certificates that Homeport makes itself, from an authority that all replicas share."""
 
@@ -88,7 +132,9 @@ class SelfSigned(BaseModel):
 
     secret_namespace: str = Field(pattern=_LABEL, max_length=63)
     secret_name: str = Field(pattern=_SUBDOMAIN, max_length=253)
-    dns_names: tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)], ...] = Field(min_length=1)
+    dns_names: Annotated[
+        tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)], ...], BeforeValidator(parse_names)
+    ] = Field(min_length=1)
     client_secret_name: str | None = Field(default=None, pattern=_SUBDOMAIN, max_length=253)
     client_name: str = Field(default="homeport-scheduler", min_length=1, max_length=64)
     client_duration: Seconds = Field(default=8760 * 3600.0, ge=3600.0, le=10 * 8760 * 3600.0)
@@ -106,7 +152,7 @@ class SelfSigned(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Each field is ``--name`` where the command line has it, ``HOMEPORT_NAME``, and ``name`` in the file."""
+    """Each field is ``--name`` (``app.config.flags``), ``HOMEPORT_NAME``, and ``name`` in the file."""
 
     model_config = SettingsConfigDict(env_prefix="HOMEPORT_", extra="forbid", frozen=True)
 
@@ -205,6 +251,10 @@ class Settings(BaseSettings):
         default=True,
         description="Bind pods of no profile here too, without a check. false: their bind is an Error.",
     )
+    events: bool = Field(
+        default=True,
+        description="Write Events (events.k8s.io/v1) about homes, nominations and leaders for people to see.",
+    )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,
@@ -217,6 +267,9 @@ class Settings(BaseSettings):
     leader_election: LeaderElection = Field(
         default=LeaderElection(),
         description="Several replicas, one of which decides, in KubeSchedulerConfiguration's words.",
+    )
+    tracing: TracingConfiguration = Field(
+        default=TracingConfiguration(), description="Spans of verbs, in TracingConfiguration's words."
     )
     advertise_address: str | None = Field(
         default=None,
@@ -383,7 +436,7 @@ def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loa
     misread = list(_misread(sources))
     mistakes += misread
     bad = {sources.field(place) for mistake in misread for place in mistake.places}
-    bad |= variables.unreadable - given.keys()
+    bad |= variables.unreadable - {name for name, it in given.items() if not isinstance(it, Mapping)}
     settings = _validated(sources, bad, mistakes)
     return Loaded(settings, sources, (*mistakes, *_together(settings, sources)))
 
@@ -421,8 +474,7 @@ def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
 def _misread(sources: Sources) -> Iterator[Mistake]:
     """What pydantic would take for something else, of the file and of the variables."""
     for key, name in field_names(Settings).items():
-        if name not in sources.flags and name in sources.values:
-            yield from misread(Settings, sources.values[name], (key,))
+        yield from misread(Settings, sources.from_elsewhere(name), (key,))
 
 
 def _validated(sources: Sources, bad: set[str], mistakes: list[Mistake]) -> Settings:

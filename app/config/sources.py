@@ -10,6 +10,7 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from app.config.document import Document
+from app.config.flags import flag_at
 from app.config.mistakes import Mistake, Place, default_at, field_names, written
 from app.config.variables import Variables
 
@@ -18,7 +19,10 @@ _NOTHING: Final = object()
 
 
 class Sources(Struct, frozen=True):
-    """``flags`` and ``in_file`` by field; the command line goes before variables, these before the file."""
+    """``flags`` and ``in_file`` by field; the command line goes before variables, these before the file.
+
+    Flags give single parts of a nested setting, and leave the others as they are.
+    """
 
     model: type[BaseModel]
     flags: Mapping[str, Any]
@@ -29,7 +33,20 @@ class Sources(Struct, frozen=True):
     @property
     def values(self) -> dict[str, Any]:
         """By field, what counts."""
-        return {**self.in_file, **self.variables.values, **self.flags}
+        below = self.below_flags
+        return {**below, **{name: _laid_over(below.get(name), it) for name, it in self.flags.items()}}
+
+    @property
+    def below_flags(self) -> dict[str, Any]:
+        """By field, what counts where no flag is given."""
+        return {**self.in_file, **self.variables.values}
+
+    def from_elsewhere(self, name: str) -> Any:
+        """What variable or file give of a field and no flag does; ``None`` if there is nothing."""
+        given, below = self.flags.get(name), self.below_flags.get(name)
+        if isinstance(given, Mapping) and isinstance(below, Mapping):
+            return {part: it for part, it in below.items() if part not in given}
+        return None if name in self.flags and not isinstance(given, Mapping) else below
 
     def sentence(self, mistake: Mistake) -> str:
         """The settings with their values and where these came from, and what is wrong."""
@@ -51,19 +68,40 @@ class Sources(Struct, frozen=True):
 
     def _origin(self, place: Place) -> str:
         name = self.field(place)
-        if name in self.flags:
-            return f"flag --{name.replace('_', '-')}"
+        flags = [f"--{it}" for it in self._flags(name, place)]
+        if flags:
+            told = f"flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
+            is_part = len(place) == 1 and isinstance(self.flags[name], Mapping) and name in self.below_flags
+            return f"{self._below(name, place)}, and {told}" if is_part else told
+        return self._below(name, place)
+
+    def _below(self, name: str, place: Place) -> str:
         if name in self.variables.names:
             return f"variable {self.variables.names[name]}"
         if self.document is not None and (name in self.in_file or not name):
             return self.document.where(place)
         return "default"
 
+    def _flags(self, name: str, place: Place) -> list[str]:
+        """Those that give what stands at a place, or a part of it."""
+        given = self.flags.get(name)
+        if not isinstance(given, Mapping):
+            return [flag_at(self.model, place)] if name in self.flags else []
+        parts = place[1:2] if len(place) > 1 else tuple(given)
+        return [flag_at(self.model, (place[0], part)) for part in parts if part in given]
+
     def _value(self, place: Place) -> Any:
         name = self.field(place)
         if name:
             return _walked(self.values[name], place[1:]) if name in self.values else _NOTHING
         return _walked(self.document.value, place) if self.document is not None else _NOTHING
+
+
+def _laid_over(below: Any, given: Any) -> Any:
+    """What is no mapping, though it should be one, is left to be told of."""
+    if isinstance(given, Mapping) and below is not None:
+        return {**below, **given} if isinstance(below, Mapping) else below
+    return given
 
 
 def _walked(value: Any, place: Place) -> Any:

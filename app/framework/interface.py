@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict
 
 from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
+from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status
 from app.kube.core_v1 import Node, Pod
@@ -284,6 +285,7 @@ class Handle(Struct, frozen=True):
     """What a plugin may use of the world.
 
     ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
+    ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
     """
 
     counts: Counts
@@ -293,6 +295,7 @@ class Handle(Struct, frozen=True):
     clock: Clock
     waiting: WaitingPods
     serves: Callable[[str], bool] = _any_scheduler
+    event_recorder: EventRecorder = NO_EVENTS
 
 
 class Plugin(Protocol):
@@ -620,8 +623,8 @@ class Writes(Struct, frozen=True):
     what: str
 
 
-Changed = Callable[[Kind[Any], Any, Any], None]
-"""Told of an object of a kind as it was known and as it is now."""
+Changed = Callable[[Kind[Any], Any, Any, EventRecorder], None]
+"""Told of an object of a kind as it was known and as it is now, with a way to tell people."""
 
 
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -38,6 +38,7 @@ from app.kube.credentials import Access, Credentials, CredentialsError
 from app.kube.decoding import Decoder
 from app.kube.names import is_segment, shown
 from app.kube.retiring import Retiring
+from app.telemetry.tracing import Tracing
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -167,6 +168,9 @@ class Request:
     asks: bool = False
     """A question that takes a POST and changes nothing."""
 
+    trace: tuple[tuple[str, str], ...] = ()
+    """Headers of the trace that it belongs to."""
+
     @property
     def writes(self) -> bool:
         return self.method != "GET" and not self.asks
@@ -287,8 +291,15 @@ def _nothing() -> None:
 class KubeClient:
     """Sends requests as whoever the credentials say. Every method raises only the errors drawn above."""
 
-    def __init__(self, credentials: Credentials, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        """``transport`` replaces the network, for tests."""
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        """``transport`` replaces the network, for tests. ``tracing``: writes of what is traced have spans."""
+        self._tracing = tracing
         self._credentials = credentials
         self._transport = transport
         self._access: Access | None = None
@@ -394,7 +405,7 @@ class KubeClient:
             subresource=subresource,
             metadata_only=metadata_only,
         )
-        return await self._write(request, timeout)
+        return await self._change(request, timeout)
 
     async def put(
         self,
@@ -404,7 +415,7 @@ class KubeClient:
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
         """Replace the object at a path; returns it as it then is. A ``resourceVersion`` in it is a precondition."""
-        return await self._write(put_request(path, body), timeout)
+        return await self._change(put_request(path, body), timeout)
 
     async def post(
         self,
@@ -419,7 +430,7 @@ class KubeClient:
         ``before`` is called when nothing is left to wait for; if it returns, the request has left in the same step.
         What it raises comes out of here, and then nothing was sent.
         """
-        return await self._write(post_request(path, body), timeout, before)
+        return await self._change(post_request(path, body), timeout, before)
 
     async def review(
         self,
@@ -469,6 +480,25 @@ class KubeClient:
         finally:
             await lines.aclose()
             await response.aclose()
+
+    async def _change(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
+        """``_write``, with a span where something that is traced asks for it."""
+        tracing = self._tracing
+        span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
+        if span is None:
+            return await self._write(request, seconds, before)
+
+        def ask() -> None:
+            try:
+                before()
+            except BaseException:
+                span.held_back()
+                raise
+
+        with span:
+            span.tell({"http.request.method": request.method, "url.path": request.path})
+            traced = replace(request, trace=tuple(span.headers.items()))
+            return await self._write(traced, seconds, ask)
 
     async def _write(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
         """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""
@@ -636,7 +666,14 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
         headers["Authorization"] = access.authorization
     if request.content_type:
         headers["Content-Type"] = request.content_type
+    headers.update(request.trace)
     return headers
+
+
+def _written_kind(path: str) -> str:
+    """What is written, without names: ``pods/binding``."""
+    rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
+    return "/".join((*rest[:1], *rest[2:]))
 
 
 def _target(request: Request) -> str:

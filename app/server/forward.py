@@ -14,7 +14,7 @@ Nothing is sent twice to the same leader: the scheduler asks again, and a bind t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from app.cluster.replica import NO_LEADER, Route
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Verb, VerbFailure
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -75,12 +76,14 @@ class Forwarder:
         *,
         clock: Callable[[], float],
         peer_tls: PeerTls | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._leadership = leadership
         self._metrics = metrics
         self._hosts = hosts
         self._clock = clock
         self._peer_tls = peer_tls
+        self._tracing = tracing
         self._peers: dict[tuple[str, Peer | None], Connections] = {}
 
     async def __call__(
@@ -110,7 +113,7 @@ class Forwarder:
         """``None``: it does not lead. Raises ``VerbFailure``."""
         started = perf_counter()
         try:
-            answered = await self._answer(f"{prefix}/{verb}", body, route.address, until - self._clock())
+            answered = await self._traced(f"{prefix}/{verb}", body, route.address, until - self._clock())
         except NotConnected as error:
             self._note(verb, "unreachable")
             raise await self._failure(verb, body, f"the leader cannot be reached: {error}", route) from error
@@ -124,10 +127,22 @@ class Forwarder:
         self._metrics.forward_duration.labels(verb).observe(perf_counter() - started)
         return answered
 
-    async def _answer(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> Answered:
+    async def _traced(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> Answered:
+        span = None if self._tracing is None else self._tracing.outgoing(f"forward {path}")
+        if span is None:
+            return await self._answer(path, body, address, seconds, {})
+        with span:
+            span.tell({"server.address": address})
+            answered = await self._answer(path, body, address, seconds, span.headers)
+            span.tell({"http.response.status_code": answered.status})
+            return answered
+
+    async def _answer(
+        self, path: str, body: bytes | memoryview, address: str, seconds: float, more: Mapping[str, str]
+    ) -> Answered:
         peer = self._peer(address)
         async with asyncio.timeout(seconds), peer.taken(min(seconds, _CONNECT_SECONDS)) as connection:
-            headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}"}
+            headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}", **more}
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 
     def _peer(self, address: str) -> Connections:

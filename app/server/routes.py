@@ -22,8 +22,10 @@ from app.server.errors import OK, failure_answer
 from app.server.forward import FORWARDED, MISDIRECTED, Forwarder, seconds_left
 from app.server.incoming import Incoming, Streamed
 from app.server.protocol import Endpoint
+from app.server.spans import VerbSpans
 from app.server.timely import OutOfTime, within
 from app.telemetry.metrics import Metrics
+from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Answer, Outcome, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
 
@@ -52,10 +54,11 @@ def verb_router(
     *,
     max_body_bytes: int,
     forwarder: Forwarder | None = None,
+    tracing: Tracing | None = None,
 ) -> APIRouter:
     """``POST <prefix>/<verb>`` for each of the verbs that ``callers`` holds by prefix.
 
-    ``forwarder``: where several replicas run, sends on what is not decided here.
+    ``forwarder``: where several replicas run, sends on what is not decided here. ``tracing``: where spans are made.
     """
     router = APIRouter()
     for prefix, verbs in callers.items():
@@ -65,6 +68,8 @@ def verb_router(
                 if forwarder is None
                 else _LedEndpoint(verb, call, metrics, admission, max_body_bytes, forwarder, prefix)
             )
+            if tracing is not None:
+                endpoint.spans = VerbSpans(tracing, verb)
             router.routes.append(Route(f"{prefix}/{verb}", endpoint, methods=["POST"], name=f"{prefix}/{verb}"))
     return router
 
@@ -87,6 +92,8 @@ def _streamed(body: LongBody) -> Response:
 
 class _Endpoint:
     """One verb over HTTP. With ``app.runtime.guard`` the only place of a broad ``except``: the last resort."""
+
+    spans: VerbSpans | None = None
 
     def __init__(self, verb: Verb, call: VerbCall, metrics: Metrics, admission: Admission, max_body_bytes: int) -> None:
         self._verb = verb
@@ -116,7 +123,8 @@ class _Endpoint:
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
         """Status and body. Raises ``ClientDisconnect``."""
         started = perf_counter()
-        status, body, outcome = await self._answer(request)
+        spans = self.spans
+        status, body, outcome = await (self._answer(request) if spans is None else spans.around(request, self._answer))
         self._duration.observe(perf_counter() - started)
         self._count(outcome)
         return status, body

@@ -15,12 +15,13 @@ from typing import Any, Final, cast
 import structlog
 import uvicorn
 from fastapi import APIRouter, FastAPI
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from app.server.listener import Listener
 from app.server.openapi import with_verbs
 from app.server.pages import Pages
 from app.server.protocol import Endpoint, HttpProtocol
+from app.server.root import root_router
 from app.server.tls import Certificates
 
 _KEEP_ALIVE_SECONDS: Final = 120
@@ -44,7 +45,7 @@ class Web(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POSTs to the verbs go straight to them: routes and middleware cost a call as much as its decision.
 
-        All else takes turns: no page is worth a decision that is late.
+        All else takes turns: no page is worth a decision that is late. HEAD is answered wherever GET is.
         """
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
@@ -52,6 +53,8 @@ class Web(FastAPI):
         endpoint = self.direct.get(scope["path"]) if scope["method"] == "POST" else None
         if endpoint is not None:
             await endpoint(scope, receive, send)
+        elif scope["method"] == "HEAD":
+            await self.pages(super().__call__, {**scope, "method": "GET"}, receive, _without_body(send))
         else:
             await self.pages(super().__call__, scope, receive, send)
 
@@ -59,6 +62,15 @@ class Web(FastAPI):
         """With the verbs, which are raw routes."""
         found = super().openapi()
         return with_verbs(found) if self.direct else found
+
+
+def _without_body(send: Send) -> Send:
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {"type": "http.response.body", "body": b"", "more_body": message.get("more_body", False)}
+        await send(message)
+
+    return send_head
 
 
 def create_web(
@@ -87,7 +99,17 @@ def create_web(
     web.pages = pages or Pages()
     for router in routers:
         web.include_router(router)
+    web.include_router(root_router(version, partial(_pages_of, web), direct))
     return web
+
+
+def _pages_of(web: FastAPI) -> dict[str, str]:
+    """What a person can open, by path: its summary. First the documentation of all of it, if it is there."""
+    found = {"/docs": "All endpoints, to read and to try"} if web.docs_url else {}
+    for path, methods in web.openapi()["paths"].items():
+        if "get" in methods and "{" not in path:
+            found[path] = methods["get"].get("summary", "")
+    return found
 
 
 class _Server(uvicorn.Server):

@@ -54,6 +54,11 @@ def configure(level: str, form: Literal["json", "console"]) -> None:
     threading.excepthook = _thread_crashed
 
 
+def silence(library: str) -> None:
+    """Hear nothing of a library: what there is to say, its caller says."""
+    logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+
+
 def _traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """In the field that our own events have it in."""
     found = event.pop("exc_info", None)

@@ -1,7 +1,7 @@
 """Every metric Homeport exposes, in one place.
 
 Names and labels are kube-scheduler's where the thing is the same, with ``homeport_`` for ``scheduler_``
-(docs/adr/0024-metrics-names.md). Durations are seconds.
+(docs/adr/0025-metrics-names.md). Durations are seconds.
 """
 
 from __future__ import annotations
@@ -128,12 +128,17 @@ class Metrics:
             "Permissions that the configuration needs and the API server does not grant.",
             registry=self.registry,
         )
+        self.events = Counter(
+            "homeport_events", "Events raised, by what became of them.", ["result"], registry=self.registry
+        )
         self.picture_checks = Counter(
             "homeport_picture_checks",
             "Comparisons of the bookkeeping with a recount, by result.",
             ["result"],
             registry=self.registry,
         )
+        for result in ("consistent", "different"):
+            self.picture_checks.labels(result)
         self.forwarded = Counter(
             "homeport_forwarded_requests",
             "Requests sent on to the leader, by verb and outcome.",

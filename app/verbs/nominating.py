@@ -34,9 +34,11 @@ from msgspec import Struct
 
 from app.cluster.nominator import Nominated, Nominator
 from app.cluster.store import Cluster
+from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Clock, Unprepared
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.telemetry.metrics import Metrics
@@ -233,7 +235,16 @@ _LEAVE: Final = _Plan()
 class SamplingGuard:
     """Listens to what filter answers, looks for what it was not shown, and leads pods there."""
 
-    def __init__(self, deciding: Deciding, nominator: Nominator, leads: Leads, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        deciding: Deciding,
+        nominator: Nominator,
+        leads: Leads,
+        clock: Clock,
+        metrics: Metrics,
+        events: EventRecorder = NO_EVENTS,
+    ) -> None:
+        self._events = events
         self._deciding = deciding
         self._cluster = deciding.cluster
         self._nominator = nominator
@@ -485,10 +496,19 @@ class SamplingGuard:
             self._leads.drop(uid)
             return written
         case.taken_at = self._clock()
+        self._tell(case, node)
         effect = await self._effect(case, node, told)
         if effect == "hit":
             self._leads.drop(uid)
         return effect
+
+    def _tell(self, case: _Case, node: str) -> None:
+        to = Reference(NODES.api_version, NODES.kind, "", node)
+        note = (
+            f"refused on all {case.shown} nodes that the scheduler showed; led to {node}, which it did not show, by "
+            "nominatedNodeName"
+        )
+        self._events.event(Reference.to_pod(case.pod), to, "Normal", "NominatedUnshown", "Nominating", note)
 
     async def _effect(self, case: _Case, node: str, told: asyncio.Future[Effect]) -> Effect:
         """By a filter call; else by what the watch shows of the pod."""

@@ -1,4 +1,4 @@
-"""Tells the log of homes that somebody else than Homeport changed, as the watch of their owners shows it.
+"""Tells the log, and people, of homes that somebody else than Homeport changed, as the watch of their owners shows it.
 
 Of homes that Homeport makes, ``recording`` tells.
 """
@@ -9,22 +9,26 @@ from typing import Final
 
 import structlog
 
+from app.framework.events import EventRecorder
 from app.kube.kinds import AnnotatedObject, Kind
+from plugins.sticky_node.events import edited
 from plugins.sticky_node.home import HOME, HOME_POD
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
-def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject) -> None:
-    """One line for each home of the object that was given, moved or given up."""
+def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder) -> None:
+    """One line, and one Event, for each home of the object that was given, moved or given up."""
     if old.annotations == new.annotations:
         return
     for key in sorted({*old.annotations, *new.annotations}):
         if key == HOME or key.startswith(f"{HOME}."):
-            _tell_of(key.removeprefix(HOME), kind, old, new)
+            _tell_of(key.removeprefix(HOME), kind, old, new, recorder)
 
 
-def _tell_of(suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject) -> None:
+def _tell_of(
+    suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
+) -> None:
     was, now = (it.annotations.get(f"{HOME}{suffix}", "") for it in (old, new))
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")
     ordinal = f", ordinal {suffix[1:]}" if suffix else ""
@@ -35,3 +39,6 @@ def _tell_of(suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new
         _LOG.info("home moved", machine=machine, before=was, node=now)
     elif not was and now and not is_ours:
         _LOG.info("home given", machine=machine, node=now)
+    else:
+        return
+    edited(recorder, kind, new, f" of{ordinal[1:]}" if ordinal else "", was, now)

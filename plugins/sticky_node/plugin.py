@@ -29,6 +29,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.census import Census
@@ -80,6 +81,8 @@ class StickyNode(
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
         self._owners = Owners(args.owners, handle.objects)
+        self._objects = handle.objects
+        self._events = handle.event_recorder
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
@@ -104,8 +107,14 @@ class StickyNode(
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
         rejected = dict.fromkeys(nodes.names, NOT_HOME)
-        rejected.pop(state.read(_HOME).node, None)
+        if rejected.pop((home := state.read(_HOME).node), None) is None:
+            self._look_for(home, pod)
         return rejected
+
+    def _look_for(self, home: str, pod: Pod) -> None:
+        """It is not among the nodes that are asked about; where it is none at all, somebody has to do something."""
+        if not self._objects.has_node(home) and isinstance(owner := self._owners.of(pod), Owner):
+            events.lost(self._events, owner, home)
 
     def stamp(self, pod: Pod) -> str | None:
         """The home is all; ``None`` while the owner is missing: it is to be looked for each time."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
+from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.home import HOME, HOME_AFTER, Claim, home_pod, on_owner, recorded_home
 from plugins.sticky_node.making import Making
@@ -41,6 +42,7 @@ class Recorder:
         self._objects = handle.objects
         self._writer = handle.writer
         self._serves = handle.serves
+        self._events = handle.event_recorder
         self._causes: dict[Slot, str] = {}
 
     def cause(self, owner: Owner) -> str:
@@ -112,21 +114,29 @@ class Recorder:
     def _written(self, claim: Claim, owner: Owner) -> None:
         self._causes.pop(claim.owner.key, None)
         self._making.drop(claim.pod)
-        if not recorded_home(owner):
-            _LOG.info("home made", machine=str(owner), node=claim.node, pod=str(claim.pod))
+        home = recorded_home(owner)
+        if not home:
+            self._made(claim, owner)
+        elif home != claim.node:
+            events.overridden(self._events, owner, claim, home)
+
+    def _made(self, claim: Claim, owner: Owner) -> None:
+        _LOG.info("home made", machine=str(owner), node=claim.node, pod=str(claim.pod))
+        events.made(self._events, owner, claim)
 
     def _settled(self, claim: Claim, owner: Owner | None) -> None:
         """There is nothing to write, or a write of which nobody heard has arrived."""
         was_tried = self._causes.pop(claim.owner.key, None) is not None
         self._making.drop(claim.pod)
         if was_tried and owner is not None and home_pod(owner) == claim.pod.uid:
-            _LOG.info("home made", machine=str(owner), node=claim.node, pod=str(claim.pod))
+            self._made(claim, owner)
 
     def _failed(self, claim: Claim, owner: Owner, cause: str) -> None:
         """Said again only if the cause changes. A home that a person wrote needs none of ours in memory."""
         if self._causes.get(owner.key) != cause:
             self._causes[owner.key] = cause
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)
+            events.not_recorded(self._events, owner, claim, cause)
         if recorded_home(owner):
             self._making.drop(claim.pod)
         else:

@@ -94,7 +94,7 @@ def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
-    def fails(kind: object, old: object, new: object) -> None:
+    def fails(kind: object, old: object, new: object, recorder: object) -> None:
         raise LookupError("no")
 
     spec = spec_of(Alpha, kinds=lambda _: (SERVICES,), changed=fails)

@@ -98,6 +98,40 @@ async def test_on_one_port_everything_is_answered() -> None:
         assert 200 == (await http.post("/api/v1/cycle", json=POD)).status_code
 
 
+async def test_head_is_answered_wherever_get_is() -> None:
+    """With the head of that answer and no body: what is asked next on the connection is answered in turn."""
+    async with listening() as found, client(found["verbs"]) as http:
+        for path in (*PROBES, *READS, "/", "/docs"):
+            told, whole = await http.head(path), await http.get(path)
+            assert (200, b"") == (told.status_code, told.content), path
+            assert set(whole.headers) == set(told.headers), path
+        assert {404, 405} == {(await http.head(path)).status_code for path in ("/nothing", "/filter")}
+
+
+async def test_the_first_page_tells_what_a_listener_answers() -> None:
+    async with listening(operator_port=0) as found:
+        async with client(found["operator"]) as http:
+            told = (await http.get("/")).json()
+            assert ({*PROBES, "/docs"} <= set(told["pages"]), []) == (True, told["verbs"])
+        async with client(found["verbs"]) as http:
+            told = (await http.get("/")).json()
+            assert ({}, "/bind") == (told["pages"], told["verbs"][0])
+
+
+@pytest.mark.usefixtures("from_afar")
+async def test_the_first_page_is_as_open_as_the_others(pki: Pki) -> None:
+    """From another machine it is for readers."""
+    away = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
+    async with listening(**pki.settings, **away) as found:
+        async with client(found["operator"], pki.client()) as http:
+            assert (403, READS_CLOSED) == _detail(await http.get("/"))
+            assert 403 == (await http.head("/")).status_code
+        async with client(found["operator"], pki.client(pki.reader)) as http:
+            assert 200 == (await http.get("/")).status_code
+        async with client(found["verbs"], pki.client()) as http:
+            assert (403, NO_CERTIFICATE) == _detail(await http.get("/"))
+
+
 async def test_an_operator_listener_reads_and_never_acts() -> None:
     async with listening(operator_port=0) as found:
         async with client(found["operator"]) as http:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -58,6 +59,35 @@ async def test_a_page(api: Api, path: str, content_type: str, text: str) -> None
     response = await api.http.get(path)
 
     assert (200, content_type, text) == (response.status_code, response.headers["content-type"], response.text)
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+LINKED = {"/docs", "/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check", "/api/v1/waiting"}
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html;q=0, */*", "text/*", ""])
+async def test_the_first_page_names_what_there_is(api: Api, accept: str) -> None:
+    response = await api.http.get("/", headers={"accept": accept})
+
+    found = response.json()
+    assert ("application/json", "Accept") == (response.headers["content-type"], response.headers["vary"])
+    assert {"name": "homeport", "version": VERSION} == {name: found[name] for name in ("name", "version")}
+    assert LINKED == set(found["pages"])
+    assert all(found["pages"].values())
+    assert {f"{prefix}/{verb}" for prefix in ("", "/lean") for verb in ("filter", "prioritize", "preempt", "bind")} == {
+        *found["verbs"]
+    }
+
+
+async def test_a_browser_gets_links_that_work(api: Api) -> None:
+    response = await api.http.get("/", headers={"accept": BROWSER})
+
+    links = re.findall(r'href="([^"]+)"', response.text)
+    assert ("text/html; charset=utf-8", "Accept") == (response.headers["content-type"], response.headers["vary"])
+    assert sorted(LINKED) == sorted(links)
+    assert {200} == {(await api.http.get(link)).status_code for link in links}
+    assert f"<h1>Homeport {VERSION}</h1>" in response.text
+    assert "<script" not in response.text
 
 
 @pytest.mark.parametrize("query", ["verbose", "verbose=", "verbose=true"])

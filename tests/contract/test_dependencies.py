@@ -12,6 +12,7 @@ RUNTIME = PROJECT["project"]["dependencies"]
 GROUPS = PROJECT["dependency-groups"]
 BUILD = GROUPS["build"]
 DEV = [line for line in GROUPS["dev"] if line != {"include-group": "build"}] + BUILD
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
 def test_every_dependency_says_what_it_replaces() -> None:
@@ -47,6 +48,16 @@ def test_the_locks_agree(lock: str) -> None:
     assert set(re.findall(r"^\w\S*==\S+", part, re.MULTILINE)) <= set(
         re.findall(r"^\w\S*==\S+", everything, re.MULTILINE)
     )
+
+
+def test_what_an_extra_brings_is_tested_and_not_in_the_lock_of_the_run_time() -> None:
+    runtime = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pinned = {_name(line) for line in re.split(r"\n(?=\w)", runtime)[1:]}
+
+    assert {"otlp"} == EXTRAS.keys()
+    assert {_name(line) for line in EXTRAS["otlp"]} <= {_name(line) for line in DEV}
+    assert set() == {_name(line) for line in EXTRAS["otlp"]} & pinned
+    assert "protobuf" not in pinned
 
 
 def _name(requirement: str) -> str:

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 import plugins
 from app.config.durations import parse_duration
 from app.config.mistakes import field_names
-from app.config.settings import LeaderElection, Settings, load_settings
+from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
 from app.framework.interface import PluginSpec
 from app.main import Service
 from app.runtime.profiles import has_point
@@ -77,13 +77,13 @@ class TestSettings:
 
     def test_the_defaults_are_right(self) -> None:
         shown = {ticked(name)[0]: ticked(default)[0] if ticked(default) else None for name, default, _ in self.ROWS}
-        del shown["profiles"], shown["leaderElection"]
+        del shown["profiles"], shown["leaderElection"], shown["tracing"]
 
         defaults = {
             written: field.default or None if isinstance(field.default, str | tuple) else field.default
             for written, name in field_names(Settings).items()
             for field in (Settings.model_fields[name],)
-            if name not in ("profiles", "leader_election")
+            if name not in ("profiles", "leader_election", "tracing")
         }
         assert defaults == {name: _value(text, defaults[name]) for name, text in shown.items()}
 
@@ -98,6 +98,12 @@ class TestSettings:
             name: text == "true" if isinstance(defaults[name], bool) else _value(text, defaults[name])
             for name, text in shown.items()
         }
+
+    def test_every_word_of_tracing_is_there_with_its_default(self) -> None:
+        rows = table(page("configuration.md"), "tracing")
+        defaults = {to_camel(name): field.default for name, field in TracingConfiguration.model_fields.items()}
+
+        assert defaults == {ticked(name)[0]: _value(next(iter(ticked(default)), None), 0) for name, default, _ in rows}
 
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
         block = blocks(ROOT / "docs" / "configuration.md", "yaml")[0]
@@ -268,6 +274,20 @@ def test_the_curl_lines_of_the_readme_are_those_of_the_example() -> None:
 
     assert lines
     assert [] == [line for line in lines if line not in CURL.splitlines()]
+
+
+def test_the_readme_counts_the_sample_cluster_right() -> None:
+    """A saved cluster holds no Deployments: their ReplicaSets stand for them."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = yaml.safe_load((ROOT / "examples" / "sample-cluster.yaml").read_text(encoding="utf-8"))["items"]
+    zones = {it["metadata"]["labels"]["topology.kubernetes.io/zone"] for it in found if it["kind"] == "Node"}
+    counts = {kind: sum(it["kind"] == kind for it in found) for kind in ("Node", "ReplicaSet", "VirtualMachine")}
+    words = ("zero", "one", "two", "three", *map(str, range(4, 12)), "twelve")
+
+    told = re.search(r"serves a sample cluster \((\w+) zones, (\w+) nodes, (\w+) Deployments, (\w+) virtual", readme)
+
+    assert told is not None
+    assert [words[len(zones)], *(words[count] for count in counts.values())] == list(told.groups())
 
 
 @pytest.fixture(scope="module")

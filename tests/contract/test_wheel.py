@@ -72,6 +72,18 @@ def test_the_wheel_holds_every_file_of_app_and_plugins_and_the_doorstep(wheel: P
     assert ours | {"homeport.py"} == packed
 
 
+def test_the_wheel_says_under_which_licence_it_is_and_brings_its_text(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        folder = f"homeport-{VERSION}.dist-info"
+        head = packed.read(f"{folder}/METADATA").decode().partition("\n\n")[0].splitlines()
+        text = packed.read(f"{folder}/licenses/LICENSE")
+
+    assert {"License-Expression: Apache-2.0", "License-File: LICENSE"} <= set(head)
+    assert [] == [line for line in head if line.startswith("Classifier: License")]
+    assert (ROOT / "LICENSE").read_bytes() == text
+    assert b"Apache License\n                           Version 2.0, January 2004" in text
+
+
 def test_the_console_script_does_not_care_where_it_is_started(venv: Path, decoy: Decoy) -> None:
     run = _homeport(venv, "version", cwd=decoy.folder)
 

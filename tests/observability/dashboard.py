@@ -555,18 +555,29 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                     )
                 ],
                 unit="reqps",
+                width=6,
             ),
             Panel(
                 title="Turned away",
                 text="Connections and requests that a listener did not let through, by cause.",
                 queries=[Query(_rate("homeport_turned_away_total", "listener, cause"), "{{listener}} {{cause}}")],
                 unit="ops",
+                width=6,
             ),
             Panel(
                 title="Pods nobody checks",
                 text="Requests about pods of no profile here: they pass, and are bound, unchecked.",
                 queries=[Query(_rate("homeport_unserved_requests_total", "scheduler_name"), "{{scheduler_name}}")],
                 unit="reqps",
+                width=6,
+            ),
+            Panel(
+                title="Events for people",
+                text="Events raised on objects, by what became of them. over_budget and overflow were dropped here, "
+                "refused and failed at the API server.",
+                queries=[Query(_rate("homeport_events_total", "result"), "{{result}}")],
+                unit="ops",
+                width=6,
             ),
         ),
     ),

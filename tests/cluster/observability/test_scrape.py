@@ -31,6 +31,7 @@ WITHOUT_DATA: Final = {
     ("Decisions", "Time of a request, by verb", "C"): NEEDS_REPLICAS,
     ("Binds", "Waits at Permit", "A"): "a plugin that makes pods wait",
     ("Replicas", "Who leads", "A"): NEEDS_REPLICAS,
+    ("Trouble", "Events for people", "A"): "an API server to write them to",
     ("Replicas", "Requests sent on to the leader", "A"): NEEDS_REPLICAS,
 }
 """Queries that one replica on a saved cluster cannot answer, and what it would take."""

@@ -11,7 +11,9 @@ import yaml
 
 from app import __main__ as command_line
 from app.__main__ import main
+from app.config.mistakes import as_model, bare, field_names
 from app.config.settings import Settings
+from app.telemetry import tracing
 from tests.api.small import saved
 from tests.certificates import Authority
 
@@ -33,7 +35,11 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["version"])
-    assert f"{version('homeport')}\n" == capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert 0 == ended.value.code
+    assert f"{version('homeport')}\n" * 2 == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -43,8 +49,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             ["serve", "--help"],
             [
-                *(f"--{name.replace('_', '-')}" for name in command_line._FLAGS),
-                *(f"HOMEPORT_{name.upper()}" for name in command_line._FLAGS),
+                *(f"--{flag.name} " for flag in command_line._FLAGS),
+                *(f"HOMEPORT_{flag.setting.upper()}" for flag in command_line._FLAGS),
                 "--config",
                 "HOMEPORT_CONFIG",
                 "apiVersion: homeport.dev/v1alpha1",
@@ -113,6 +119,12 @@ def test_each_flag_is_a_setting(tmp_path: Path, served: list[Settings]) -> None:
         "advertise-address": "a:1",
         "http-timeout": "2s",
         "max-priority": "100",
+        "max-connections": "11",
+        "max-body-bytes": "2048",
+        "max-in-flight": "12",
+        "events": "false",
+        "max-feed-age": "13s",
+        "repair-interval": "14s",
         "due-bind-wait": "1ms",
         "sampling-guard": "false",
         "bind-others": "false",
@@ -124,14 +136,78 @@ def test_each_flag_is_a_setting(tmp_path: Path, served: list[Settings]) -> None:
     assert 0 == main(["serve", "--cluster=c"])
 
     found, saved_cluster = served
-    assert {*(name.replace("-", "_") for name in values), "cluster"} == set(command_line._FLAGS)
     assert "c" == saved_cluster.cluster
     listeners = ("::1", 1, True, "::1", 2, True, "::1", 3)
     trust = (str(certificate), str(key), str(authority.file), ("a",), ("r",), True, True)
-    rest = ("a:1", 2.0, 100, 0.001, False, False, "debug", "console")
+    rest = ("a:1", 2.0, 100, 11, 2048, 12, False, 13.0, 14.0, 0.001, False, False, "debug", "console")
     assert (str(kubeconfig), *listeners, *trust, *rest) == tuple(
         getattr(found, name.replace("-", "_")) for name in values
     )
+
+
+def test_every_setting_has_a_flag_except_profiles() -> None:
+    """Those of a nested one each their own."""
+    places = [
+        (written, *inner)
+        for written, name in field_names(Settings).items()
+        for model in (as_model(bare(Settings.model_fields[name].annotation)[0]),)
+        for inner in ([(part,) for part in field_names(model)] if model is not None else [()])
+    ]
+
+    assert [("profiles",)] == [place for place in places if place not in {flag.place for flag in command_line._FLAGS}]
+    assert len(places) - 1 == len({flag.name for flag in command_line._FLAGS})
+
+
+def test_leader_election_has_the_flags_of_kube_scheduler(served: list[Settings]) -> None:
+    """As ``kube-scheduler --help`` names them; a part that no flag gives keeps its default."""
+    parts = ("lease-duration", "renew-deadline", "resource-lock", "resource-name", "resource-namespace", "retry-period")
+    wanted = {"leader-elect", *(f"leader-elect-{part}" for part in parts)}
+
+    assert 0 == main(["serve", "--cluster=c", "--leader-elect=false", "--leader-elect-lease-duration", "20s"])
+    assert 0 == main(["serve", "--cluster=c", "--leader-elect-resource-namespace", "town", "--insecure", "--port=1"])
+
+    first, second = served
+    assert wanted == {flag.name for flag in command_line._FLAGS if flag.setting == "leader_election"}
+    assert (20.0, 10.0, "kube-system") == (
+        first.leader_election.lease_duration,
+        first.leader_election.renew_deadline,
+        first.leader_election.resource_namespace,
+    )
+    assert ("town", True, 1) == (second.leader_election.resource_namespace, second.insecure, second.port)
+
+
+def test_tracing_without_the_extra_is_a_mistake(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, served: list[Settings], tmp_path: Path
+) -> None:
+    arguments = ["serve", "--cluster=c", "--tracing-endpoint=http://collector:4318"]
+    assert 0 == main(arguments)
+
+    monkeypatch.setattr(tracing, "find_spec", _no_module)
+    assert 2 == main(arguments)
+    assert (
+        'homeport: tracing.endpoint "http://collector:4318" (flag --tracing-endpoint): '
+        "needs OpenTelemetry's SDK and exporter: pip install 'homeport[otlp]'\n"
+    ) == capsys.readouterr().err
+    assert [(it.tracing.endpoint, it.tracing.sampling_rate_per_million) for it in served] == [
+        ("http://collector:4318", 0)
+    ]
+
+
+def _no_module(name: str) -> None:
+    """As ``find_spec`` does where a package around it is missing."""
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "collector:4318", "ftp://collector", "http://", "http://[", "http://c:x", "http://c?a=b", "http://c#d"],
+)
+def test_an_endpoint_that_is_none(endpoint: str, capsys: pytest.CaptureFixture[str], served: list[Settings]) -> None:
+    assert 2 == main(["serve", "--cluster=c", f"--tracing-endpoint={endpoint}"])
+    assert (
+        f'homeport: tracing.endpoint "{endpoint}" (flag --tracing-endpoint): '
+        "must be the URL of a collector for OTLP over HTTP, such as http://collector:4318\n"
+    ) == capsys.readouterr().err
 
 
 def test_the_file_is_named_by_a_flag_or_the_environment(

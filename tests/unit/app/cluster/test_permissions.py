@@ -45,6 +45,16 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             id="replicas",
         ),
         pytest.param(
+            Work((), sampling_guard=False, events=True),
+            {
+                "patch pods/status": (FENCE,),
+                "create, patch events.events.k8s.io": (
+                    "telling people of homes, nominations and leaders by Events (events)",
+                ),
+            },
+            id="events",
+        ),
+        pytest.param(
             Work((Use("A", SERVICES), Use("B", SERVICES), Use("A", REPLICA_SETS), Use("A", SERVICES)), False),
             {
                 "patch pods/status": (FENCE,),

@@ -80,7 +80,8 @@ def test_the_example_is_what_is_printed_without_configuration(printed: Any) -> N
 def test_no_pod_is_patched_and_a_machine_s_instance_only_read(printed: Any) -> None:
     writes = {it for it in granted(printed({}))["ClusterRole"] if it.split()[0] not in ("get", "list", "watch")}
 
-    assert {"create pods/binding", "patch pods/status", "patch virtualmachines.kubevirt.io"} == writes
+    events = {"create events.events.k8s.io", "patch events.events.k8s.io"}
+    assert {"create pods/binding", "patch pods/status", "patch virtualmachines.kubevirt.io", *events} == writes
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,12 @@ def test_no_pod_is_patched_and_a_machine_s_instance_only_read(printed: Any) -> N
                 for resource in ("services", "replicationcontrollers", "replicasets.apps", "statefulsets.apps")
             },
             id="a plugin less",
+        ),
+        pytest.param(
+            {"events": False},
+            set(),
+            {"create events.events.k8s.io", "patch events.events.k8s.io"},
+            id="without Events",
         ),
         pytest.param({"samplingGuard": False}, set(), set(), id="the fence needs what the sampling guard needs"),
         pytest.param({"cluster": "saved.yaml"}, set(), set(), id="what it would need on a live cluster"),

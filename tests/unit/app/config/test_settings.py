@@ -9,7 +9,14 @@ import pytest
 import yaml
 
 from app.config.profile import DEFAULT_PROFILES
-from app.config.settings import LeaderElection, Settings, SettingsError, load_settings, read_settings
+from app.config.settings import (
+    LeaderElection,
+    Settings,
+    SettingsError,
+    TracingConfiguration,
+    load_settings,
+    read_settings,
+)
 
 HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 
@@ -61,9 +68,11 @@ class TestSources:
             "due_bind_wait": 0.05,
             "sampling_guard": True,
             "bind_others": True,
+            "events": True,
             "max_feed_age": 180.0,
             "repair_interval": 60.0,
             "leader_election": LeaderElection(),
+            "tracing": TracingConfiguration(),
             "advertise_address": None,
             "log_level": "info",
             "log_format": "json",
@@ -479,7 +488,7 @@ def test_settings_do_not_change() -> None:
 
 
 TLS_HOP: Final = (
-    'leaderElection {"leaderElect": true} (flag --leader-election), clientCAFile (default): replicas that speak TLS to '
+    'leaderElection {"leaderElect": true} (flag --leader-elect), clientCAFile (default): replicas that speak TLS to '
     "each other check by clientCAFile who the other one is"
 )
 
@@ -529,7 +538,7 @@ class TestLeaderElection:
         [
             pytest.param(
                 {"cluster": "c"},
-                'leaderElection {"leaderElect": true} (flag --leader-election), cluster "c" (flag --cluster): '
+                'leaderElection {"leaderElect": true} (flag --leader-elect), cluster "c" (flag --cluster): '
                 "a saved cluster has no leases, several replicas need an API server",
                 id="a saved cluster",
             ),
@@ -554,14 +563,15 @@ class TestLeaderElection:
             ),
             pytest.param(
                 {"leader_election": {"leaderElect": True, "leaseDuration": "10s"}},
-                'leaderElection.leaseDuration "10s" (flag --leader-election), leaderElection.renewDeadline 10s '
-                "(default), leaderElection.retryPeriod 2s (default): leaseDuration must be longer than renewDeadline, "
-                "and that longer than retryPeriod",
+                'leaderElection.leaseDuration "10s" (flag --leader-elect-lease-duration), '
+                "leaderElection.renewDeadline 10s (default), leaderElection.retryPeriod 2s (default): "
+                "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod",
                 id="a lease no longer than its deadline",
             ),
             pytest.param(
                 {"leader_election": {"leaderElect": True, "retryPeriod": "6s"}},
-                'leaderElection.leaseDuration 15s (default), leaderElection.retryPeriod "6s" (flag --leader-election): '
+                "leaderElection.leaseDuration 15s (default), "
+                'leaderElection.retryPeriod "6s" (flag --leader-elect-retry-period): '
                 "retryPeriod must be at most a third of leaseDuration",
                 id="renewals too rare",
             ),
@@ -587,6 +597,107 @@ def open_to_all(host: str) -> str:
         f'host "{host}" (flag --host): is not on loopback: whoever reaches it could bind any pod. '
         "Give tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned, or say insecure: true"
     )
+
+
+class TestPartsByFlags:
+    """A flag gives one part of a nested setting; the others are as they would be without it."""
+
+    def test_they_lie_over_what_the_file_says(self, tmp_path: Path) -> None:
+        path = config(tmp_path, leaderElection={"leaseDuration": "30s", "resourceName": "mine"})
+
+        found = load_settings({"leader_election": {"leaseDuration": "20s"}}, config=path).leader_election
+
+        assert (20.0, "mine", 10.0) == (found.lease_duration, found.resource_name, found.renew_deadline)
+
+    def test_those_of_certificates_made_here(self) -> None:
+        parts = {"secretNamespace": "ns", "secretName": "authority", "dnsNames": "a.example, b.example"}
+
+        found = load_settings({"self_signed": parts}).self_signed
+
+        assert found is not None
+        assert ("ns", "authority", ("a.example", "b.example")) == (
+            found.secret_namespace,
+            found.secret_name,
+            found.dns_names,
+        )
+
+    def test_and_over_what_a_variable_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOMEPORT_LEADER_ELECTION", '{"leaseDuration": "30s", "retryPeriod": "1s"}')
+
+        found = load_settings({"leader_election": {"leaseDuration": "20s"}}).leader_election
+
+        assert (20.0, 1.0) == (found.lease_duration, found.retry_period)
+
+    @pytest.mark.parametrize(
+        ("variable", "in_file", "given", "said"),
+        [
+            pytest.param(
+                None,
+                {},
+                {"leaseDuration": "5"},
+                [
+                    (
+                        'leaderElection.leaseDuration "5" (flag --leader-elect-lease-duration): must be a duration '
+                        "such as 5s, 500ms or 1m30s, 1s or more: it has no unit"
+                    )
+                ],
+                id="a flag that says nothing usable",
+            ),
+            pytest.param(
+                None,
+                {"leaseDuration": 5, "retryPeriod": 1},
+                {"leaseDuration": "20s"},
+                [
+                    (
+                        "leaderElection.retryPeriod 1 ({}, line 5): must be a duration such as 5s, 500ms or 1m30s, "
+                        "above 0s: it has no unit"
+                    )
+                ],
+                id="what the file says wrong counts where no flag does",
+            ),
+            pytest.param(
+                "{",
+                None,
+                {"leaseDuration": "20s"},
+                ["leaderElection"],
+                id="a variable that is no JSON is told of once",
+            ),
+            pytest.param(
+                None,
+                {"renewDeadline": "12s"},
+                {"leaseDuration": "11s"},
+                [
+                    (
+                        'leaderElection.leaseDuration "11s" (flag --leader-elect-lease-duration), '
+                        'leaderElection.renewDeadline "12s" ({}, line 4), leaderElection.retryPeriod 2s (default): '
+                        "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod"
+                    )
+                ],
+                id="each value is told with where it came from",
+            ),
+        ],
+    )
+    def test_what_is_wrong(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        variable: str | None,
+        in_file: dict[str, object] | None,
+        given: dict[str, str],
+        said: list[str],
+    ) -> None:
+        path = None
+        if variable is not None:
+            monkeypatch.setenv("HOMEPORT_LEADER_ELECTION", variable)
+        if in_file is not None:
+            path = config(tmp_path, leaderElection=in_file)
+
+        with pytest.raises(SettingsError) as refused:
+            load_settings({"leader_election": given}, config=path)
+
+        found = str(refused.value).splitlines()
+        assert len(said) == len(found)
+        assert [] == [line for line, wanted in zip(found, said, strict=True) if wanted.format(path) not in line]
 
 
 SELF_SIGNED: Final = {

@@ -19,7 +19,7 @@ from app.verbs.outcome import Outcome
 from app.verbs.service import Deciding
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, make_node, make_pod, taint
-from tests.fakes import FixedNominations
+from tests.fakes import FixedNominations, RecordingRecorder, Told
 from tests.unit.app.verbs.bench import SPREAD, WEB, Bench
 
 CROWD = [f"a{number}" for number in range(1, 4)]
@@ -51,7 +51,8 @@ class World:
             self._problem,
             self.bench.due,
         )
-        self.guard = SamplingGuard(deciding, self, self.leads, now, self.metrics)
+        self.events = RecordingRecorder()
+        self.guard = SamplingGuard(deciding, self, self.leads, now, self.metrics, self.events)
         self.started = now()
 
     def _problem(self) -> str:
@@ -148,6 +149,26 @@ async def test_it_is_led_shortly_after_the_last_refusal() -> None:
 
     assert [(0.006 + QUIET, "late", "b1")] == world.written
     assert ({"hit": 1}, 1, {}) == (world.results, world.sampled_out, world.guard._cases)
+
+
+@pytest.mark.parametrize(("answer", "told"), [("taken", 1), ("failed", 0), ("gone", 0), ("forbidden", 0)])
+def test_people_are_told_of_a_lead_that_was_written(answer: Nominated, told: int) -> None:
+    @virtual_time
+    async def test() -> None:
+        world = World("b1", pods=[late()])
+        world.answers = [answer] * 9
+        world.asked("late")
+        await elapse(0.5)
+        await world.guard.stop()
+
+        note = (
+            f"refused on all {len(CROWD)} nodes that the scheduler showed; led to b1, which it did not show, by "
+            "nominatedNodeName"
+        )
+        event = Told("Pod default/late", "Node b1", "Normal", "NominatedUnshown", "Nominating", note)
+        assert [event] * told == world.events.told
+
+    test()
 
 
 @virtual_time

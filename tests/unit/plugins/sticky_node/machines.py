@@ -19,7 +19,7 @@ from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.plugin import StickyNode
 from tests.builders import JsonObject, PodFields, controller, encoded, make_node, make_pod
-from tests.fakes import ManualClock, RecordingBinder
+from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
 
 KUBEVIRT: Final = "kubevirt.io/v1"
 HOME: Final = "homeport.dev/home"
@@ -61,6 +61,7 @@ class Machines:
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
         self.cluster = Cluster()
         self.writer = UnwillingWriter(self.cluster)
+        self.events = RecordingRecorder()
         self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
@@ -69,6 +70,7 @@ class Machines:
             clock=ManualClock(),
             waiting=WaitingPods(),
             serves=served.__eq__,
+            event_recorder=self.events,
         )
         self._args = StickyNodeArgs.model_validate(args or {})
         self._version = 0

@@ -159,6 +159,10 @@ def test_what_somebody_changed(old: Mapping[str, str], new: Mapping[str, str], s
     assert SPEC.changed is not None
 
     with capture_logs() as told:
-        SPEC.changed(MACHINE, known, found)
+        SPEC.changed(MACHINE, known, found, machines.events)
 
+    reasons = {"home given": "HomeGiven", "home moved": "HomeMoved", "home given up": "HomeGivenUp"}
+    assert [(DB, f"Node {line['node']}", "Normal", reasons[str(line["event"])]) for line in said] == [
+        (it.regarding, it.related, it.kind, it.reason) for it in machines.events.told
+    ]
     assert [{"log_level": "info", "machine": DB, **line} for line in said] == told

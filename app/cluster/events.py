@@ -1,0 +1,347 @@
+"""Writes Events (``events.k8s.io/v1``): few, in the background, and never at the cost of anything else.
+
+    raised     by the leader alone; what was raised before counts up its series  (no request)
+    budget     of each object: 10 at once, then one in a minute; what is beyond is dropped
+    queue      1,000, of which 20 a second are written, one after the other; what is beyond is dropped
+    series     the second of a kind changes the Event (PATCH), later ones only its count in memory, which is written
+               every 30 min and when none has come for 6 min
+
+All that is dropped is counted. A write that is not answered is tried again; one that is refused is not.
+
+Not here: what is worth an Event. Plugins, ``app.verbs`` and ``app.main`` raise them through ``EventRecorder``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from time import time_ns
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from app.framework.events import EventType, Reference
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
+
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
+CONTROLLER: Final = "homeport.dev/homeport"
+
+MOST_QUEUED: Final = 1000
+AT_ONCE: Final = 10
+"""Events of one object that are written however fast they come."""
+
+REFILL_SECONDS: Final = 60.0
+PACE_SECONDS: Final = 0.05
+"""Between two writes."""
+
+IDLE_SECONDS: Final = 360.0
+WRITE_AGAIN_SECONDS: Final = 1800.0
+LOOK_SECONDS: Final = 60.0
+"""Between looks at all series."""
+
+FORBIDDEN_SECONDS: Final = 60.0
+"""How long nothing is tried after a refusal for want of a right."""
+
+FLUSH_SECONDS: Final = 0.5
+"""At the end, for what is queued."""
+
+_REQUEST_SECONDS: Final = 5.0
+_TRIES: Final = 12
+_LONGEST_PAUSE_SECONDS: Final = 10.0
+_MOST_SERIES: Final = 4096
+_MOST_OBJECTS: Final = 4096
+_LONGEST_NOTE: Final = 1024
+_LONGEST_WORD: Final = 128
+_LONGEST_NAME: Final = 235
+"""Of the object, in the name of its Event: a dot and the time come after it."""
+
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_ENDING: Final = "because it is being terminated"
+"""Of a namespace that takes nothing new any more: no right is missing."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
+Count = Callable[[str], None]
+_Kind = tuple[str, str, str, Reference, Reference | None]
+"""Type, action, reason, regarding, related: what makes two Events the same."""
+
+
+class _Series:
+    """One Event. ``written``: the count that the API server has; 0 before it has any."""
+
+    __slots__ = ("body", "changed_at", "count", "kind", "name", "observed", "queued", "written", "written_at")
+
+    def __init__(self, kind: _Kind, name: str, body: dict[str, Any], now: float) -> None:
+        self.kind = kind
+        self.name = name
+        self.body = body
+        self.count = 1
+        self.written = 0
+        self.observed = str(body["eventTime"])
+        self.changed_at = now
+        self.written_at = now
+        self.queued = False
+
+    @property
+    def namespace(self) -> str:
+        return str(self.body["metadata"]["namespace"])
+
+    def as_found(self) -> dict[str, Any]:
+        """What is to be written on an Event that is there."""
+        return {"series": {"count": self.count, "lastObservedTime": self.observed}}
+
+
+class _Budget(Struct):
+    """Of one object: ``left`` as of ``since``."""
+
+    left: float
+    since: float
+
+    def take(self, now: float) -> bool:
+        self.left = min(float(AT_ONCE), self.left + (now - self.since) / REFILL_SECONDS)
+        self.since = now
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
+
+
+class ApiRecorder:
+    """Implements ``EventRecorder``. ``instance``: which process tells; ``count`` is told what became of each.
+
+    ``leads`` says whether this process is the one that tells: replicas see the same.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        instance: str,
+        clock: Callable[[], float],
+        count: Count,
+        *,
+        leads: Callable[[], bool] = lambda: True,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.leads = leads
+        self._client = client
+        self._instance = instance[:_LONGEST_WORD]
+        self._clock = clock
+        self._count = count
+        self._wall = wall
+        self._series: OrderedDict[_Kind, _Series] = OrderedDict()
+        self._budgets: OrderedDict[Reference, _Budget] = OrderedDict()
+        self._queue: deque[_Series] = deque()
+        self._filled = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._barred_until = 0.0
+        self._told = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # told
+
+    def event(
+        self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
+    ) -> None:
+        if not self.leads():
+            return
+        now = self._clock()
+        same = (kind, action[:_LONGEST_WORD], reason[:_LONGEST_WORD], regarding, related)
+        series = self._series.get(same)
+        if series is not None and now - series.changed_at < IDLE_SECONDS:
+            self._again(series, now)
+            return
+        if series is not None:
+            self._end(series)
+        if not self._budget(regarding, now).take(now):
+            self._count("over_budget")
+        elif len(self._queue) >= MOST_QUEUED:
+            self._count("overflow")
+        else:
+            self._first(same, note, now)
+
+    def _first(self, same: _Kind, note: str, now: float) -> None:
+        name = f"{same[3].name[:_LONGEST_NAME]}.{time_ns():x}"
+        series = self._series[same] = _Series(same, name, self._body(same, name, note), now)
+        self._series.move_to_end(same)
+        if len(self._series) > _MOST_SERIES:
+            self._series.popitem(last=False)
+        self._enqueue(series)
+
+    def _again(self, series: _Series, now: float) -> None:
+        series.count += 1
+        series.observed = _micro(self._wall())
+        series.changed_at = now
+        self._series.move_to_end(series.kind)
+        if series.count == 2:
+            self._enqueue(series)
+
+    def _enqueue(self, series: _Series) -> None:
+        """One that is queued already is written as it then is."""
+        if series.queued:
+            return
+        if len(self._queue) >= MOST_QUEUED:
+            self._count("overflow")
+            return
+        series.queued = True
+        self._queue.append(series)
+        self._idle.clear()
+        self._filled.set()
+
+    def _budget(self, regarding: Reference, now: float) -> _Budget:
+        found = self._budgets.get(regarding)
+        if found is None:
+            found = self._budgets[regarding] = _Budget(float(AT_ONCE), now)
+            if len(self._budgets) > _MOST_OBJECTS:
+                self._budgets.popitem(last=False)
+        self._budgets.move_to_end(regarding)
+        return found
+
+    def _body(self, same: _Kind, name: str, note: str) -> dict[str, Any]:
+        kind, action, reason, regarding, related = same
+        body = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": name, "namespace": regarding.namespace or "default"},
+            "eventTime": _micro(self._wall()),
+            "type": kind,
+            "action": action,
+            "reason": reason,
+            "note": note.encode(errors="replace")[:_LONGEST_NOTE].decode(errors="ignore"),
+            "regarding": _object_reference(regarding),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+        }
+        return body if related is None else {**body, "related": _object_reference(related)}
+
+    # written
+
+    def start(self) -> None:
+        """Begin to write. To be called on the event loop."""
+        self._tasks = [asyncio.create_task(work(), name="events") for work in (self._write_forever, self._look_forever)]
+
+    async def stop(self) -> None:
+        """Write what is queued and what was counted up, as far as half a second goes."""
+        self._queue_unwritten(self._series.values())
+        if self._tasks and not self._tasks[0].done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), FLUSH_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _write_forever(self) -> None:
+        while True:
+            while not self._queue:
+                self._filled.clear()
+                self._idle.set()
+                await self._filled.wait()
+            series = self._queue.popleft()
+            series.queued = False
+            try:
+                await self._write(series)
+            except Exception as fault:  # noqa: BLE001  # an Event that cannot be told must not silence all others
+                self._lost("failed", series)
+                _LOG.error("event not written", traceback="".join(traceback.format_exception(fault)))
+            await asyncio.sleep(PACE_SECONDS)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._look()
+
+    def _look(self) -> None:
+        now = self._clock()
+        for it in [it for it in self._series.values() if now - it.changed_at >= IDLE_SECONDS]:
+            self._end(it)
+        self._queue_unwritten(it for it in self._series.values() if now - it.written_at >= WRITE_AGAIN_SECONDS)
+
+    def _end(self, series: _Series) -> None:
+        """The next of its kind is a new Event."""
+        self._queue_unwritten((series,))
+        if self._series.get(series.kind) is series:
+            del self._series[series.kind]
+
+    def _queue_unwritten(self, found: Iterable[_Series]) -> None:
+        for it in found:
+            if it.written and it.count > it.written:
+                self._enqueue(it)
+
+    async def _write(self, series: _Series) -> None:
+        """As often as it takes to hear an answer, within reason."""
+        pause = 1.0
+        for _ in range(_TRIES):
+            if self._clock() < self._barred_until:
+                return self._lost("refused", series)
+            try:
+                return await self._attempt(series)
+            except ApiError as refused:
+                self._tell_refused(refused)
+                return self._lost("refused", series)
+            except (ApiUnavailable, UnknownOutcome) as cause:
+                _LOG.debug("event not written, tried again", reason=series.kind[2], cause=str(cause))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        return self._lost("failed", series)
+
+    def _lost(self, what: str, series: _Series) -> None:
+        """The next of its kind is tried anew."""
+        self._count(what)
+        if self._series.get(series.kind) is series:
+            del self._series[series.kind]
+
+    async def _attempt(self, series: _Series) -> None:
+        """Raises ``KubeError``."""
+        count = series.count
+        if series.written:
+            try:
+                path = (EVENTS, series.namespace, series.name)
+                await self._client.patch(*path, series.as_found(), timeout=_REQUEST_SECONDS)
+            except ApiError as refused:
+                if refused.status != _NOT_FOUND:
+                    raise
+                await self._create(series)  # it has had its hour
+        else:
+            await self._create(series)
+        self._note("repeated" if series.written else "written", series, count)
+
+    async def _create(self, series: _Series) -> None:
+        body = series.body if series.count < 2 else {**series.body, **series.as_found()}
+        try:
+            await self._client.post(EVENTS.path(series.namespace), body, timeout=_REQUEST_SECONDS)
+        except ApiError as refused:
+            if refused.status != _CONFLICT:  # else an attempt whose answer was lost has arrived
+                raise
+
+    def _note(self, what: str, series: _Series, count: int) -> None:
+        series.written, series.written_at = count, self._clock()
+        self._told = False
+        self._count(what)
+
+    def _tell_refused(self, refused: ApiError) -> None:
+        if refused.status == _FORBIDDEN and _ENDING not in refused.message:
+            self._barred_until = self._clock() + FORBIDDEN_SECONDS
+            if not self._told:
+                self._told = True
+                _LOG.warning(
+                    "events are not written: creating them is forbidden, see homeport rbac", cause=str(refused)
+                )
+        else:
+            _LOG.debug("event refused", cause=str(refused))
+
+
+def _object_reference(found: Reference) -> dict[str, str]:
+    named = {"namespace": found.namespace, "name": found.name, "uid": found.uid}
+    return {"apiVersion": found.api_version, "kind": found.kind} | {key: it for key, it in named.items() if it}
+
+
+def _micro(when: datetime) -> str:
+    """A MicroTime."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,62 @@
+"""``GET /``: where to go from here. A page for a browser, JSON for everybody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+_VARY: Final = {"Vary": "Accept"}
+_NO_SCRIPT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", **_VARY}
+_NEVER: Final = re.compile(r"q\s*=\s*0(\.0*)?")
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Homeport</title>
+<style>body {{ font-family: sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em }}
+td {{ padding: .2em 1em .2em 0; vertical-align: top }}</style>
+<h1>Homeport {version}</h1>
+<p>A Kubernetes scheduler extender: replicas spread, machines come home.</p>
+{body}
+</html>
+"""
+
+
+def root_router(version: str, pages: Callable[[], Mapping[str, str]], verbs: Iterable[str]) -> APIRouter:
+    """``pages``: what a GET reaches on this listener, by path, and what it tells. ``verbs``: paths of POST calls."""
+    router = APIRouter()
+    called = sorted(verbs)
+
+    @router.get("/", include_in_schema=False)
+    async def root(request: Request) -> Response:
+        found = pages()
+        if wants_html(request.headers.get("accept", "")):
+            return HTMLResponse(_PAGE.format(version=escape(version), body=_body(found, called)), headers=_NO_SCRIPT)
+        return JSONResponse({"name": "homeport", "version": version, "pages": found, "verbs": called}, headers=_VARY)
+
+    return router
+
+
+def wants_html(accept: str) -> bool:
+    """Whether an Accept header names HTML, as browsers' do and curl's does not."""
+    for part in accept.lower().split(","):
+        kind, *parameters = (it.strip() for it in part.split(";"))
+        if kind in ("text/html", "application/xhtml+xml"):
+            return not any(_NEVER.fullmatch(it) for it in parameters)
+    return False
+
+
+def _body(pages: Mapping[str, str], verbs: Iterable[str]) -> str:
+    rows = "".join(
+        f'<tr><td><a href="{escape(path)}">{escape(path)}</a></td><td>{escape(told)}</td></tr>\n'
+        for path, told in pages.items()
+    )
+    calls = ", ".join(f"<code>{escape(path)}</code>" for path in verbs)
+    return (f"<table>\n{rows}</table>\n" if rows else "") + (f"<p>Called with POST: {calls}</p>" if calls else "")

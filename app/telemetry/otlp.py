@@ -1,0 +1,174 @@
+"""Spans by OpenTelemetry's SDK, sent in batches to a collector (OTLP over HTTP) by a thread of its own.
+
+To be imported only where the extra ``otlp`` is installed. Whether a trace begins is decided before anything is made:
+what is not traced costs a number drawn at random. A collector that is slow or away costs spans and nothing else: 2,048
+wait, what is beyond is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import Token
+from random import random
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import structlog
+from opentelemetry import context, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from app.telemetry.logging import silence
+from app.telemetry.tracing import Attributes, Header
+
+PER_MILLION: Final = 1_000_000
+STOP_SECONDS: Final = 0.5
+"""At the end, for what is not sent yet."""
+
+_EXPORT_SECONDS: Final = 5.0
+_SAMPLED: Final = 1
+_TRACES: Final = "/v1/traces"
+_LOG: Final = structlog.get_logger(__name__)
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+
+class OtlpTracing:
+    """Implements ``Tracing``. ``per_million``: of how many traces that begin here one begins; others' are followed."""
+
+    def __init__(self, exporter: SpanExporter, per_million: int, *, version: str, instance: str) -> None:
+        resource = Resource.create(
+            {"service.name": "homeport", "service.version": version, "service.instance.id": instance}
+        )
+        self._ratio = per_million / PER_MILLION
+        self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(_Told(exporter)))
+        self._tracer = self._provider.get_tracer("homeport", version)
+
+    def incoming(self, name: str, header: Header) -> _Span | None:
+        given = header("traceparent")
+        if given is None:
+            return self._span(name, SpanKind.SERVER, context.Context()) if self._begins() else None
+        carrier = {"traceparent": given, "tracestate": header("tracestate") or ""}
+        parent = _PROPAGATOR.extract(carrier, context.Context())
+        known = trace.get_current_span(parent).get_span_context()
+        wanted = known.trace_flags.sampled if known.is_valid else self._begins()
+        return self._span(name, SpanKind.SERVER, parent) if wanted else None
+
+    def outgoing(self, name: str) -> _Span | None:
+        if not trace.get_current_span().get_span_context().trace_flags.sampled:
+            return None
+        return self._span(name, SpanKind.CLIENT, context.get_current())
+
+    async def stop(self) -> None:
+        """Send what waits, as far as half a second goes; nobody waits for the rest."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def shut_down() -> None:
+            self._provider.shutdown()
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=shut_down, name="spans", daemon=True).start()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), STOP_SECONDS)
+
+    def _begins(self) -> bool:
+        return random() < self._ratio  # noqa: S311  # no secret
+
+    def _span(self, name: str, kind: SpanKind, parent: context.Context) -> _Span:
+        return _Span(self._tracer.start_span(name, parent, kind))
+
+
+def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
+    """To a collector, see ``traces_url``."""
+    silence("opentelemetry")  # it says with each batch what we say once
+    exporter = OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS)
+    return OtlpTracing(exporter, per_million, version=version, instance=instance)
+
+
+def traces_url(endpoint: str) -> str:
+    """``/v1/traces`` is added to a URL that has no path."""
+    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES
+
+
+class _Span:
+    """Implements ``Span``."""
+
+    __slots__ = ("_held_back", "_span", "_token")
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+        self._held_back = False
+        self._token: Token[context.Context] | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Of the flags only that it is sampled: older readers refuse a header that has the one of random IDs too."""
+        found = self._span.get_span_context()
+        parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{_SAMPLED:02x}"
+        state = found.trace_state.to_header()
+        return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
+
+    def tell(self, attributes: Attributes) -> None:
+        self._span.set_attributes(attributes)
+
+    def failed(self, cause: str) -> None:
+        self._span.set_status(Status(StatusCode.ERROR, cause))
+
+    def held_back(self) -> None:
+        self._held_back = True
+        self._span.set_attribute("homeport.held_back", True)
+
+    def __enter__(self) -> Self:
+        self._token = context.attach(trace.set_span_in_context(self._span))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+        if error is not None and not self._held_back:
+            self.failed(f"{type(error).__name__}: {error}")
+        self._span.end()
+
+
+class _Told(SpanExporter):
+    """Says once that spans are not taken, and once that they are again."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._fails = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        try:
+            result = self._exporter.export(spans)
+        except Exception as error:  # noqa: BLE001  # whatever a transport raises, spans are lost and nothing else
+            return self._lost(len(spans), f"{type(error).__name__}: {error}")
+        if result is not SpanExportResult.SUCCESS:
+            return self._lost(len(spans), "the collector did not take them")
+        if self._fails:
+            self._fails = False
+            _LOG.info("spans are taken again")
+        return result
+
+    def _lost(self, count: int, cause: str) -> SpanExportResult:
+        if not self._fails:
+            self._fails = True
+            _LOG.warning("spans are not taken", spans=count, cause=cause)
+        return SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return self._exporter.force_flush(timeout_millis)

@@ -1,0 +1,59 @@
+"""What a person sees of homes on the object that keeps them, as Events; the same in the log is told elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.framework.events import EventRecorder, EventType, Reference
+from app.kube.kinds import NODES, AnnotatedObject, Kind
+from plugins.sticky_node.home import Claim, home_key
+from plugins.sticky_node.owners import Owner
+
+_BINDING: Final = "Binding"
+_EDITING: Final = "Editing"
+_FILTERING: Final = "Filtering"
+
+
+def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
+    note = f"{claim.node} is the home from now on: {claim.pod} was bound there first"
+    _about(events, owner, Reference.to_pod(claim.pod), "Normal", "HomeMade", _BINDING, note)
+
+
+def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:
+    """A person wrote a home while the pod was bound elsewhere."""
+    note = f"{claim.pod} runs on {claim.node}; the home stays {home}, which was written meanwhile"
+    _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeOverridden", _BINDING, note)
+
+
+def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) -> None:
+    note = f"the home {claim.node} of {claim.pod} cannot be written here, and is kept in memory: {cause}"
+    _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeNotRecorded", _BINDING, note)
+
+
+def lost(events: EventRecorder, owner: Owner, home: str) -> None:
+    """The home is no node of the cluster."""
+    note = f"the home {home} is not there, so no node will do: bring it back, or set or remove {home_key(owner.slot)}"
+    _about(events, owner, _node(home), "Warning", "HomeLost", _FILTERING, note)
+
+
+def edited(
+    events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, ordinal: str, was: str, now: str
+) -> None:
+    """Somebody else than Homeport gave, moved or removed a home. ``ordinal``: in words, empty where there is none."""
+    if not was:
+        reason, note = "HomeGiven", f"{now} is the home{ordinal} from now on"
+    elif now:
+        reason, note = "HomeMoved", f"the home{ordinal} was moved from {was} to {now}"
+    else:
+        reason, note = "HomeGivenUp", f"{was} is not the home{ordinal} any more: the next first bind makes one"
+    events.event(Reference.to(kind, found), _node(now or was), "Normal", reason, _EDITING, note)
+
+
+def _about(
+    events: EventRecorder, owner: Owner, related: Reference, type_: EventType, reason: str, action: str, note: str
+) -> None:
+    events.event(Reference.to(owner.kind, owner.found), related, type_, reason, action, note)
+
+
+def _node(name: str) -> Reference:
+    return Reference(NODES.api_version, NODES.kind, "", name)

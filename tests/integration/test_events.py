@@ -1,0 +1,119 @@
+"""What people see with ``kubectl describe``: Events as the real API server takes and lists them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.controlplane import objects
+from tests.controlplane.client import Client, Json
+from tests.controlplane.controlplane import ControlPlane
+from tests.integration.roles import Account, apply
+from tests.integration.service import Homeport
+from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
+from tests.integration.test_permissions import ELECTION, bind, configured, printed, refused_on_zone_a, without
+from tests.integration.test_spread_stories import WEB, make_zones
+
+GROUP = "/apis/events.k8s.io/v1"
+KUBECTL = "/api/v1/events?fieldSelector=reportingComponent%3Dhomeport.dev%2Fhomeport"
+
+
+def told(client: Client, name: str) -> dict[str, Json]:
+    """Homeport's Events about an object, by reason."""
+    about = [it for it in client.request("GET", KUBECTL)["items"] if it["involvedObject"]["name"] == name]
+    places = {it["reason"]: f"namespaces/{it['metadata']['namespace']}/events/{it['metadata']['name']}" for it in about}
+    return {reason: client.request("GET", f"{GROUP}/{place}") for reason, place in places.items()}
+
+
+def edit(client: Client, machine: str, home: str | None) -> None:
+    """What a person does."""
+    client.patch("VirtualMachine", machine, {"metadata": {"annotations": {HOME: home}}})
+
+
+def shown(found: Json) -> tuple[Any, ...]:
+    regarding = found["regarding"]
+    return found["type"], regarding["kind"], regarding["name"], found.get("related", {}).get("kind", ""), found["note"]
+
+
+def test_homes_nominations_and_the_leader_are_told_with_the_least_role(plane: ControlPlane, tmp_path: Path) -> None:
+    """On the machine, the pod and the Lease. None is told of a refusal."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2, "zone-b": 1})
+    machine = client.create(objects.virtual_machine("told01"))
+    config = configured(tmp_path, leaderElection={**ELECTION, "resourceNamespace": "default", "resourceName": "told"})
+    account = Account(plane, "teller")
+    apply(client, printed(config, "teller"))
+
+    with Homeport(account.kubeconfig, tmp_path, [f"--config={config}"]) as homeport:
+        client.wait_for(lambda: "LeaderElection" in told(client, "told"), what="the leader to be told")
+        first = boot(client, machine, "first", scheduler_name="homeport")
+        assert "" == bind(homeport, client.get("Pod", first), "zone-a-1")
+        client.wait_for(lambda: home_of(client, "told01") == "zone-a-1", what="the home")
+        edit(client, "told01", "zone-b-0")
+        client.wait_for(lambda: "HomeMoved" in told(client, "told01"), what="the move to be told")
+        edit(client, "told01", None)
+        client.wait_for(lambda: "HomeGivenUp" in told(client, "told01"), what="the end of a home to be told")
+        edit(client, "told01", "zone-z-9")
+        client.wait_for(lambda: "HomeGiven" in told(client, "told01"), what="the new home to be told")
+        shut_down(client, "told01", first)
+        again = client.get("Pod", boot(client, machine, "again", scheduler_name="homeport"))
+        client.wait_for(lambda: refused_on_zone_a(homeport, again), what="the pod to be refused")
+        client.wait_for(lambda: "HomeLost" in told(client, "told01"), what="the lost home to be told")
+        for _ in range(20):
+            assert refused_on_zone_a(homeport, again)
+
+        client.create(objects.pod("crowd", labels=WEB, node_name="zone-a-0"))
+        spread = [objects.spread(WEB)]
+        late = client.create(objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread))
+        client.wait_for(
+            lambda: refused_on_zone_a(homeport, late) and "NominatedUnshown" in told(client, "late"), what="the lead"
+        )
+        holder = homeport.get("/api/v1/status")["leader"]
+        client.wait_for(lambda: len(told(client, "told01")) == 5, what="all Events")
+        found = told(client, "told01")
+        led, lease = told(client, "late")["NominatedUnshown"], told(client, "told")["LeaderElection"]
+        log = homeport.log()
+
+    assert {
+        "HomeMade": ("Normal", "VirtualMachine", "told01", "Pod"),
+        "HomeMoved": ("Normal", "VirtualMachine", "told01", "Node"),
+        "HomeGivenUp": ("Normal", "VirtualMachine", "told01", "Node"),
+        "HomeGiven": ("Normal", "VirtualMachine", "told01", "Node"),
+        "HomeLost": ("Warning", "VirtualMachine", "told01", "Node"),
+    } == {reason: shown(it)[:4] for reason, it in found.items()}
+    assert found["HomeMade"]["regarding"]["uid"] == machine["metadata"]["uid"]
+    assert ("Normal", "Pod", "late", "Node", "zone-b-0") == (*shown(led)[:4], led["related"]["name"])
+    note = f"{holder['identity']} leads; it is reached at {holder['address']}"
+    assert ("Normal", "Lease", "told", "", note) == shown(lease)
+    assert "events are not written" not in log
+    assert {} == told(client, again["metadata"]["name"])
+
+
+def test_without_the_right_pods_are_bound_all_the_same(plane: ControlPlane, tmp_path: Path) -> None:
+    """And it is said once."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2})
+    config = configured(tmp_path)
+    account = Account(plane, "silent")
+    apply(client, without(printed(config, "silent"), "events"))
+
+    with Homeport(account.kubeconfig, tmp_path, [f"--config={config}"]) as homeport:
+        for number in range(3):
+            machine = client.create(objects.virtual_machine(f"silent{number}"))
+            pod = boot(client, machine, "first", scheduler_name="homeport")
+            assert "" == bind(homeport, client.get("Pod", pod), "zone-a-1")
+        client.wait_for(lambda: counted(homeport) == {"refused": 3}, what="three Events to be given up")
+        log = homeport.log()
+
+    assert 1 == log.count("events are not written")
+    assert {} == told(client, "silent0")
+
+
+def counted(homeport: Homeport) -> dict[str, int]:
+    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    lines = [line for line in text.splitlines() if line.startswith("homeport_events_total{")]
+    return {line.partition('result="')[2].partition('"')[0]: int(float(line.split()[-1])) for line in lines}

@@ -1,0 +1,107 @@
+"""What people see of homes on the machine: an Event for each that is made, lost, overridden or not recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
+from plugins.sticky_node import SPEC
+from tests.builders import make_node
+from tests.fakes import Told
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, SET, Machines, launcher
+
+DB = "VirtualMachine default/db"
+POD = "Pod default/first"
+FIRST = launcher("first")
+
+
+@pytest.fixture
+def machines() -> Machines:
+    machines = Machines()
+    machines.machine()
+    return machines
+
+
+async def test_a_home_that_a_bind_made_is_told_once(machines: Machines) -> None:
+    await machines.bind(FIRST, "n1")
+    await machines.bind(launcher("second"), "n1")
+    await machines.plugin.repair()
+
+    note = "n1 is the home from now on: default/first was bound there first"
+    assert [Told(DB, POD, "Normal", "HomeMade", "Binding", note)] == machines.events.told
+
+
+async def test_one_that_a_person_wrote_meanwhile_is_told_as_overriding(machines: Machines) -> None:
+    await machines.bind(FIRST, "n1", copies=False)
+    machines.change(MACHINE, {HOME: "n3"})
+    await machines.plugin.repair()
+
+    note = "default/first runs on n1; the home stays n3, which was written meanwhile"
+    assert [Told(DB, POD, "Warning", "HomeOverridden", "Binding", note)] == machines.events.told
+
+
+async def test_the_same_home_written_by_a_person_overrides_nothing(machines: Machines) -> None:
+    await machines.bind(FIRST, "n1", copies=False)
+    machines.change(MACHINE, {HOME: "n1"})
+    await machines.plugin.repair()
+
+    assert [] == machines.events.told
+
+
+async def test_what_cannot_be_recorded_is_told_once_for_each_cause(machines: Machines) -> None:
+    machines.writer.unwritable = {"db"}
+    await machines.bind(FIRST, "n1")
+    await machines.plugin.repair()
+    machines.writer.unwritable = set()
+    await machines.plugin.repair()
+
+    note = "the home n1 of default/first cannot be written here, and is kept in memory: forbidden"
+    assert Told(DB, POD, "Warning", "HomeNotRecorded", "Binding", note) == machines.events.told[0]
+    assert ["HomeNotRecorded", "HomeMade"] == machines.events.reasons
+
+
+class TestLost:
+    """A pod whose home is no node of the cluster: somebody has to do something."""
+
+    def ask(self, machines: Machines, *names: str) -> None:
+        state = CycleState()
+        status, _ = machines.plugin.pre_filter(state, FIRST)
+        assert status.is_success
+        machines.plugin.filter_nodes(state, FIRST, Candidates(names, machines.nodes.__getitem__))
+
+    def test_it_is_told_on_the_machine(self, machines: Machines) -> None:
+        machines.change(MACHINE, {HOME: "n9"})
+
+        self.ask(machines, "n1", "n2")
+
+        note = "the home n9 is not there, so no node will do: bring it back, or set or remove homeport.dev/home"
+        assert [Told(DB, "Node n9", "Warning", "HomeLost", "Filtering", note)] == machines.events.told
+
+    @pytest.mark.parametrize("names", [("n1", "n2"), ("n2",)], ids=["among those shown", "not shown, and there"])
+    def test_a_home_that_is_there_is_not(self, machines: Machines, names: tuple[str, ...]) -> None:
+        machines.change(MACHINE, {HOME: "n1"})
+
+        self.ask(machines, *names)
+
+        assert [] == machines.events.told
+
+    def test_nor_one_that_came_back(self, machines: Machines) -> None:
+        machines.change(MACHINE, {HOME: "n9"})
+        machines.cluster.upsert_node(make_node("n9"))
+
+        self.ask(machines, "n1")
+
+        assert [] == machines.events.told
+
+
+def test_ordinals_are_named() -> None:
+    machines = Machines({"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]})
+    machines.add(SET)
+    known = machines.cluster.get(SET, "default", "db")
+    machines.change(SET, {f"{HOME}.3": "n1"})
+    assert SPEC.changed is not None
+
+    SPEC.changed(SET, known, machines.cluster.get(SET, "default", "db"), machines.events)
+
+    assert ["n1 is the home of ordinal 3 from now on"] == [it.note for it in machines.events.told]
