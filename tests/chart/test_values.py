@@ -45,6 +45,7 @@ OTHERS: Final[dict[str, Any]] = {
     "kubeScheduler.pluginConfig": [{"name": "NodeAffinity", "args": {}}],
     "kubeScheduler.featureGates": {"AllBeta": False},
     "kubeScheduler.percentageOfNodesToScore": 70,
+    "kubeScheduler.leaderElection.retryPeriod": "1s",
     "image.pullPolicy": "Never",
     "image.digest": f"sha256:{'1' * 64}",
     "kubeScheduler.image.pullPolicy": "Never",
