@@ -31,15 +31,10 @@ HOST_SOFT: Final = constraint(cluster.HOST_KEY, app(7), hard=False)
 
 
 def instructions(call: Callable[[], object]) -> int:
-    """Byte code instructions executed by ``call``, made twice, and everything it calls, the second time.
+    """Byte code instructions executed by ``call`` and everything it calls, as far as its code has been traced before.
 
-    From Python 3.12 on a code object tells its instructions only once it has been traced.
+    Code that never was tells nothing of the first time from Python 3.12 on: ``usual`` is for what can be repeated.
     """
-    _traced(call)
-    return _traced(call)
-
-
-def _traced(call: Callable[[], object]) -> int:
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -57,6 +52,12 @@ def _traced(call: Callable[[], object]) -> int:
     return count
 
 
+def usual(call: Callable[[], object]) -> int:
+    """The same where one call is like the other, but for those in which a plugin is timed."""
+    instructions(call)
+    return min(instructions(call) for _ in range(3))
+
+
 @pytest.fixture(scope="module")
 def shop() -> Shop:
     return Shop(NODES, pods=4000)
@@ -64,8 +65,7 @@ def shop() -> Shop:
 
 def work(shop: Shop, verb: Verb, made: dict[str, Any], names: int) -> int:
     body = asked(made, shop.names()[:names])
-    shop.call(verb, body)
-    return instructions(lambda: shop.call(verb, body))
+    return usual(lambda: shop.call(verb, body))
 
 
 def test_counting_is_exact() -> None:
@@ -73,7 +73,7 @@ def test_counting_is_exact() -> None:
         for _ in range(times):
             pass
 
-    one, two, three = (instructions(partial(loop, times)) for times in (1000, 2000, 3000))
+    one, two, three = (usual(partial(loop, times)) for times in (1000, 2000, 3000))
 
     assert three - two == two - one > 0
 
@@ -106,7 +106,7 @@ def test_a_candidate_of_preempt_is_little_work(shop: Shop) -> None:
         victims = {name: {"Pods": [{"UID": uid} for uid in list(info.pods)[:1]]} for name, info in nodes}
         return json.dumps({"Pod": pending_json(7, ZONE_FULL), "NodeNameToMetaVictims": victims}).encode()
 
-    few, many = (instructions(partial(shop.call, "preempt", body)) for body in map(candidates, (FEW, MANY)))
+    few, many = (usual(partial(shop.call, "preempt", body)) for body in map(candidates, (FEW, MANY)))
 
     assert (many - few) / (MANY - FEW) <= 1500, (few, many)
 
