@@ -130,14 +130,28 @@ class SelfSigned(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    secret_namespace: str = Field(pattern=_LABEL, max_length=63)
-    secret_name: str = Field(pattern=_SUBDOMAIN, max_length=253)
+    secret_namespace: str = Field(pattern=_LABEL, max_length=63, description="Where the Secrets are.")
+    secret_name: str = Field(
+        pattern=_SUBDOMAIN, max_length=253, description="Secret that keeps the authority; it must be there, also empty."
+    )
     dns_names: Annotated[
         tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)], ...], BeforeValidator(parse_names)
-    ] = Field(min_length=1)
-    client_secret_name: str | None = Field(default=None, pattern=_SUBDOMAIN, max_length=253)
-    client_name: str = Field(default="homeport-scheduler", min_length=1, max_length=64)
-    client_duration: Seconds = Field(default=8760 * 3600.0, ge=3600.0, le=10 * 8760 * 3600.0)
+    ] = Field(min_length=1, description="Names in the serving certificate; by the first one replicas know each other.")
+    client_secret_name: str | None = Field(
+        default=None,
+        pattern=_SUBDOMAIN,
+        max_length=253,
+        description="Secret for the pair that the scheduler calls with.",
+    )
+    client_name: str = Field(
+        default="homeport-scheduler", min_length=1, max_length=64, description="The common name in that pair."
+    )
+    client_duration: Seconds = Field(
+        default=8760 * 3600.0,
+        ge=3600.0,
+        le=10 * 8760 * 3600.0,
+        description="How long that pair is good; it is renewed at two thirds.",
+    )
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,6 +15,7 @@ import yaml
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.controlplane.processes import Process, ProcessGroup, free_port
 
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 SCHEDULER_CONFIG: Final = Path(__file__).parents[2] / "examples" / "kube-scheduler" / "homeport.yaml"
 START_SECONDS: Final = 30
 
@@ -134,3 +136,33 @@ def scheduler_config(homeport: Homeport, **extender: object) -> Mapping[str, Any
 def start_scheduler(plane: ControlPlane, homeport: Homeport, **extender: object) -> Scheduler:
     """A stock kube-scheduler with PodTopologySpread disabled that asks this Homeport."""
     return plane.start_scheduler(scheduler_config(homeport, **extender))
+
+
+def role(homeport: Homeport) -> str:
+    """`ok: leader`, or `ok: follower`."""
+    return httpx.get(f"{homeport.url}/readyz", trust_env=False, timeout=5).text.partition(" of ")[0].strip()
+
+
+@contextmanager
+def leader_and_follower(
+    plane: ControlPlane, folder: Path, config: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[Homeport, Homeport]]:
+    """Two replicas, both ready, under a configuration with `leaderElection` in namespace default."""
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    file = folder / "homeport.yaml"
+    file.write_text(yaml.safe_dump({**head, **config}))
+    folders = [folder / name for name in ("one", "other")]
+    for each in folders:
+        each.mkdir()
+    both = [Homeport(plane.kubeconfig, each, [f"--config={file}"], environment=environment) for each in folders]
+    try:
+        for homeport in both:
+            homeport.begin()
+        for homeport in both:
+            homeport.wait_ready()
+        leader, follower = sorted(both, key=role, reverse=True)
+        yield leader, follower
+    finally:
+        for homeport in both:
+            homeport.__exit__(None, None, None)
+        plane.client.request("DELETE", f"{LEASES}/{config['leaderElection']['resourceName']}")

@@ -8,16 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import Homeport, leader_and_follower, role, start_scheduler
 from tests.integration.test_spread_stories import make_zones, wait_all_bound
 
 WEB = {"app": "web"}
 FENCE = "homeport.dev/unclear-bind"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 ELECTION = {
     "leaderElect": True,
     "leaseDuration": "2s",
@@ -33,24 +31,8 @@ Pair = tuple[Homeport, Homeport]
 @pytest.fixture
 def pair(plane: ControlPlane, tmp_path: Path) -> Iterator[Pair]:
     """The leader and its follower, both ready."""
-    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-    config = tmp_path / "homeport.yaml"
-    config.write_text(yaml.safe_dump({**head, "leaderElection": ELECTION}))
-    folders = [tmp_path / name for name in ("one", "other")]
-    for folder in folders:
-        folder.mkdir()
-    both = [Homeport(plane.kubeconfig, folder, [f"--config={config}"]) for folder in folders]
-    try:
-        for homeport in both:
-            homeport.begin()
-        for homeport in both:
-            homeport.wait_ready()
-        leader, follower = sorted(both, key=role, reverse=True)
-        yield leader, follower
-    finally:
-        for homeport in both:
-            homeport.__exit__(None, None, None)
-        plane.client.request("DELETE", f"{LEASES}/homeport")
+    with leader_and_follower(plane, tmp_path, {"leaderElection": ELECTION}) as both:
+        yield both
 
 
 def make_pods(plane: ControlPlane, *names: str, **fields: Any) -> list[str]:
@@ -58,10 +40,6 @@ def make_pods(plane: ControlPlane, *names: str, **fields: Any) -> list[str]:
     for name in names:
         plane.client.create(objects.pod(name, labels=WEB, spread_constraints=[objects.spread(WEB)], **fields))
     return list(names)
-
-
-def role(homeport: Homeport) -> str:
-    return httpx.get(f"{homeport.url}/readyz", trust_env=False, timeout=5).text.partition(" of ")[0].strip()
 
 
 def until_it_leads(plane: ControlPlane, homeport: Homeport) -> float:

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.collector import Collector
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport
+from tests.integration.service import Homeport, leader_and_follower
 from tests.integration.test_home_stories import boot, install_kubevirt
 from tests.integration.test_permissions import bind
-from tests.integration.test_replicas import ELECTION, LEASES, role
+from tests.integration.test_replicas import ELECTION
 from tests.integration.test_spread_stories import make_zones
 
 
@@ -27,28 +26,11 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture
 def pair(plane: ControlPlane, tmp_path: Path, collector: Collector) -> Iterator[tuple[Homeport, Homeport]]:
     """A leader and its follower. Spans leave at once."""
-    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
     tracing = {"endpoint": collector.url, "samplingRatePerMillion": 1_000_000}
-    config = tmp_path / "homeport.yaml"
-    election = {**ELECTION, "resourceName": "traced"}
-    config.write_text(yaml.safe_dump({**head, "tracing": tracing, "leaderElection": election}))
+    config = {"tracing": tracing, "leaderElection": {**ELECTION, "resourceName": "traced"}}
     install_kubevirt(plane.client)
-    folders = [tmp_path / name for name in ("one", "other")]
-    for folder in folders:
-        folder.mkdir()
-    soon = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
-    both = [Homeport(plane.kubeconfig, folder, [f"--config={config}"], environment=soon) for folder in folders]
-    try:
-        for homeport in both:
-            homeport.begin()
-        for homeport in both:
-            homeport.wait_ready()
-        leader, follower = sorted(both, key=role, reverse=True)
-        yield leader, follower
-    finally:
-        for homeport in both:
-            homeport.__exit__(None, None, None)
-        plane.client.request("DELETE", f"{LEASES}/traced")
+    with leader_and_follower(plane, tmp_path, config, {"OTEL_BSP_SCHEDULE_DELAY": "50"}) as both:
+        yield both
 
 
 def test_one_trace_from_the_follower_to_the_api_server(

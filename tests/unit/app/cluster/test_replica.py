@@ -293,10 +293,7 @@ async def test_so_does_a_take_over_that_is_not_complete() -> None:
     async with running("a", leases, pods) as a:
         await until_it_may(a, "elsewhere")
 
-        async def settled() -> bool:
-            return True
-
-        await a.replica.hand_over(settled)
+        await a.replica.hand_over(_settled)
 
     assert "a" == leases.holder
 
