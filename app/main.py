@@ -61,9 +61,10 @@ from app.server.operator import (
 from app.server.ops import ops_router
 from app.server.pages import Pages
 from app.server.routes import LEAN, VerbCall, Verbs, direct, verb_router
-from app.server.tls import Certificates, Files, InMemory, Source
+from app.server.tls import Certificates, Files, InMemory, Source, unusable
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
+from app.telemetry.background import Background
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
@@ -285,6 +286,10 @@ class Service:
             leads=lambda: self._replicated is None or self._replicated.replica.leads,
         )
 
+    async def _known_to_others(self) -> None:
+        if self._authority is not None:
+            await self._authority.shared()
+
     def _lead_changed(self, leads: bool) -> None:
         self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
         record = self._replicated.replica.record if self._replicated is not None else None
@@ -329,6 +334,7 @@ class Service:
             clock=never_stopping,
             on_change=self._lead_changed,
             on_leader=self._metrics.leader_transitions.inc,
+            known_to_others=self._known_to_others,
         )
         feed.lead_by(replica)
         forwarder = Forwarder(
@@ -451,21 +457,19 @@ class Service:
             self._recorder.start()
         if self._replicated is not None:
             await self._replicated.replica.start()
-        background = [
-            asyncio.create_task(self._repair_forever()),
-            asyncio.create_task(self._check_forever()),
-            asyncio.create_task(watch_lag(self._metrics.loop_lag.observe)),
-        ]
+        background = Background()
+        background.begin("repair", self._repair_forever)
+        background.begin("check", self._check_forever)
+        background.begin("lag", partial(watch_lag, self._metrics.loop_lag.observe))
         if self._authority is not None:
-            background.append(asyncio.create_task(self._authority.run()))
+            background.begin("authority", self._authority.run)
         if self._permissions is not None:
-            background.append(asyncio.create_task(self._permissions.run()))
+            background.begin("permissions", self._permissions.run)
         gc.freeze()
         try:
             yield
         finally:
-            for task in background:
-                task.cancel()
+            await background.stop()
             await self._sampling.stop()
             await self._bind.drain(self._left())
             with suppress(TimeoutError):
@@ -611,7 +615,7 @@ def _authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
         client_name=found.client_name,
         client_seconds=found.client_duration,
     )
-    return Authority(live.client, asked)
+    return Authority(live.client, asked, unusable)
 
 
 def _tracing(settings: Settings, version: str) -> OtlpTracing | None:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+
+def badly_named(begins: datetime) -> bytes:
+    """An authority, PEM, whose name is a T61String, as old ones have it: OpenSSL takes it, other libraries do not."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Muller Root")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 4711, begins, begins + timedelta(days=900))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    der = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+    written = base64.encodebytes(der.replace(b"\x0c\x0bMuller Root", b"\x14\x0bM\xfcller Root"))
+    return b"-----BEGIN CERTIFICATE-----\n" + written + b"-----END CERTIFICATE-----\n"
 
 
 class Authority:

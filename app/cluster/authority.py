@@ -29,6 +29,7 @@ from app.cluster.issuing import (
     Known,
     Pair,
     is_issued_by,
+    is_of_any,
     issue,
     known,
     known_authority,
@@ -54,6 +55,7 @@ KEY: Final = "tls.key"
 Sleep = Callable[[float], Awaitable[None]]
 
 _CONFLICT: Final = 409
+_OUT_OF_TIME: Final = "the authority does not hold now: empty the Secret for a new one, or put one there"
 _SERVING_NAME: Final = "homeport"
 
 
@@ -85,20 +87,31 @@ class _NotOurs(Exception):
 
 
 class Authority:
-    """``contents`` are what listeners serve with, from the first moment. ``clock`` gives seconds since the epoch."""
+    """``contents`` are what listeners serve with, from the first moment. ``clock`` gives seconds since the epoch.
+
+    ``unusable``: why listeners would not take such contents; empty if they would.
+    """
 
     def __init__(
-        self, client: KubeClient, asked: Asked, *, clock: Callable[[], float] = time, sleep: Sleep = asyncio.sleep
+        self,
+        client: KubeClient,
+        asked: Asked,
+        unusable: Callable[[tuple[bytes, ...]], str],
+        *,
+        clock: Callable[[], float] = time,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._client = client
         self._asked = asked
+        self._unusable = unusable
         self._clock = clock
         self._sleep = sleep
         self._problem = "not read yet"
-        self._settled = False
+        self._shared = asyncio.Event()
         self._client_known: Known | None = None
+        self._provided: tuple[Pair, Pair] | None = None
         self._pair = new_authority(clock())
-        self._serving = self._issued()
+        self._serving = self._issued(self._pair)
 
     # what is asked of it
 
@@ -119,7 +132,13 @@ class Authority:
 
     def problem(self) -> str:
         """Why others cannot know us by the authority in the Secret; empty if they can."""
-        return "" if self._settled else f"certificates: {self._problem}"
+        if self._shared.is_set() and self._clock() < known(self._serving.certificates).ends:
+            return ""
+        return f"certificates: {self._problem or 'ours has ended'}"
+
+    async def shared(self) -> None:
+        """Wait until the authority is that of the Secret, for the first time."""
+        await self._shared.wait()
 
     def ends(self) -> Mapping[str, float]:
         """When the ``client``'s pair ends, seconds since the epoch, once it is known."""
@@ -134,10 +153,12 @@ class Authority:
             await self._sleep(STEADY_SECONDS if well else AGAIN_SECONDS)
 
     async def look(self) -> bool:
-        """One round; whether all is well."""
+        """One round; whether all is well. What is in memory is renewed also where nothing can be read."""
         try:
-            self._renew()
-            await self._settle()
+            try:
+                await self._settle()
+            finally:
+                await self._renew()
             if self._asked.client_secret:
                 await self._provide()
         except (KubeError, msgspec.DecodeError, BadPair, _NotOurs) as error:
@@ -153,47 +174,65 @@ class Authority:
             self._problem = str(error)
             _LOG.error("certificates not settled", cause=self._problem)
 
-    def _renew(self) -> None:
-        """What is in memory asks nobody."""
-        if self._clock() >= known(self._serving.certificates).renewal:
-            self._serving = self._issued()
-
     async def _settle(self) -> None:
         found = await self._read(self._asked.secret)
         stored = self._stored(self._asked.secret, found, CA_CERTIFICATE, CA_KEY)
         if stored is None:
-            data = {CA_CERTIFICATE: self._pair.certificates, CA_KEY: self._pair.key}
-            await self._write(self._asked.secret, found, data)
-            name = known_authority(self._pair).common_name
-            _LOG.info("authority stored", secret=self._where(self._asked.secret), name=name)
+            await self._store(found)
         elif stored != self._pair:
-            self._take_over(stored)
-        self._settled = True
+            await self._take_over(stored)
+        elif not self._holds(self._pair):
+            raise _NotOurs(f"{self._where(self._asked.secret)}: {_OUT_OF_TIME}")
+        self._shared.set()
 
-    def _take_over(self, stored: Pair) -> None:
-        """Raises ``_NotOurs``: what we have goes on."""
+    async def _store(self, found: _Secret) -> None:
+        """What we have, or where that is not of this time a new one."""
+        if not self._holds(self._pair):
+            fresh = new_authority(self._clock())
+            self._pair, self._serving = fresh, self._issued(fresh)
+        data = {CA_CERTIFICATE: self._pair.certificates, CA_KEY: self._pair.key}
+        await self._write(self._asked.secret, found, data)
+        name = known_authority(self._pair).common_name
+        _LOG.info("authority stored", secret=self._where(self._asked.secret), name=name)
+
+    def _holds(self, authority: Pair) -> bool:
+        found = known(authority.certificates)
+        return found.begins <= self._clock() < found.ends
+
+    async def _take_over(self, stored: Pair) -> None:
+        """Raises ``_NotOurs``: what we have goes on. Large keys take their time, in a thread."""
+        where = self._where(self._asked.secret)
         try:
-            found = known_authority(stored)
-            serving = self._issued(stored)
+            found = await asyncio.to_thread(known_authority, stored)
+            serving = await asyncio.to_thread(self._issued, stored)
         except BadPair as error:
-            where = self._where(self._asked.secret)
             raise _NotOurs(f"{where}: {CA_CERTIFICATE} and {CA_KEY} cannot be used: {error}") from None
+        contents = (serving.certificates, serving.key, stored.certificates)
+        why = await asyncio.to_thread(self._unusable, contents)
+        if why:
+            raise _NotOurs(f"{where}: what {CA_CERTIFICATE} and {CA_KEY} issue cannot be used: {why}")
         self._pair, self._serving = stored, serving
-        _LOG.info("authority read", secret=self._where(self._asked.secret), name=found.common_name)
+        _LOG.info("authority read", secret=where, name=found.common_name)
 
-    def _issued(self, authority: Pair | None = None) -> Pair:
+    async def _renew(self) -> None:
+        if known(self._serving.certificates).is_due(self._clock()):
+            self._serving = await asyncio.to_thread(self._issued, self._pair)
+
+    def _issued(self, authority: Pair) -> Pair:
         names = self._asked.dns_names
-        return issue(authority or self._pair, _SERVING_NAME, names, seconds=SERVING_SECONDS, now=self._clock())
+        return issue(authority, _SERVING_NAME, names, seconds=SERVING_SECONDS, now=self._clock())
 
     async def _provide(self) -> None:
         """The pair that a scheduler calls with, in a Secret that it can mount."""
         asked = self._asked
         found = await self._read(asked.client_secret)
         stored = self._stored(asked.client_secret, found, CERTIFICATE, KEY)
-        if stored is None or not self._is_good(stored):
+        if stored is None or not await self._is_good(stored):
             if stored is not None:
                 self._check_ours(stored)
-            stored = issue(self._pair, asked.client_name, (), seconds=asked.client_seconds, now=self._clock())
+            stored = await asyncio.to_thread(
+                issue, self._pair, asked.client_name, (), seconds=asked.client_seconds, now=self._clock()
+            )
         elif _value(found, CA_CERTIFICATE) == self._pair.certificates:
             self._client_known = known(stored.certificates)
             return
@@ -202,11 +241,14 @@ class Authority:
         self._client_known = known(stored.certificates)
         _LOG.info("client pair stored", secret=self._where(asked.client_secret), name=asked.client_name)
 
-    def _is_good(self, pair: Pair) -> bool:
-        if not is_issued_by(self._pair, pair):
-            return False
+    async def _is_good(self, pair: Pair) -> bool:
+        """Signatures are looked at once: with a large key that takes a quarter of a second."""
+        if self._provided != (self._pair, pair):
+            if not await asyncio.to_thread(is_issued_by, self._pair, pair):
+                return False
+            self._provided = (self._pair, pair)
         found = known(pair.certificates)
-        return found.common_name == self._asked.client_name and self._clock() < found.renewal
+        return found.common_name == self._asked.client_name and not found.is_due(self._clock())
 
     async def _read(self, name: str) -> _Secret:
         return _SECRETS.decode(await self._client.get(SECRETS, self._asked.namespace, name))
@@ -230,14 +272,14 @@ class Authority:
         return pair if pair.certificates else None
 
     def _check_ours(self, pair: Pair) -> None:
-        """Raises ``_NotOurs`` unless it is a former one of ours."""
+        """Raises ``_NotOurs`` unless it is of an authority of ours, a former one, or one that is trusted here."""
         where = self._where(self._asked.client_secret)
         try:
             found = known(pair.certificates)
         except BadPair as error:
             raise _NotOurs(f"{where}: {CERTIFICATE} cannot be used: {error}") from None
-        if found.common_name != self._asked.client_name and not found.issuer.startswith(COMMON_NAME):
-            raise _NotOurs(f'{where}: {CERTIFICATE} was issued to "{found.common_name[:100]}", and not by Homeport')
+        if not found.issuer.startswith(COMMON_NAME) and not is_of_any(self._pair.certificates, pair.certificates):
+            raise _NotOurs(f'{where}: {CERTIFICATE} was issued by "{found.issuer[:100]}", and not by Homeport')
 
 
 def _value(found: _Secret, key: str) -> bytes:

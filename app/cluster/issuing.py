@@ -6,9 +6,10 @@ since kube-scheduler and kubelets read that again at each handshake. Each begins
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from functools import wraps
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -16,6 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 AUTHORITY_SECONDS: Final = 10 * 365 * 86_400.0
 SERVING_SECONDS: Final = 7 * 86_400.0
@@ -25,6 +29,15 @@ _RENEWED_AFTER: Final = 2 / 3
 
 COMMON_NAME: Final = "homeport authority"
 """Begins the common name of every authority made here; a part of its serial number follows."""
+
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 _LARGEST: Final = 256 << 10
 """Bytes of PEM that are looked at; more cannot be a pair and a few authorities."""
@@ -54,10 +67,25 @@ class Known(Struct, frozen=True):
     ends: float
     names: tuple[str, ...]
 
-    @property
-    def renewal(self) -> float:
-        """When to replace it."""
-        return self.begins + (self.ends - self.begins) * _RENEWED_AFTER
+    def is_due(self, now: float) -> bool:
+        """Whether one that was issued here is to be replaced: also where the clock was ahead when it was."""
+        issued = self.begins + _EARLY_SECONDS
+        return not self.begins <= now < issued + (self.ends - issued) * _RENEWED_AFTER
+
+
+def _told_as_bad_pairs(function: Callable[P, R]) -> Callable[P, R]:
+    """What the library says of bad input in a dozen ways."""
+
+    @wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except BadPair:
+            raise
+        except _UNREADABLE as error:
+            raise BadPair(f"the certificate cannot be read: {_line(error)}") from None
+
+    return told
 
 
 def new_authority(now: float) -> Pair:
@@ -81,6 +109,7 @@ def new_authority(now: float) -> Pair:
     return _signed(builder.add_extension(usage, critical=True), key, key)
 
 
+@_told_as_bad_pairs
 def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: float, now: float) -> Pair:
     """A pair for clients, and with DNS ``names`` for servers too. It ends with the authority at the latest.
 
@@ -115,17 +144,19 @@ def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: f
     return _signed(builder, key, issuer_key)
 
 
+@_told_as_bad_pairs
 def known(certificates: bytes) -> Known:
     """Of the first certificate. Raises ``BadPair``."""
     return _known(_first(certificates))
 
 
+@_told_as_bad_pairs
 def known_authority(authority: Pair) -> Known:
     """Raises ``BadPair`` where its certificate is that of no authority, or its key belongs to another."""
     certificate, _ = _read(authority)
     try:
         found = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, ValueError):
+    except x509.ExtensionNotFound:
         raise BadPair("the certificate is that of no authority") from None
     if not found.ca:
         raise BadPair("the certificate is that of no authority")
@@ -137,8 +168,24 @@ def is_issued_by(authority: Pair, pair: Pair) -> bool:
     try:
         issuer, _ = _read(authority)
         certificate, _ = _read(pair)
+    except BadPair:
+        return False
+    return _signed_by(issuer, certificate)
+
+
+def is_of_any(authorities: bytes, certificates: bytes) -> bool:
+    """Whether one of several authorities signed a certificate."""
+    try:
+        certificate = _first(certificates)
+        return any(_signed_by(it, certificate) for it in x509.load_pem_x509_certificates(authorities))
+    except _UNREADABLE:
+        return False
+
+
+def _signed_by(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
         certificate.verify_directly_issued_by(issuer)
-    except (BadPair, ValueError, TypeError, InvalidSignature):
+    except (*_UNREADABLE, InvalidSignature):
         return False
     return True
 
@@ -163,7 +210,7 @@ def _first(certificates: bytes) -> x509.Certificate:
         raise BadPair("the certificate is too long")
     try:
         return x509.load_pem_x509_certificates(certificates)[0]
-    except ValueError as error:
+    except _UNREADABLE as error:
         raise BadPair(f"the certificate cannot be read: {_line(error)}") from None
 
 
@@ -171,14 +218,19 @@ def _known(certificate: x509.Certificate) -> Known:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         names = tuple(found.get_values_for_type(x509.DNSName))
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, *_UNREADABLE):
         names = ()
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
-    return Known(_common_name(certificate.subject), _common_name(certificate.issuer), begins, ends, names)
+    subject, issuer = _common_name(lambda: certificate.subject), _common_name(lambda: certificate.issuer)
+    return Known(subject, issuer, begins, ends, names)
 
 
-def _common_name(name: x509.Name) -> str:
-    return next((str(it.value) for it in name.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+def _common_name(name: Callable[[], x509.Name]) -> str:
+    """Empty where there is none, and where it is written as nobody does any more."""
+    try:
+        return next((str(it.value) for it in name().get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+    except _UNREADABLE:
+        return ""
 
 
 def _name(common_name: str) -> x509.Name:

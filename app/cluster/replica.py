@@ -12,10 +12,8 @@ Not here: HTTP. ``app.server.forward`` sends on what this replica does not decid
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final, Literal, Protocol
 
 import structlog
@@ -24,6 +22,7 @@ from msgspec import Struct
 from app.cluster.fences import Fences
 from app.cluster.leader import Elector
 from app.cluster.lease import LeaseRecord, Term
+from app.telemetry.background import Background
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -60,16 +59,18 @@ class Route(Struct, frozen=True):
 
 _HERE: Final = Route("here")
 _SOON: Final = Route("soon")
-AGAIN_SECONDS: Final = 1.0
-"""Before a part that ended by a fault begins again."""
-
 _NOWHERE: Final = Route("nowhere")
+
+
+async def _at_once() -> None:
+    """Nothing has to come first."""
 
 
 class Replica:
     """``post_seconds``: how long a Binding may take. ``clock`` is the election's.
 
     ``on_change(leads)`` is called when this replica begins or ceases to lead, ``on_leader`` for each new holder seen.
+    ``known_to_others`` returns once other replicas can speak to this one.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Replica:
         clock: Callable[[], float],
         on_change: Callable[[bool], None] = lambda _: None,
         on_leader: Callable[[], None] = lambda: None,
+        known_to_others: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
         self._elector = elector
         self._election = elector.election
@@ -97,13 +99,14 @@ class Replica:
         self._led = False
         self._seen = ""
         self._retiring = self._settled = False
+        self._known_to_others = known_to_others
+        # Begun again after a fault, each finds all it needs in the election; too late, somebody else takes over.
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {
             "candidacy": self._stand,
             "election": elector.run,
             "take-over": self._follow_terms,
         }
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._restarts: dict[str, asyncio.TimerHandle] = {}
+        self._background = Background()
 
     # what is asked of it
 
@@ -205,31 +208,16 @@ class Replica:
 
     async def start(self) -> None:
         self._election.stands = False
-        for name in self._parts:
-            self._begin(name)
-
-    def _begin(self, name: str) -> None:
-        task = asyncio.ensure_future(self._parts[name]())
-        self._tasks[name] = task
-        task.add_done_callback(partial(self._ended, name))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """A fault of ours. Begun again, it finds all it needs in the election; too late, somebody else takes over."""
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            _LOG.error("part of a replica ended", part=name, traceback="".join(traceback.format_exception(fault)))
-            self._restarts[name] = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, name)
+        for name, part in self._parts.items():
+            self._background.begin(name, part)
 
     async def stop(self) -> None:
-        for handle in self._restarts.values():
-            handle.cancel()
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._background.stop()
 
     async def _stand(self) -> None:
-        """Who takes the Lease without a picture would keep it from those that have one."""
+        """Who takes the Lease without a picture, or a name among replicas, would keep it from those that have them."""
         await self._feed.complete()
+        await self._known_to_others()
         self._election.stands = True
         self._elector.tell()
 

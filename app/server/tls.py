@@ -193,6 +193,16 @@ class Certificates:
         return _Read(contents, server, client, _peer_name(server, client), _ends(contents))
 
 
+def unusable(contents: tuple[bytes, ...]) -> str:
+    """Why listeners and other replicas would not take a chain, its key and authorities; empty if they would."""
+    try:
+        server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
+        client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents)
+    except (OSError, ValueError) as error:
+        return _told(error)
+    return "" if _peer_name(server, client) else NO_PEER
+
+
 class Peer(Struct, frozen=True, eq=False):
     """TLS to another replica, whose certificate must have ``name``."""
 

@@ -23,6 +23,7 @@ from app.server.pages import Pages
 from app.server.protocol import Endpoint, HttpProtocol
 from app.server.root import root_router
 from app.server.tls import Certificates
+from app.telemetry.background import Background
 
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
@@ -125,6 +126,7 @@ class _Server(uvicorn.Server):
         self._leaving: asyncio.Task[None] | None = None
         self._told = False
         self._signalled_at: float | None = None
+        self._background = Background()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, with a protocol, an application and TLS for each listener."""
@@ -135,7 +137,8 @@ class _Server(uvicorn.Server):
         for it in self._listeners:
             it.serve(partial(HttpProtocol, it, self.config, self.server_state, self.lifespan.state, _loop=loop))
         self.servers = cast("list[asyncio.Server]", list(self._listeners))  # closed, and waited for, as servers are
-        self._following = [loop.create_task(it.follow()) for it in {id(it): it for it in self._certificates()}.values()]
+        for number, found in enumerate({id(it): it for it in self._certificates()}.values()):
+            self._background.begin(f"certificates {number}", found.follow)
         self.started = True
 
     def _certificates(self) -> Iterable[Certificates]:
@@ -143,8 +146,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         since = self._signalled_at or monotonic()
-        for task in self._following:
-            task.cancel()
+        await self._background.stop()
         left = CLOSE_SECONDS - (monotonic() - since)
         # It is handed to wait_for, which takes parts of a second too.
         self.config.timeout_graceful_shutdown = max(1.0, min(left, _MOST_CLOSE_SECONDS))  # type: ignore[assignment]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.cluster.authority import Asked, Authority
 from app.cluster.issuing import AUTHORITY_SECONDS, SERVING_SECONDS, Pair, is_issued_by, issue, known, new_authority
+from app.server.tls import unusable
+from tests.certificates import badly_named
 from tests.unit.app.cluster.lease_server import client_of
 
-NOW: Final = 1_800_000_000.0
+NOW: Final = float(int(time.time()))
+"""As it is: OpenSSL looks at the same clock."""
 DAY: Final = 86_400.0
 ASKED: Final = Asked(
     "here",
@@ -82,7 +90,7 @@ class One:
 
     def __init__(self, server: SecretServer, asked: Asked = ASKED) -> None:
         self.now = NOW
-        self.found = Authority(client_of(server), asked, clock=lambda: self.now)
+        self.found = Authority(client_of(server), asked, unusable, clock=lambda: self.now)
 
     async def look(self, times: int = 1) -> bool:
         return [await self.found.look() for _ in range(times)][-1]
@@ -136,7 +144,7 @@ async def test_of_two_at_once_one_is_stored_and_the_other_follows() -> None:
             return before
         return answer
 
-    one.found = Authority(client_of(between), ASKED, clock=lambda: NOW)
+    one.found = Authority(client_of(between), ASKED, unusable, clock=lambda: NOW)
     assert not await one.look()
     assert await one.look()
     assert theirs == server.authority
@@ -246,25 +254,121 @@ async def test_what_is_not_ours_is_not_overwritten(stored: dict[str, bytes], sai
     assert [] == server.writes
 
 
-async def test_an_authority_that_has_expired_is_told() -> None:
-    old = new_authority(NOW - 2 * AUTHORITY_SECONDS)
+async def test_an_authority_that_has_expired_is_told_and_its_successor_read() -> None:
+    old, new = new_authority(NOW - 2 * AUTHORITY_SECONDS), new_authority(NOW)
     server = SecretServer(authority={"ca.crt": old.certificates, "ca.key": old.key})
     one = One(server)
 
     assert not await one.look()
     assert "has expired" in one.found.problem()
+    server.put("authority", {"ca.crt": new.certificates, "ca.key": new.key})
+    assert await one.look()
+    assert "" == one.found.problem()
 
 
-async def test_nor_is_a_client_secret_of_somebody_else() -> None:
-    theirs = new_authority(NOW)
-    pair = issue(theirs, "somebody", (), seconds=DAY, now=NOW)
-    server = SecretServer(client={"tls.crt": pair.certificates, "tls.key": pair.key})
-    server.secrets["client"]["data"]["tls.crt"] = base64.b64encode(b"no certificate").decode()
+async def test_one_that_ends_while_it_serves_is_no_reason_not_to_read_the_next() -> None:
+    server = SecretServer()
+    one = One(server)
+    assert await one.look()
+    one.now = NOW + AUTHORITY_SECONDS + DAY
+    assert not await one.look(2)
+    assert "certificates: " in one.found.problem()
+
+    server.put("authority", {})
+    assert await one.look()
+    assert "" == one.found.problem()
+    assert known(one.leaf.certificates).ends > one.now
+
+
+def signing(authority: Pair, usage: x509.KeyUsage | None, *more: x509.ExtensionType, begins: float = NOW) -> Pair:
+    """An authority with the key of another and extensions of its own."""
+    key = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Corporate CA")])
+    start = datetime.fromtimestamp(begins, UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 4711, start, start + timedelta(days=900))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    for extension in (*([] if usage is None else [usage]), *more):
+        builder = builder.add_extension(extension, critical=True)
+    return Pair(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), authority.key)
+
+
+@pytest.mark.parametrize("why", ["it signs no certificates", "it has names of others", "it begins tomorrow"])
+async def test_an_authority_that_cannot_certify_us_is_not_taken_over(why: str) -> None:
+    """A working installation goes on with what it has, and the scheduler's pair stays."""
+    server = SecretServer()
+    one = One(server)
+    assert await one.look()
+    before, pair = one.found.contents, server.values("client")
+    elsewhere = x509.NameConstraints(permitted_subtrees=[x509.DNSName("example.com")], excluded_subtrees=None)
+    usage = x509.KeyUsage(True, False, False, False, False, False, True, False, False)
+    spoilt = {
+        "it signs no certificates": lambda: signing(new_authority(NOW), usage),
+        "it has names of others": lambda: signing(new_authority(NOW), None, elsewhere),
+        "it begins tomorrow": lambda: signing(new_authority(NOW), None, begins=NOW + DAY),
+    }[why]()
+    server.put("authority", {"ca.crt": spoilt.certificates, "ca.key": spoilt.key})
+
+    assert not await one.look()
+    assert "cannot be used" in one.found.trouble
+    assert ("", before, pair) == (one.found.problem(), one.found.contents, server.values("client"))
+
+
+async def test_a_clock_that_was_ahead_is_got_over() -> None:
+    server = SecretServer()
+    early = One(server)
+    early.now = NOW + 300 * DAY
+    early.found = Authority(client_of(server), ASKED, lambda _: "", clock=lambda: early.now)
+    early.now = NOW
+
+    assert await early.look()
+    for it in (early.leaf.certificates, server.authority.certificates, server.values("client")["tls.crt"]):
+        assert known(it).begins <= NOW
+
+
+async def test_an_authority_of_a_time_that_has_not_come_is_told() -> None:
+    late = new_authority(NOW + 300 * DAY)
+    server = SecretServer(authority={"ca.crt": late.certificates, "ca.key": late.key})
+    one = One(server)
+
+    assert not await one.look()
+    assert "cannot be used" in one.found.problem()
+
+
+async def test_at_the_end_of_an_authority_there_is_no_storm_of_leaves() -> None:
+    server = SecretServer()
+    one = One(server)
+    assert await one.look()
+    one.now = NOW + AUTHORITY_SECONDS - 1800
+    assert await one.look()
+    leaf, writes = one.leaf, len(server.writes)
+
+    one.now += 60
+    assert await one.look(5)
+    assert (leaf, writes) == (one.leaf, len(server.writes))
+
+
+async def test_a_name_that_only_openssl_reads_ends_nothing() -> None:
+    pem = badly_named(datetime.fromtimestamp(NOW, UTC))
+    server = SecretServer(authority={"ca.crt": pem, "ca.key": new_authority(NOW).key})
+    one = One(server)
+
+    assert not await one.look()
+    assert "cannot be used" in one.found.problem()
+    assert known(pem).ends > 0
+
+
+@pytest.mark.parametrize("what", ["no certificate", "of another authority"])
+async def test_nor_is_a_client_secret_of_somebody_else(what: str) -> None:
+    theirs = signing(new_authority(NOW), None)
+    pair = issue(theirs, "homeport-scheduler", (), seconds=DAY, now=NOW)
+    certificate = b"no certificate" if what == "no certificate" else pair.certificates
+    server = SecretServer(client={"tls.crt": certificate, "tls.key": pair.key, "ca.crt": theirs.certificates})
     one = One(server)
 
     assert not await one.look()
     assert "" == one.found.problem(), "replicas know each other all the same"
-    assert "here/client: tls.crt cannot be used" in one.found.trouble
+    assert "Secret here/client: tls.crt" in one.found.trouble
     assert ["authority"] == server.writes
 
 

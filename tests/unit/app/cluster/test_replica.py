@@ -59,7 +59,13 @@ class Picture:
 class One:
     """A replica, and what it does its work on."""
 
-    def __init__(self, name: str, leases: LeaseServer, pods: ApiServer) -> None:
+    def __init__(
+        self,
+        name: str,
+        leases: LeaseServer,
+        pods: ApiServer,
+        known_to_others: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
         async def server(request: httpx.Request) -> httpx.Response:
             if "leases" not in request.url.path:
                 return pods(request)
@@ -92,6 +98,7 @@ class One:
             clock=now,
             on_change=self.led.append,
             on_leader=self._see,
+            known_to_others=known_to_others or _at_once,
         )
 
     def _see(self) -> None:
@@ -124,6 +131,10 @@ def held_by_another(callers: str = "default-scheduler") -> LeaseServer:
         }
     )
     return leases
+
+
+async def _at_once() -> None:
+    pass
 
 
 async def _settled() -> bool:
@@ -179,6 +190,24 @@ async def test_one_without_a_picture_leaves_the_lease_to_others() -> None:
 
         a.picture.whole.set()
         await until_it_may(a)
+
+
+@virtual_time
+async def test_so_does_one_that_others_cannot_speak_to() -> None:
+    leases, known = LeaseServer(), asyncio.Event()
+
+    async def known_to_others() -> None:
+        await known.wait()
+
+    one = One("a", leases, ApiServer(), known_to_others)
+    await one.replica.start()
+    await asyncio.sleep(3 * LEASE)
+    assert (False, None) == (one.replica.leads, leases.lease)
+
+    known.set()
+    await until_it_may(one)
+    await one.replica.stop()
+    await one.client.aclose()
 
 
 @virtual_time

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from app.server.tls import CertificateError, Certificates, Files, names_in
-from tests.certificates import Authority
+from tests.certificates import Authority, badly_named
 
 
 def certificates(authority: Authority, pair: tuple[Path, Path], *, asks: bool = True) -> Certificates:
@@ -57,6 +58,17 @@ class TestPeers:
 
         with pytest.raises(CertificateError, match="replicas know each other by this certificate"):
             found.peer()
+
+
+def test_an_authority_with_a_name_that_only_openssl_reads_is_taken(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", "homeport")
+    authority.file.write_bytes(badly_named(datetime.now(UTC)) + authority.file.read_bytes())
+
+    found = certificates(authority, pair)
+
+    assert "homeport" == found.peer().name
+    assert {"serving", "authority"} == set(found.ends())
 
 
 class TestChanges:
