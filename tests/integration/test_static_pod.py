@@ -58,7 +58,7 @@ def test_a_user_with_the_printed_rights_is_enough(
     flags = [f"--config={CONFIG}", f"--peer-port={free_port()}", "--peer-host=127.0.0.1"]
     try:
         with Homeport(account.kubeconfig, tmp_path, flags, pages=free_port(), plain=True) as homeport:
-            assert homeport.get("/api/v1/status")["leader"]["here"]
+            plane.client.wait_for(lambda: homeport.get("/api/v1/status")["leader"]["here"], 60, "it to lead")
             assert set(plane.client.get("Secret", SECRET, "kube-system")["data"]) == {"ca.crt", "ca.key"}
     finally:
         plane.client.delete("Secret", SECRET, "kube-system")
