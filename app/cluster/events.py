@@ -57,6 +57,9 @@ _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
 _LONGEST_NOTE: Final = 1024
 _LONGEST_WORD: Final = 128
+_LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
+"""Of a reference, in characters: beyond that it names nothing that an API server has."""
+
 _LONGEST_NAME: Final = 235
 """Of the object, in the name of its Event: a dot and the time come after it."""
 
@@ -153,6 +156,7 @@ class ApiRecorder:
         if not self.leads():
             return
         now = self._clock()
+        regarding, related = _bounded(regarding), _bounded(related) if related is not None else None
         same = (kind, action[:_LONGEST_WORD], reason[:_LONGEST_WORD], regarding, related)
         series = self._series.get(same)
         if series is not None and now - series.changed_at < IDLE_SECONDS:
@@ -335,6 +339,12 @@ class ApiRecorder:
                 )
         else:
             _LOG.debug("event refused", cause=str(refused))
+
+
+def _bounded(found: Reference) -> Reference:
+    if all(len(getattr(found, field)) <= most for field, most in _LONGEST_FIELD.items()):
+        return found
+    return Reference(**{field: getattr(found, field)[:most] for field, most in _LONGEST_FIELD.items()})
 
 
 def _object_reference(found: Reference) -> dict[str, str]:

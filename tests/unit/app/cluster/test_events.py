@@ -167,6 +167,21 @@ class TestFirst:
         assert "related" not in found
 
     @virtual_time
+    async def test_a_reference_of_any_length_is_cut(self) -> None:
+        huge = "x" * 200_000
+        async with telling() as it:
+            it.tell(regarding=Reference(huge, huge, huge, huge, huge), related=Reference(huge, huge, huge, huge, huge))
+            await asyncio.sleep(1)
+            (same,) = it.recorder._series
+
+        lengths = {"apiVersion": 317, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
+        assert [lengths] * 2 == [
+            {field: len(text) for field, text in it.server.only[key].items()} for key in ("regarding", "related")
+        ]
+        assert "x" * 63 == it.server.only["metadata"]["namespace"]
+        assert ["x" * 253] * 2 == [found.name for found in same if isinstance(found, Reference)]
+
+    @virtual_time
     async def test_who_does_not_lead_tells_nothing(self) -> None:
         async with telling() as it:
             it.leads = False
