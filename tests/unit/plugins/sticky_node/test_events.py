@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
+from app.kube.kinds import NODES
 from plugins.sticky_node import SPEC
 from tests.builders import make_node
 from tests.fakes import Told
@@ -84,6 +85,14 @@ class TestLost:
         machines.change(MACHINE, {HOME: "n1"})
 
         self.ask(machines, *names)
+
+        assert [] == machines.events.told
+
+    def test_nor_one_that_is_there_and_cannot_be_read(self, machines: Machines) -> None:
+        machines.change(MACHINE, {HOME: "n9"})
+        machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+
+        self.ask(machines, "n1")
 
         assert [] == machines.events.told
 
