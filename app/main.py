@@ -287,6 +287,8 @@ class Service:
 
     def _lead_changed(self, leads: bool) -> None:
         self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
+        if not leads:
+            self._refused.forget()
         record = self._replicated.replica.record if self._replicated is not None else None
         if leads and record is not None:
             asked = self._settings.leader_election
