@@ -53,6 +53,9 @@ _INVALID_SCORE: Final = (
 _NO_PLUGIN_TOTAL: Final = 1
 _PAIR: Final = 2
 _TRIPLE: Final = 3
+_LARGEST_FIGURE: Final = 1 << 1023
+"""Whole numbers beyond have no float, which is what is exposed."""
+
 _LOG: Final = structlog.get_logger(__name__)
 _FAULT: Final = error("")
 _WAIT: Final = Status(Code.WAIT)
@@ -715,13 +718,24 @@ class Framework:
 
 
 def is_exposable(figure: Figure) -> bool:
-    """Whether Prometheus could take it."""
+    """Whether Prometheus could take it. The label ``profile`` is ours: two with it could become equal samples."""
     names: list[Any] = [figure.name, *figure.labels]
     return (
         all(isinstance(it, str) and re.fullmatch("[a-z][a-z0-9_]*", it) for it in names)
-        and all(isinstance(it, str) for it in (figure.text, *figure.labels.values()))
+        and "profile" not in figure.labels
+        and all(isinstance(it, str) and _is_unicode(it) for it in (figure.text, *figure.labels.values()))
         and isinstance(figure.value, int | float)
+        and (isinstance(figure.value, float) or abs(figure.value) <= _LARGEST_FIGURE)
     )
+
+
+def _is_unicode(text: str) -> bool:
+    """Half of a surrogate pair cannot be sent to anybody."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _missing(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
