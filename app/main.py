@@ -37,6 +37,7 @@ from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.kinds import Kind
+from app.runtime.asking import DeafWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
@@ -347,12 +348,12 @@ class Service:
         return Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
-            writer=self._feed.writer,
-            binder=self._feed.binder,
+            writer=NoWritesWhenAsked(self._feed.writer),
+            binder=NoBindsWhenAsked(self._feed.binder),
             clock=monotonic,
             waiting=self._waiting,
             serves=serves.__contains__,
-            event_recorder=self._events,
+            event_recorder=DeafWhenAsked(self._events),
         )
 
     @property

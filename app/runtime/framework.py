@@ -42,6 +42,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from app.runtime.asking import question
 from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, WrongAnswer, plugin_error
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 
@@ -483,8 +484,13 @@ class Framework:
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: FiguresPlugin) -> Iterator[Figure | None]:
-        steps = self._guard.call(name, "Figures", lambda: iter(plugin.figures()))
-        while (found := self._guard.call(name, "Figures", next, steps, _END)) is not _END:
+        with question():
+            steps = self._guard.call(name, "Figures", lambda: iter(plugin.figures()))
+        while True:
+            with question():
+                found = self._guard.call(name, "Figures", next, steps, _END)
+            if found is _END:
+                return
             if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
                 raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
             yield found
