@@ -729,17 +729,20 @@ def is_exposable(figure: Figure) -> bool:
     return (
         all(isinstance(it, str) and re.fullmatch("[a-z][a-z0-9_]*", it) for it in names)
         and "profile" not in figure.labels
-        and all(isinstance(it, str) and _is_unicode(it) for it in (figure.text, *figure.labels.values()))
-        and isinstance(figure.value, int | float)
-        and (isinstance(figure.value, float) or abs(figure.value) <= _LARGEST_FIGURE)
+        and all(_is_unicode(it) for it in (figure.text, *figure.labels.values()))
+        and _is_number(figure.value)
     )
 
 
-def _is_unicode(text: str) -> bool:
-    """Half of a surrogate pair cannot be sent to anybody."""
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST_FIGURE)
+
+
+def _is_unicode(text: Any) -> bool:
+    """Whether it is text: half of a surrogate pair cannot be sent to anybody."""
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        str.encode(text)
+    except (TypeError, UnicodeEncodeError):
         return False
     return True
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pytest
-from pydantic import BaseModel
 
 from app import main
 from app.config.settings import Settings, load_settings
 from app.framework.cycle_state import CycleState
 from app.framework.events import Reference
-from app.framework.interface import Explanation, Figure, Handle, PluginSpec
+from app.framework.interface import Explanation, Figure, Handle, PluginArgs, PluginSpec
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
@@ -26,14 +25,10 @@ MACHINES: Final = owner_kind("kubevirt.io/v1", "VirtualMachine")
 ASKED: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
-class NoArgs(BaseModel):
-    pass
-
-
 class Meddler:
     """Raises an Event, writes an annotation and binds a pod wherever it is asked for anything."""
 
-    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+    def __init__(self, _args: PluginArgs, handle: Handle) -> None:
         self._handle = handle
         self.asked: set[str] = set()
         self.tasks: list[asyncio.Task[Any]] = []
@@ -75,7 +70,7 @@ class Meddler:
 
 
 made: list[Meddler] = []
-SPEC: Final = PluginSpec("Meddler", NoArgs, Meddler, kinds=lambda _: (MACHINES,))
+SPEC: Final = PluginSpec("Meddler", PluginArgs, Meddler, kinds=lambda _: (MACHINES,))
 PROFILE: Final = {"plugins": {"multiPoint": {"enabled": [{"name": "Meddler"}]}}}
 
 
