@@ -219,7 +219,7 @@ class Service:
             PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
         self._metrics.add_collector(self._counted)
-        if self._certificates is not None:
+        if self._certificates is not None or isinstance(self._feed, LiveFeed):
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
     def _problem_here(self) -> str:
@@ -230,7 +230,12 @@ class Service:
 
     def _certificate_ends(self) -> dict[str, float]:
         held = self._certificates.ends() if self._certificates is not None else {}
-        return {**held, **(self._authority.ends() if self._authority is not None else {})}
+        ours = self._feed.client.certificate_ends if isinstance(self._feed, LiveFeed) else None
+        return {
+            **held,
+            **(self._authority.ends() if self._authority is not None else {}),
+            **({"kubeconfig": ours} if ours is not None else {}),
+        }
 
     def _is_placed(self, pod: Pod) -> bool:
         known = self._cluster.pod(*pod.key)

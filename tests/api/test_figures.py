@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 
+from app.cluster.live import LiveFeed
 from app.config.settings import Settings
 from app.main import Service
 from app.server.ops import TOLD_SECONDS, ops_router
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.service import SAMPLE, VERSION, example
+from tests.certificates import Authority
 from tests.fakes import ManualClock
 
 
@@ -90,3 +95,24 @@ def test_what_was_counted_last_stays_where_counting_fails(service: Service, monk
         waiting(service)
 
     assert before is service._counted.gauges
+
+
+async def test_the_end_of_the_certificate_shown_to_the_api_server(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("me", not_after=datetime(2031, 1, 1, tzinfo=UTC))
+    config = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "it", "user": "me"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "https://api.test"}}],
+        "users": [{"name": "me", "user": {"client-certificate": str(certificate), "client-key": str(key)}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    service = Service(Settings(kubeconfig=str(tmp_path / "config")), IN_TREE, DEFAULT_WEIGHTS, version=VERSION)
+
+    def end() -> float | None:
+        name = "homeport_certificate_expiration_timestamp_seconds"
+        return service.metrics.registry.get_sample_value(name, {"certificate": "kubeconfig"})
+
+    assert end() is None
+    assert isinstance(service._feed, LiveFeed)
+    await service._feed.client._credentials.access()
+    assert datetime(2031, 1, 1, tzinfo=UTC).timestamp() == end()
