@@ -17,13 +17,13 @@ RUN apt-get update \
     && python3 -m venv /build \
     && python3 -m venv --without-pip /opt/homeport
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_ROOT_USER_ACTION=ignore
-COPY requirements.lock requirements-build.lock /src/
+COPY requirements-otlp.lock requirements-build.lock /src/
 # The secrets are optional: how pip reaches its index where that takes settings or an authority of its own.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=pip.pem,target=/etc/pip.pem \
     /build/bin/pip install --quiet --require-hashes --only-binary :all: -r /src/requirements-build.lock \
     && /build/bin/pip --python /opt/homeport/bin/python install --quiet \
-        --require-hashes --only-binary :all: -r /src/requirements.lock
+        --require-hashes --only-binary :all: -r /src/requirements-otlp.lock
 COPY pyproject.toml README.md homeport.py /src/
 COPY app /src/app
 COPY plugins /src/plugins

@@ -107,9 +107,10 @@ image: $(READY) ## build the image with buildah, podman or docker (IMAGE=, BASE=
 cluster-test: $(READY) ## as root: the image and the chart on a cluster of three real nodes (ONLY="drain or restart")
 	@$(BIN)/python -m tests.cluster $(if $(ONLY),-k '$(ONLY)')
 
-lock: $(VENV)-lock/bin/uv ## resolve the dependencies anew into both lock files (UPGRADE=1 takes newer versions)
+lock: $(VENV)-lock/bin/uv ## resolve the dependencies anew into the lock files (UPGRADE=1 takes newer versions)
 	@$(call compile,requirements.lock,)
 	@$(call compile,requirements-dev.lock,--group dev --constraint requirements.lock)
+	@$(call compile,requirements-otlp.lock,--extra otlp --constraint requirements-dev.lock)
 	@$(call compile,requirements-build.lock,--constraint requirements-dev.lock,--group pyproject.toml:build)
 
 clean: ## remove everything that was made

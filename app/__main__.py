@@ -134,7 +134,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _explain(arguments: argparse.Namespace) -> None:
     server = explain.Server(
-        arguments.server, arguments.certificate_authority, arguments.client_certificate, arguments.client_key
+        explain.SERVERS if arguments.server is None else (arguments.server,),
+        arguments.certificate_authority,
+        arguments.client_certificate,
+        arguments.client_key,
     )
     answer = explain.run(server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
@@ -207,7 +210,7 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("pod", metavar="POD", help="name of the pod")
     parser.add_argument("-n", "--namespace", default="default", help="its namespace. Default: default.")
     parser.add_argument(
-        "--server", default="http://127.0.0.1:8888", help="where its pages are served. Default: %(default)s."
+        "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(explain.SERVERS)}."
     )
     parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
     parser.add_argument(

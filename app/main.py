@@ -37,6 +37,7 @@ from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.kinds import Kind
+from app.runtime.asking import DeafWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
@@ -219,7 +220,7 @@ class Service:
             PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
         self._metrics.add_collector(self._counted)
-        if self._certificates is not None:
+        if self._certificates is not None or isinstance(self._feed, LiveFeed):
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
     def _problem_here(self) -> str:
@@ -230,7 +231,12 @@ class Service:
 
     def _certificate_ends(self) -> dict[str, float]:
         held = self._certificates.ends() if self._certificates is not None else {}
-        return {**held, **(self._authority.ends() if self._authority is not None else {})}
+        ours = self._feed.client.certificate_ends if isinstance(self._feed, LiveFeed) else None
+        return {
+            **held,
+            **(self._authority.ends() if self._authority is not None else {}),
+            **({"kubeconfig": ours} if ours is not None else {}),
+        }
 
     def _is_placed(self, pod: Pod) -> bool:
         known = self._cluster.pod(*pod.key)
@@ -292,6 +298,8 @@ class Service:
 
     def _lead_changed(self, leads: bool) -> None:
         self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
+        if not leads:
+            self._refused.forget()
         record = self._replicated.replica.record if self._replicated is not None else None
         if leads and record is not None:
             asked = self._settings.leader_election
@@ -351,12 +359,12 @@ class Service:
         return Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
-            writer=self._feed.writer,
-            binder=self._feed.binder,
+            writer=NoWritesWhenAsked(self._feed.writer),
+            binder=NoBindsWhenAsked(self._feed.binder),
             clock=monotonic,
             waiting=self._waiting,
             serves=serves.__contains__,
-            event_recorder=self._events,
+            event_recorder=DeafWhenAsked(self._events),
         )
 
     @property

@@ -16,21 +16,26 @@ START_SECONDS: Final = 30
 
 
 @contextmanager
-def served(folder: Path, *flags: str | Path, python: str | Path = sys.executable) -> Iterator[httpx.Client]:
-    """A client of ``homeport serve`` with these flags, started in ``folder`` by an interpreter that has Homeport."""
+def served(
+    folder: Path, *flags: str | Path, python: str | Path = sys.executable, ready_at: int | None = None
+) -> Iterator[httpx.Client]:
+    """A client of ``homeport serve`` with these flags, started in ``folder`` by an interpreter that has Homeport.
+
+    ``ready_at``: the port of ``/readyz``, where it is not that of the verbs.
+    """
     port = free_port()
     processes = ProcessGroup(folder)
     command = [str(it) for it in (python, "-m", "homeport", "serve", "--port", port, *flags)]
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
-            processes.start("homeport", command).wait_ready(lambda: _is_ready(http), START_SECONDS)
+            processes.start("homeport", command).wait_ready(lambda: _is_ready(http, ready_at or port), START_SECONDS)
             yield http
     finally:
         processes.close()
 
 
-def _is_ready(http: httpx.Client) -> bool:
+def _is_ready(http: httpx.Client, port: int) -> bool:
     try:
-        return http.get("/readyz").is_success
+        return http.get(f"http://127.0.0.1:{port}/readyz").is_success
     except httpx.TransportError:
         return False

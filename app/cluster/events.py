@@ -6,7 +6,8 @@
     series     the second of a kind changes the Event (PATCH), later ones only its count in memory, which is written
                every 30 min and when none has come for 6 min
 
-All that is dropped is counted. A write that is not answered is tried again; one that is refused is not.
+All that is dropped is counted. A write that is not answered is tried again later, behind what waits by then; one that
+is refused is not.
 
 Not here: what is worth an Event. Plugins, ``app.verbs`` and ``app.main`` raise them through ``EventRecorder``.
 """
@@ -14,11 +15,13 @@ Not here: what is worth an Event. Plugins, ``app.verbs`` and ``app.main`` raise 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from heapq import heappop, heappush
 from time import time_ns
 from typing import Any, Final
 
@@ -57,6 +60,9 @@ _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
 _LONGEST_NOTE: Final = 1024
 _LONGEST_WORD: Final = 128
+_LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
+"""Of a reference, in characters: beyond that it names nothing that an API server has."""
+
 _LONGEST_NAME: Final = 235
 """Of the object, in the name of its Event: a dot and the time come after it."""
 
@@ -74,9 +80,24 @@ _Kind = tuple[str, str, str, Reference, Reference | None]
 
 
 class _Series:
-    """One Event. ``written``: the count that the API server has; 0 before it has any."""
+    """One Event. ``written``: the count that the API server has; 0 before it has any.
 
-    __slots__ = ("body", "changed_at", "count", "kind", "name", "observed", "queued", "written", "written_at")
+    ``tries``: how often nobody answered since · ``not_before``: when to try again.
+    """
+
+    __slots__ = (
+        "body",
+        "changed_at",
+        "count",
+        "kind",
+        "name",
+        "not_before",
+        "observed",
+        "queued",
+        "tries",
+        "written",
+        "written_at",
+    )
 
     def __init__(self, kind: _Kind, name: str, body: dict[str, Any], now: float) -> None:
         self.kind = kind
@@ -88,6 +109,8 @@ class _Series:
         self.changed_at = now
         self.written_at = now
         self.queued = False
+        self.tries = 0
+        self.not_before = 0.0
 
     @property
     def namespace(self) -> str:
@@ -138,6 +161,8 @@ class ApiRecorder:
         self._series: OrderedDict[_Kind, _Series] = OrderedDict()
         self._budgets: OrderedDict[Reference, _Budget] = OrderedDict()
         self._queue: deque[_Series] = deque()
+        self._later: list[tuple[float, int, _Series]] = []
+        self._turns = itertools.count()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -153,6 +178,7 @@ class ApiRecorder:
         if not self.leads():
             return
         now = self._clock()
+        regarding, related = _bounded(regarding), _bounded(related) if related is not None else None
         same = (kind, action[:_LONGEST_WORD], reason[:_LONGEST_WORD], regarding, related)
         series = self._series.get(same)
         if series is not None and now - series.changed_at < IDLE_SECONDS:
@@ -162,7 +188,7 @@ class ApiRecorder:
             self._end(series)
         if not self._budget(regarding, now).take(now):
             self._count("over_budget")
-        elif len(self._queue) >= MOST_QUEUED:
+        elif self._is_full:
             self._count("overflow")
         else:
             self._first(same, note, now)
@@ -187,13 +213,17 @@ class ApiRecorder:
         """One that is queued already is written as it then is."""
         if series.queued:
             return
-        if len(self._queue) >= MOST_QUEUED:
+        if self._is_full:
             self._count("overflow")
             return
         series.queued = True
         self._queue.append(series)
         self._idle.clear()
         self._filled.set()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._queue) + len(self._later) >= MOST_QUEUED
 
     def _budget(self, regarding: Reference, now: float) -> _Budget:
         found = self._budgets.get(regarding)
@@ -239,11 +269,7 @@ class ApiRecorder:
 
     async def _write_forever(self) -> None:
         while True:
-            while not self._queue:
-                self._filled.clear()
-                self._idle.set()
-                await self._filled.wait()
-            series = self._queue.popleft()
+            series = await self._next()
             series.queued = False
             try:
                 await self._write(series)
@@ -251,6 +277,25 @@ class ApiRecorder:
                 self._lost("failed", series)
                 _LOG.error("event not written", traceback="".join(traceback.format_exception(fault)))
             await asyncio.sleep(PACE_SECONDS)
+
+    async def _next(self) -> _Series:
+        """The one that waits longest, of those whose time has come."""
+        while True:
+            now = self._clock()
+            while self._later and self._later[0][0] <= now:
+                self._queue.append(heappop(self._later)[-1])
+            while self._queue:
+                series = self._queue.popleft()
+                if series.not_before <= now:
+                    return series
+                heappush(self._later, (series.not_before, next(self._turns), series))
+            self._filled.clear()
+            if not self._later:
+                self._idle.set()
+                await self._filled.wait()
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._filled.wait(), self._later[0][0] - now)
 
     async def _look_forever(self) -> None:
         while True:
@@ -275,31 +320,39 @@ class ApiRecorder:
                 self._enqueue(it)
 
     async def _write(self, series: _Series) -> None:
-        """As often as it takes to hear an answer, within reason."""
-        pause = 1.0
-        for _ in range(_TRIES):
-            if self._clock() < self._barred_until:
-                return self._lost("refused", series)
-            try:
-                return await self._attempt(series)
-            except ApiError as refused:
-                self._tell_refused(refused)
-                return self._lost("refused", series)
-            except (ApiUnavailable, UnknownOutcome) as cause:
-                _LOG.debug("event not written, tried again", reason=series.kind[2], cause=str(cause))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-        return self._lost("failed", series)
+        """Once; where nobody answers it is queued again, within reason."""
+        if self._clock() < self._barred_until:
+            return self._lost("refused", series)
+        try:
+            await self._attempt(series)
+        except ApiError as refused:
+            self._tell_refused(refused)
+            self._lost("refused", series)
+        except (ApiUnavailable, UnknownOutcome) as cause:
+            self._put_off(series, str(cause))
+
+    def _put_off(self, series: _Series, cause: str) -> None:
+        """Behind all others: it may be its namespace alone that does not answer."""
+        series.tries += 1
+        if series.tries >= _TRIES:
+            self._lost("failed", series)
+            return
+        _LOG.debug("event not written, tried again", reason=series.kind[2], cause=cause)
+        series.not_before = self._clock() + min(2.0 ** (series.tries - 1), _LONGEST_PAUSE_SECONDS)
+        if not series.queued:
+            series.queued = True
+            heappush(self._later, (series.not_before, next(self._turns), series))
 
     def _lost(self, what: str, series: _Series) -> None:
         """The next of its kind is tried anew."""
         self._count(what)
+        series.tries, series.not_before = 0, 0.0
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
 
     async def _attempt(self, series: _Series) -> None:
         """Raises ``KubeError``."""
-        count = series.count
+        counted = series.count
         if series.written:
             try:
                 path = (EVENTS, series.namespace, series.name)
@@ -310,7 +363,7 @@ class ApiRecorder:
                 await self._create(series)  # it has had its hour
         else:
             await self._create(series)
-        self._note("repeated" if series.written else "written", series, count)
+        self._note("repeated" if series.written else "written", series, counted)
 
     async def _create(self, series: _Series) -> None:
         body = series.body if series.count < 2 else {**series.body, **series.as_found()}
@@ -320,8 +373,9 @@ class ApiRecorder:
             if refused.status != _CONFLICT:  # else an attempt whose answer was lost has arrived
                 raise
 
-    def _note(self, what: str, series: _Series, count: int) -> None:
-        series.written, series.written_at = count, self._clock()
+    def _note(self, what: str, series: _Series, counted: int) -> None:
+        series.written, series.written_at = counted, self._clock()
+        series.tries, series.not_before = 0, 0.0
         self._told = False
         self._count(what)
 
@@ -335,6 +389,12 @@ class ApiRecorder:
                 )
         else:
             _LOG.debug("event refused", cause=str(refused))
+
+
+def _bounded(found: Reference) -> Reference:
+    if all(len(getattr(found, field)) <= most for field, most in _LONGEST_FIELD.items()):
+        return found
+    return Reference(**{field: getattr(found, field)[:most] for field, most in _LONGEST_FIELD.items()})
 
 
 def _object_reference(found: Reference) -> dict[str, str]:

@@ -88,6 +88,9 @@ class Cluster:
     def has_node(self, name: str) -> bool:
         return name in self.nodes
 
+    def misses_node(self, name: str) -> bool:
+        return name not in self.nodes and ("", name) not in self.left_out.of(NODES)
+
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""
         if kind == PODS:

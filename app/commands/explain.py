@@ -6,6 +6,7 @@ import json
 import ssl
 from collections import Counter
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, Final
 
 import httpx
@@ -15,15 +16,25 @@ from app.commands import table
 
 _SECONDS: Final = 10.0
 
+SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
+"""Where the pages are by default: with the verbs, or on the port that examples and the chart give the operator."""
+
 
 class ExplainError(Exception):
     """Homeport did not answer, or could not say; a sentence for the person who asked."""
 
 
-class Server(Struct, frozen=True):
-    """Where Homeport's pages are. ``authority``, ``certificate``, ``key``: files, in kubectl's words, for https."""
+class _Elsewhere(ExplainError):
+    """Nobody is there, or nobody who has this page."""
 
-    url: str
+
+class Server(Struct, frozen=True):
+    """Where Homeport's pages are: at the first of ``urls`` that has them.
+
+    ``authority``, ``certificate``, ``key``: files, in kubectl's words, for https.
+    """
+
+    urls: tuple[str, ...]
     authority: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -43,15 +54,30 @@ def run(server: Server, namespace: str, name: str, *, as_json: bool) -> str:
 
 
 def _ask(server: Server, namespace: str, name: str) -> dict[str, Any]:
-    url = f"{server.url.rstrip('/')}/api/v1/explain"
+    """Raises ``ExplainError``: what the last one said, and of several that do not have the page, all of them."""
+    missed: list[str] = []
+    for base in server.urls:
+        try:
+            return _ask_at(f"{base.rstrip('/')}/api/v1/explain", server, {"namespace": namespace, "name": name})
+        except _Elsewhere as cause:
+            missed.append(str(cause))
+    raise ExplainError("\n".join(missed))
+
+
+def _ask_at(url: str, server: Server, asked: dict[str, str]) -> dict[str, Any]:
     try:
-        answer = httpx.post(url, json={"namespace": namespace, "name": name}, timeout=_SECONDS, verify=server.tls())
-        found = answer.json()
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        answer = httpx.post(url, json=asked, timeout=_SECONDS, verify=server.tls())
+        found = dict(answer.json())
+    except (httpx.HTTPError, ValueError, TypeError) as error:
+        raise _Elsewhere(f"{url}: {error}") from None
+    except (httpx.InvalidURL, OSError) as error:
         raise ExplainError(f"{url}: {error}") from None
-    if not answer.is_success:
-        raise ExplainError(str(found.get("detail", answer.status_code)).removeprefix("homeport: "))
-    return dict(found)
+    if answer.is_success:
+        return found
+    said = str(found.get("detail", answer.status_code)).removeprefix("homeport: ")
+    if said == HTTPStatus.NOT_FOUND.phrase:
+        raise _Elsewhere(f"{url}: {said}")
+    raise ExplainError(said)
 
 
 def render(found: dict[str, Any]) -> Iterator[str]:

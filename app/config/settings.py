@@ -27,6 +27,8 @@ KIND: Final = "HomeportConfiguration"
 KUBE_SCHEDULER_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
+_LONGEST_LABEL: Final = 63
+_LONGEST_COMMON_NAME: Final = 64
 _LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
@@ -125,6 +127,18 @@ class TracingConfiguration(BaseModel):
     )
 
 
+def _is_dns_name(value: str) -> str:
+    if any(len(label) > _LONGEST_LABEL for label in value.split(".")):
+        raise ValueError(f"must have at most {_LONGEST_LABEL} characters between two dots")
+    return value
+
+
+def _fits_a_certificate(value: str) -> str:
+    if len(value.encode(errors="replace")) > _LONGEST_COMMON_NAME:
+        raise ValueError(f"must have at most {_LONGEST_COMMON_NAME} bytes, in UTF-8")
+    return value
+
+
 class SelfSigned(BaseModel):
     """Certificates that Homeport makes itself, from an authority that all replicas share."""
 
@@ -135,7 +149,8 @@ class SelfSigned(BaseModel):
         pattern=_SUBDOMAIN, max_length=253, description="Secret that keeps the authority; it must be there, also empty."
     )
     dns_names: Annotated[
-        tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)], ...], BeforeValidator(parse_names)
+        tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253), AfterValidator(_is_dns_name)], ...],
+        BeforeValidator(parse_names),
     ] = Field(min_length=1, description="Names in the serving certificate; by the first one replicas know each other.")
     client_secret_name: str | None = Field(
         default=None,
@@ -143,8 +158,8 @@ class SelfSigned(BaseModel):
         max_length=253,
         description="Secret for the pair that the scheduler calls with.",
     )
-    client_name: str = Field(
-        default="homeport-scheduler", min_length=1, max_length=64, description="The common name in that pair."
+    client_name: Annotated[str, AfterValidator(_fits_a_certificate)] = Field(
+        default="homeport-scheduler", min_length=1, description="The common name in that pair."
     )
     client_duration: Seconds = Field(
         default=8760 * 3600.0,
@@ -348,6 +363,10 @@ class Settings(BaseSettings):
                 yield Conflict(("self_signed", name), "certificates are made here, or read from files")
         if self.cluster is not None:
             yield Conflict(("self_signed", "cluster"), "a saved cluster has no Secrets")
+        made, allowed = self.self_signed, self.allowed_names
+        if made is not None and made.client_secret_name and allowed and made.client_name not in allowed:
+            said = "the scheduler's pair could call no verb: its clientName has to be among allowedNames"
+            yield Conflict(("self_signed", "allowed_names"), said)
         if not (self.serves_tls or self.operator_serves_tls or self.peer_port):
             yield Conflict(("self_signed",), "makes certificates, and no listener speaks TLS")
 

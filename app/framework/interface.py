@@ -206,6 +206,10 @@ class Objects(Protocol):
 
     def has_node(self, name: str) -> bool: ...
 
+    def misses_node(self, name: str) -> bool:
+        """Whether it is certain that there is no such node: one that cannot be read is there."""
+        ...
+
 
 class WriteConflict(Exception):
     """The object changed since it was read; the picture now holds its newest form."""

@@ -321,6 +321,11 @@ class KubeClient:
         """The address of the API server, as far as it is known."""
         return self._credentials.server
 
+    @property
+    def certificate_ends(self) -> float | None:
+        """When the client certificate in use ends, as a Unix time, see ``Credentials``."""
+        return self._credentials.certificate_ends
+
     async def aclose(self) -> None:
         """Close every connection; requests under way end with an error."""
         for reads in self._reads:

@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 import yaml
+from cryptography import x509
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
@@ -73,7 +74,10 @@ class _Tls:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a source holds at this moment. ``expires`` is a Unix time; ``reread`` is in seconds from now."""
+    """What a source holds at this moment. ``expires`` is a Unix time; ``reread`` is in seconds from now.
+
+    ``renews_certificate``: by itself, before it ends.
+    """
 
     server: str
     authorization: str
@@ -82,6 +86,7 @@ class _Found:
     proxy: str
     expires: float
     reread: float
+    renews_certificate: bool = False
 
 
 class Source(Protocol):
@@ -127,6 +132,14 @@ class Credentials:
         self._read_at = -inf
         self._renew_at = -inf
         self._expires = -inf
+        self._certificate_ends: float | None = None
+
+    @property
+    def certificate_ends(self) -> float | None:
+        """When the client certificate in use ends, as a Unix time. ``None``: there is none, it renews itself (that of
+        an exec plugin), or nothing was read yet.
+        """
+        return self._certificate_ends
 
     @property
     def server(self) -> str:
@@ -171,6 +184,7 @@ class Credentials:
         life = RENEW_AT * (found.expires - now)
         self._renew_at = now + max(_SHORTEST_LIFE, min(found.reread, life))
         self._tls = found.tls
+        self._certificate_ends = _certificate_ends(found)
         self._access = Access(found.server, found.authorization, context, found.tls_server_name, found.proxy)
         return self._access
 
@@ -225,7 +239,7 @@ class Kubeconfig:
             runs_plugin = _is_by_plugin(opened.user)
             expires = _run_plugin(opened) if runs_plugin else inf
             opened.loader.load_and_set(found)
-            return found.taken(expires, inf if runs_plugin else REREAD_SECONDS)
+            return replace(found.taken(expires, inf if runs_plugin else REREAD_SECONDS), renews_certificate=runs_plugin)
 
     def _open(self) -> _Opened:
         self._where = f"kubeconfig {self._files}"
@@ -339,6 +353,18 @@ class _Target(SimpleNamespace):
             expires=expires,
             reread=reread,
         )
+
+
+def _certificate_ends(found: _Found) -> float | None:
+    """Of the first certificate, which is the client's own; others are of who issued it."""
+    authority, certificate, _ = found.tls.files
+    if not certificate or found.renews_certificate:
+        return None
+    try:
+        own = x509.load_pem_x509_certificate(found.tls.contents[1 if authority else 0])
+    except ValueError:  # OpenSSL takes more than this reader does
+        return None
+    return own.not_valid_after_utc.timestamp()
 
 
 def _context(tls: _Tls) -> ssl.SSLContext:

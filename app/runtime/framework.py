@@ -42,6 +42,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from app.runtime.asking import question
 from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, WrongAnswer, plugin_error
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 
@@ -53,6 +54,9 @@ _INVALID_SCORE: Final = (
 _NO_PLUGIN_TOTAL: Final = 1
 _PAIR: Final = 2
 _TRIPLE: Final = 3
+_LARGEST_FIGURE: Final = 1 << 1023
+"""Whole numbers beyond have no float, which is what is exposed."""
+
 _LOG: Final = structlog.get_logger(__name__)
 _FAULT: Final = error("")
 _WAIT: Final = Status(Code.WAIT)
@@ -480,8 +484,13 @@ class Framework:
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: FiguresPlugin) -> Iterator[Figure | None]:
-        steps = self._guard.call(name, "Figures", lambda: iter(plugin.figures()))
-        while (found := self._guard.call(name, "Figures", next, steps, _END)) is not _END:
+        with question():
+            steps = self._guard.call(name, "Figures", lambda: iter(plugin.figures()))
+        while True:
+            with question():
+                found = self._guard.call(name, "Figures", next, steps, _END)
+            if found is _END:
+                return
             if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
                 raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
             yield found
@@ -715,13 +724,27 @@ class Framework:
 
 
 def is_exposable(figure: Figure) -> bool:
-    """Whether Prometheus could take it."""
+    """Whether Prometheus could take it. The label ``profile`` is ours: two with it could become equal samples."""
     names: list[Any] = [figure.name, *figure.labels]
     return (
         all(isinstance(it, str) and re.fullmatch("[a-z][a-z0-9_]*", it) for it in names)
-        and all(isinstance(it, str) for it in (figure.text, *figure.labels.values()))
-        and isinstance(figure.value, int | float)
+        and "profile" not in figure.labels
+        and all(_is_unicode(it) for it in (figure.text, *figure.labels.values()))
+        and _is_number(figure.value)
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST_FIGURE)
+
+
+def _is_unicode(text: Any) -> bool:
+    """Whether it is text: half of a surrogate pair cannot be sent to anybody."""
+    try:
+        str.encode(text)
+    except (TypeError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def _missing(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Annotated
+from time import monotonic
+from typing import Annotated, Final
 
+import structlog
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -15,6 +18,11 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.picture import rendered
 from app.verbs.slices import in_slices
 
+TOLD_SECONDS: Final = 3600.0
+"""Between two lines of the log about figures that cannot be counted."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
 
 def ops_router(
     problem: Callable[[], str],
@@ -22,12 +30,14 @@ def ops_router(
     role: Callable[[], str] = str,
     checks: Callable[[], Iterable[Check]] = tuple,
     counting: Callable[[], Iterable[object]] = tuple,
+    clock: Callable[[], float] = monotonic,
 ) -> APIRouter:
     """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica.
 
     ``checks`` are the lines of ``/readyz?verbose``. ``counting`` are the short steps in which metrics are brought up to
-    date.
+    date; where one of them fails, what was counted last is exposed.
     """
+    counted = _Counted(counting, clock)
     router = APIRouter(tags=["operations"])
 
     @router.get("/livez", response_class=PlainTextResponse, summary="The process serves requests")
@@ -49,7 +59,25 @@ def ops_router(
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:
         parts: list[bytes] = []
-        await in_slices(chain(counting(), rendered(metrics.registry, parts)))
+        await in_slices(chain(counted.steps(), rendered(metrics.registry, parts)))
         return Response(b"".join(parts), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+class _Counted:
+    """A fault in what is counted takes no other metric with it, and is told now and then."""
+
+    def __init__(self, counting: Callable[[], Iterable[object]], clock: Callable[[], float]) -> None:
+        self._counting = counting
+        self._clock = clock
+        self._tell_at = clock()
+
+    def steps(self) -> Iterator[object]:
+        try:
+            yield from self._counting()
+        except Exception as fault:  # noqa: BLE001  # whatever it is: a scrape without these figures is worth more than none
+            now = self._clock()
+            if now >= self._tell_at:
+                self._tell_at = now + TOLD_SECONDS
+                _LOG.error("figures not counted", traceback="".join(traceback.format_exception(fault)))

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 
 class CertificateCollector(Collector):
-    """``ends``: seconds since the epoch, by ``serving``, ``authority`` and ``client``, as far as there are any."""
+    """``ends``: seconds since the epoch, by ``serving``, ``authority``, ``client``, ``kubeconfig``: those there are."""
 
     def __init__(self, ends: Callable[[], Mapping[str, float]]) -> None:
         self._ends = ends

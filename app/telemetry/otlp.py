@@ -112,8 +112,13 @@ class _Span:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the flags only that it is sampled: older readers refuse a header that has the one of random IDs too."""
+        """Of the flags only that it is sampled: older readers refuse a header that has the one of random IDs too.
+
+        Empty where the SDK is switched off and makes no IDs.
+        """
         found = self._span.get_span_context()
+        if not found.is_valid:  # OTEL_SDK_DISABLED
+            return {}
         parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{_SAMPLED:02x}"
         state = found.trace_state.to_header()
         return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}

@@ -16,6 +16,7 @@ from app.framework.interface import Explanation, Unprepared
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
+from app.runtime.asking import question
 from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
 from app.verbs.candidates import asked_nodes, unreadable_nodes
@@ -79,15 +80,17 @@ class CycleVerb:
     async def explain(self, pod: Pod) -> Explained:
         """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.
 
-        Nodes are judged some at a time, each on the picture as it is then: nothing is decided by it.
+        Nodes are judged some at a time, each on the picture as it is then: nothing is decided by it. Nothing is told or
+        written either, whatever a plugin does.
         """
-        framework = await self._prepared(pod)
         judged = _Judged()
-        try:
-            plugins = await prepared(partial(self._explanations, framework, pod))
-            await in_slices(self._judging(framework, pod, judged))
-        except PluginError as fault:
-            raise VerbFailure("fault", fault.status.message) from fault
+        with question():
+            framework = await self._prepared(pod)
+            try:
+                plugins = await prepared(partial(self._explanations, framework, pod))
+                await in_slices(self._judging(framework, pod, judged))
+            except PluginError as fault:
+                raise VerbFailure("fault", fault.status.message) from fault
         return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins)
 
     async def _prepared(self, pod: Pod) -> Framework:

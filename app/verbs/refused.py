@@ -67,6 +67,10 @@ class RefusedPods:
         """Some node would do."""
         self._pods.pop(pod.uid, None)
 
+    def forget(self) -> None:
+        """Another replica answers from now on: how its pods fare is not seen here."""
+        self._pods.clear()
+
     def _new(self, cause: Cause) -> Counter:
         """Causes beyond the first are counted together, and no table grows with them."""
         if len(self._counters) >= MOST_CAUSES:

@@ -53,7 +53,7 @@ class Census:
         for number, (slot, node) in enumerate(self._homes()):
             if number % _STEP == _STEP - 1:
                 yield None
-            counts[states.get(slot, IDLE) if self._objects.has_node(node) else NODE_GONE] += 1
+            counts[NODE_GONE if self._objects.misses_node(node) else states.get(slot, IDLE)] += 1
         counts[UNRECORDED] = len(self._making.made())
         for state, count in counts.items():
             yield Figure("homes", _HOMES, count, {"state": state})
@@ -96,5 +96,5 @@ def _age(created: str, now: datetime) -> float:
     """Seconds since a time of Kubernetes'; 0 for none, and for one that is none."""
     try:
         return max(0.0, (now - datetime.fromisoformat(created)).total_seconds())
-    except ValueError:
+    except (ValueError, TypeError):  # no time, or one without a zone
         return 0.0

@@ -12,7 +12,7 @@ import structlog
 from app.framework.events import EventRecorder
 from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node.events import edited
-from plugins.sticky_node.home import HOME, HOME_POD
+from plugins.sticky_node.home import HOME, HOME_POD, readable
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -34,11 +34,11 @@ def _tell_of(
     ordinal = f", ordinal {suffix[1:]}" if suffix else ""
     machine = f"{kind.kind} {new.namespace}/{new.name}{ordinal}"
     if was and not now:
-        _LOG.info("home given up", machine=machine, node=was)
+        _LOG.info("home given up", machine=machine, node=readable(was))
     elif was and was != now:
-        _LOG.info("home moved", machine=machine, before=was, node=now)
+        _LOG.info("home moved", machine=machine, before=readable(was), node=readable(now))
     elif not was and now and not is_ours:
-        _LOG.info("home given", machine=machine, node=now)
+        _LOG.info("home given", machine=machine, node=readable(now))
     else:
         return
     edited(recorder, kind, new, f" of{ordinal[1:]}" if ordinal else "", was, now)

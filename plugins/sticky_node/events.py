@@ -6,7 +6,8 @@ from typing import Final
 
 from app.framework.events import EventRecorder, EventType, Reference
 from app.kube.kinds import NODES, AnnotatedObject, Kind
-from plugins.sticky_node.home import Claim, home_key
+from app.kube.names import is_subdomain
+from plugins.sticky_node.home import Claim, home_key, readable
 from plugins.sticky_node.owners import Owner
 
 _BINDING: Final = "Binding"
@@ -21,7 +22,7 @@ def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:
     """A person wrote a home while the pod was bound elsewhere."""
-    note = f"{claim.pod} runs on {claim.node}; the home stays {home}, which was written meanwhile"
+    note = f"{claim.pod} runs on {claim.node}; the home stays {readable(home)}, which was written meanwhile"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeOverridden", _BINDING, note)
 
 
@@ -32,7 +33,8 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
 
 def lost(events: EventRecorder, owner: Owner, home: str) -> None:
     """The home is no node of the cluster."""
-    note = f"the home {home} is not there, so no node will do: bring it back, or set or remove {home_key(owner.slot)}"
+    cure = f"bring it back, or set or remove {home_key(owner.slot)}"
+    note = f"the home {readable(home)} is not there, so no node will do: {cure}"
     _about(events, owner, _node(home), "Warning", "HomeLost", _FILTERING, note)
 
 
@@ -40,20 +42,28 @@ def edited(
     events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, ordinal: str, was: str, now: str
 ) -> None:
     """Somebody else than Homeport gave, moved or removed a home. ``ordinal``: in words, empty where there is none."""
+    old, new = readable(was), readable(now)
     if not was:
-        reason, note = "HomeGiven", f"{now} is the home{ordinal} from now on"
+        reason, note = "HomeGiven", f"{new} is the home{ordinal} from now on"
     elif now:
-        reason, note = "HomeMoved", f"the home{ordinal} was moved from {was} to {now}"
+        reason, note = "HomeMoved", f"the home{ordinal} was moved from {old} to {new}"
     else:
-        reason, note = "HomeGivenUp", f"{was} is not the home{ordinal} any more: the next first bind makes one"
+        reason, note = "HomeGivenUp", f"{old} is not the home{ordinal} any more: the next first bind makes one"
     events.event(Reference.to(kind, found), _node(now or was), "Normal", reason, _EDITING, note)
 
 
 def _about(
-    events: EventRecorder, owner: Owner, related: Reference, type_: EventType, reason: str, action: str, note: str
+    events: EventRecorder,
+    owner: Owner,
+    related: Reference | None,
+    type_: EventType,
+    reason: str,
+    action: str,
+    note: str,
 ) -> None:
     events.event(Reference.to(owner.kind, owner.found), related, type_, reason, action, note)
 
 
-def _node(name: str) -> Reference:
-    return Reference(NODES.api_version, NODES.kind, "", name)
+def _node(name: str) -> Reference | None:
+    """``None`` for what no node can be called."""
+    return Reference(NODES.api_version, NODES.kind, "", name) if is_subdomain(name) else None

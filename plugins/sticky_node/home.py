@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.kube.names import is_subdomain, shown
 from plugins.sticky_node.owners import Owner
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
@@ -57,6 +58,11 @@ def pod_key(slot: str) -> str:
 def recorded_home(owner: Owner) -> str:
     """The home on the owner; empty if there is none or a person removed it."""
     return owner.found.annotations.get(home_key(owner.slot), "")
+
+
+def readable(home: str) -> str:
+    """What stands where a home does, for a person: anybody may have written anything there, of any length."""
+    return home if is_subdomain(home) else shown(home)
 
 
 def home_pod(owner: Owner) -> str:

@@ -113,7 +113,7 @@ class StickyNode(
 
     def _look_for(self, home: str, pod: Pod) -> None:
         """It is not among the nodes that are asked about; where it is none at all, somebody has to do something."""
-        if not self._objects.has_node(home) and isinstance(owner := self._owners.of(pod), Owner):
+        if self._objects.misses_node(home) and isinstance(owner := self._owners.of(pod), Owner):
             events.lost(self._events, owner, home)
 
     def stamp(self, pod: Pod) -> str | None:

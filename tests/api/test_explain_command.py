@@ -10,7 +10,10 @@ import httpx
 import pytest
 
 from app.__main__ import main
+from app.commands import explain
+from app.config.settings import Settings
 from tests.api.service import SAMPLE
+from tests.controlplane.processes import free_port
 from tests.served import served
 
 TOO_FULL: Final = """\
@@ -104,6 +107,56 @@ def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_somebody_else_serves_there(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     """Its 404 is told as it is."""
-    code = main(["explain", "x", "--server", f"{http.base_url}/elsewhere"])
+    elsewhere = f"{str(http.base_url).rstrip('/')}/elsewhere"
+    code = main(["explain", "x", "--server", elsewhere])
 
-    assert (1, ("", "homeport: Not Found\n")) == (code, capsys.readouterr())
+    assert (1, ("", f"homeport: {elsewhere}/api/v1/explain: Not Found\n")) == (code, capsys.readouterr())
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Where the verbs are, and where the pages."""
+    port = free_port()
+    with served(
+        tmp_path_factory.mktemp("two"), "--cluster", SAMPLE, "--operator-port", str(port), ready_at=port
+    ) as http:
+        yield str(http.base_url).rstrip("/"), f"http://127.0.0.1:{port}"
+
+
+class TestDefaultServers:
+    """Without ``--server``: the port of the verbs, and where it has no pages that of the operator."""
+
+    @pytest.mark.parametrize("first", ["without the page", "not there"])
+    def test_the_second_is_asked_where_the_first_has_no_such_page(
+        self, ports: tuple[str, str], first: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        verbs, pages = ports
+        servers = (verbs if first == "without the page" else "http://127.0.0.1:1", pages)
+        monkeypatch.setattr(explain, "SERVERS", servers)
+
+        assert (0, (TOO_FULL, "")) == (main(["explain", "web-7d4b9c-new01", "-n", "shop"]), capsys.readouterr())
+
+    def test_what_the_first_says_of_a_pod_stands(
+        self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(explain, "SERVERS", (str(http.base_url), "http://127.0.0.1:1"))
+
+        code = main(["explain", "x"])
+
+        assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+
+    def test_where_neither_has_it_both_are_told(
+        self, ports: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(explain, "SERVERS", (ports[0], "http://127.0.0.1:1"))
+
+        code = main(["explain", "x"])
+
+        (out, err) = capsys.readouterr()
+        one, other = err.splitlines()
+        assert (1, "", f"homeport: {ports[0]}/api/v1/explain: Not Found") == (code, out, one)
+        assert other.startswith("homeport: http://127.0.0.1:1/api/v1/explain: ")
+
+    def test_they_are_the_ports_that_are_listened_on_by_default_and_in_the_chart(self) -> None:
+        assert ("http://127.0.0.1:8888", "http://127.0.0.1:8889") == explain.SERVERS
+        assert f"http://127.0.0.1:{Settings(cluster=str(SAMPLE)).port}" == explain.SERVERS[0]

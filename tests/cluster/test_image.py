@@ -77,6 +77,13 @@ def test_it_runs_on_the_sample_cluster_with_nothing_to_write_to(cluster: Cluster
     assert "65532 65532\n" == cluster.kubectl(*asked)
 
 
+def test_tracing_needs_nothing_more_than_an_endpoint(cluster: Cluster, namespace: str) -> None:
+    """A collector that is not there costs spans and nothing else."""
+    serve = ("serve", f"--cluster={SAMPLE}", "--operator-host=0.0.0.0", "--operator-port=8889")
+    cluster.apply(pod("traced", *serve, "--tracing-endpoint=http://127.0.0.1:4318"))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/traced", "--namespace", namespace, "--timeout=60s")
+
+
 def test_there_is_no_tool_to_build_with_no_setting_of_the_builder_and_bytecode_of_all(
     cluster: Cluster, namespace: str
 ) -> None:

@@ -369,3 +369,15 @@ def _is_ready(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=2).is_success
     except httpx.TransportError:
         return False
+
+
+def test_each_right_to_change_something_is_told_where_security_is() -> None:
+    """Under the default configuration; reads are told together."""
+    roles = [it for it in yaml.safe_load_all((ROOT / "examples" / "rbac.yaml").read_text(encoding="utf-8")) if it]
+    rules = [rule for role in roles for rule in role.get("rules", ())]
+    changed = {it for rule in rules if {"create", "patch", "update"} & set(rule["verbs"]) for it in rule["resources"]}
+    told = " ".join(row[0] for row in table((ROOT / "SECURITY.md").read_text(encoding="utf-8"), "right")).lower()
+    in_words = {"virtualmachines": "kinds that keep homes", "statefulsets": "kinds that keep homes"}
+
+    assert {"events", "pods/binding", "pods/status"} <= changed
+    assert [] == [it for it in sorted(changed) if in_words.get(it, it.removesuffix("s")) not in told]

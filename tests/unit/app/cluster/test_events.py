@@ -27,7 +27,10 @@ PATH = "/apis/events.k8s.io/v1/namespaces/shop/events"
 
 
 class EventServer:
-    """Keeps Events by path. ``answers`` are given to the next requests instead, ``down`` to all: 0 is no answer."""
+    """Keeps Events by path. ``answers`` are given to the next requests instead, ``down`` to all: 0 is no answer.
+
+    Nobody answers for paths that begin with ``silent``.
+    """
 
     def __init__(self) -> None:
         self.found: dict[str, JsonObject] = {}
@@ -36,9 +39,12 @@ class EventServer:
         self.message = "told to"
         self.down: int | None = None
         self.arrives_all_the_same = False
+        self.silent = "nowhere"
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.log.append((now() - 1000.0, request.method))
+        if request.url.path.startswith(self.silent):
+            raise httpx.ReadTimeout("no answer")
         answer = self.down if self.down is not None else self.answers.pop(0) if self.answers else None
         if answer is None or self.arrives_all_the_same:
             done = self._carry_out(request)
@@ -165,6 +171,21 @@ class TestFirst:
         assert path.startswith("/apis/events.k8s.io/v1/namespaces/default/events/nnn")
         assert len(found["metadata"]["name"]) <= 253
         assert "related" not in found
+
+    @virtual_time
+    async def test_a_reference_of_any_length_is_cut(self) -> None:
+        huge = "x" * 200_000
+        async with telling() as it:
+            it.tell(regarding=Reference(huge, huge, huge, huge, huge), related=Reference(huge, huge, huge, huge, huge))
+            await asyncio.sleep(1)
+            (same,) = it.recorder._series
+
+        lengths = {"apiVersion": 317, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
+        assert [lengths] * 2 == [
+            {field: len(text) for field, text in it.server.only[key].items()} for key in ("regarding", "related")
+        ]
+        assert "x" * 63 == it.server.only["metadata"]["namespace"]
+        assert ["x" * 253] * 2 == [found.name for found in same if isinstance(found, Reference)]
 
     @virtual_time
     async def test_who_does_not_lead_tells_nothing(self) -> None:
@@ -332,6 +353,62 @@ class TestFaults:
 
         assert [(0.0, "POST"), (1.0, "POST"), (3.0, "POST")] == it.server.log
         assert (1, {"written": 1}) == (len(it.server.found), it.counted)
+
+    @virtual_time
+    async def test_a_namespace_that_does_not_answer_holds_up_no_other(self) -> None:
+        async with telling() as it:
+            it.server.silent = PATH
+            it.tell()
+            for number in range(20):
+                it.tell(regarding=Reference("v1", "Pod", "other", f"p{number}", f"u{number}"))
+            await asyncio.sleep(1.5)
+            assert {"written": 20} == it.counted
+            await asyncio.sleep(200)
+            assert {"written": 20, "failed": 1} == it.counted
+            assert 12 + 20 == len(it.server.log)
+
+        assert 20 == len(it.server.found)
+
+    @virtual_time
+    async def test_what_is_put_off_counts_up_and_is_written_in_one(self) -> None:
+        async with telling() as it:
+            it.server.answers = [0, 0]
+            for _ in range(4):
+                it.tell()
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(5)
+
+        assert [(0.0, "POST"), (1.0, "POST"), (3.0, "POST")] == it.server.log
+        assert ({"written": 1}, 4) == (it.counted, it.server.only["series"]["count"])
+
+    @virtual_time
+    async def test_one_that_counts_up_while_nobody_answers_waits_all_the_same(self) -> None:
+        async with telling() as it:
+            attempt, told = it.recorder._attempt, [False]
+
+            async def slow(series: events._Series) -> None:
+                if not told[0]:
+                    told[0] = True
+                    it.tell()
+                await attempt(series)
+
+            it.recorder._attempt = slow  # type: ignore[method-assign]
+            it.server.answers = [0]
+            it.tell()
+            await asyncio.sleep(5)
+
+        assert [(0.0, "POST"), (1.0, "POST")] == it.server.log
+        assert ({"written": 1}, 2) == (it.counted, it.server.only["series"]["count"])
+
+    @virtual_time
+    async def test_what_is_put_off_fills_the_queue_too(self) -> None:
+        async with telling() as it:
+            it.server.down = 0
+            for number in range(events.MOST_QUEUED):
+                it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"u{number}"))
+            await asyncio.sleep(2)
+            it.tell()
+            assert {"overflow": 1} == it.counted
 
     @virtual_time
     async def test_after_twelve_attempts_it_is_given_up_and_the_next_one_is_tried(self) -> None:

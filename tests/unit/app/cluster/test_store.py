@@ -522,6 +522,17 @@ def test_which_nodes_there_are() -> None:
     assert (True, False) == (cluster.has_node("n1"), cluster.has_node("n2"))
 
 
+def test_a_node_that_cannot_be_read_is_not_missed() -> None:
+    cluster = Cluster()
+    cluster.upsert_node(make_node("n1"))
+    cluster.leave_out(NODES, ("", "n2"), "odd")
+
+    assert [False, False, True] == [cluster.misses_node(name) for name in ("n1", "n2", "n3")]
+
+    cluster.take_back(NODES, ("", "n2"))
+    assert cluster.misses_node("n2")
+
+
 class TestLeftOut:
     def test_what_cannot_be_read_is_told_where_it_is_asked_for(self) -> None:
         cluster = Cluster()

@@ -725,6 +725,21 @@ class TestTrust:
             pytest.param({"peer_port": "9443", "tls": "false", **PAIR}, id="replicas over TLS, verbs on loopback"),
             pytest.param({"host": "0.0.0.0", "self_signed": SELF_SIGNED}, id="off loopback, certificates made here"),
             pytest.param(
+                {"host": "0.0.0.0", "allowed_names": "homeport-scheduler,b", "self_signed": SELF_SIGNED},
+                id="the scheduler's pair among the names",
+            ),
+            pytest.param(
+                {"host": "0.0.0.0", "allowed_names": "b", "self_signed": {**SELF_SIGNED, "clientSecretName": None}},
+                id="other names, where no pair is made",
+            ),
+            pytest.param(
+                {
+                    "host": "0.0.0.0",
+                    "self_signed": {**SELF_SIGNED, "dnsNames": ["b" * 63], "clientName": "ä" * 32},
+                },
+                id="names as long as they may be",
+            ),
+            pytest.param(
                 {"peer_port": "9443", "tls": "false", "self_signed": SELF_SIGNED},
                 id="replicas with certificates made here",
             ),
@@ -805,6 +820,10 @@ class TestTrust:
             ({"dnsNames": []}, {}, "selfSigned.dnsNames"),
             ({"dnsNames": ["a", "No Name"]}, {}, "selfSigned.dnsNames[1]"),
             ({"dnsNames": ["localhost"]}, {}, "localhost is anybody's"),
+            ({"dnsNames": ["a", f"{'b' * 64}.svc"]}, {}, "selfSigned.dnsNames[1]"),
+            ({"clientName": "ä" * 33}, {}, "must have at most 64 bytes, in UTF-8"),
+            ({"clientName": ""}, {}, "selfSigned.clientName"),
+            ({}, {"allowedNames": ["somebody"]}, "its clientName has to be among allowedNames"),
             ({"clientSecretName": "homeport"}, {}, "a Secret of its own"),
             ({"clientName": "homeport.here.svc"}, {}, "would pass for a replica"),
             ({"clientDuration": "5m"}, {}, "selfSigned.clientDuration"),

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import trustme
 import yaml
+from cryptography import x509
 
 from app.kube import credentials as module
 from app.kube.client import KubeClient, Resource
@@ -622,3 +624,54 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     load(kubeconfig(tmp_path, plugin(tmp_path, {"token": "{}"})))
 
     assert 0 == calls(tmp_path)
+
+
+class TestCertificateEnds:
+    """When the client certificate in use ends; whoever rotates kubeconfigs wants to see that it was done."""
+
+    @staticmethod
+    def ends(certificate: str) -> float:
+        return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc.timestamp()
+
+    @pytest.mark.parametrize("authority", [True, False], ids=["with an authority", "without"])
+    async def test_of_a_file_as_it_was_read_last(self, authority: bool, now: Now, tmp_path: Path) -> None:
+        old, new = trustme.CA(), trustme.CA()
+        pairs = [
+            old.issue_cert("me.example", not_after=datetime(2031, 1, 1, tzinfo=UTC)),
+            new.issue_cert("me.example", not_after=datetime(2032, 1, 1, tzinfo=UTC)),
+        ]
+        (tmp_path / "ca.crt").write_text(CERTIFICATE)
+        cluster = {"certificate-authority": "ca.crt"} if authority else {}
+        config = kubeconfig(tmp_path, {"client-certificate": "me.crt", "client-key": "me.key"}, cluster)
+        credentials = Credentials(Kubeconfig(config), now=now)
+        assert credentials.certificate_ends is None
+
+        found: list[float | None] = []
+        for pair in pairs:
+            (tmp_path / "me.crt").write_bytes(b"".join(it.bytes() for it in pair.cert_chain_pems))
+            (tmp_path / "me.key").write_bytes(pair.private_key_pem.bytes())
+            await credentials.access()
+            found.append(credentials.certificate_ends)
+            now.now += 61
+
+        assert [datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (2031, 2032)] == found
+
+    async def test_of_what_is_given_as_data(self, tmp_path: Path) -> None:
+        user = {"client-certificate-data": b64(CERTIFICATE), "client-key-data": b64(KEY)}
+        credentials = load(kubeconfig(tmp_path, user))
+        await credentials.access()
+
+        assert self.ends(CERTIFICATE) == credentials.certificate_ends
+
+    async def test_a_token_has_none(self, tmp_path: Path) -> None:
+        credentials = load(kubeconfig(tmp_path, {"token": "t"}, {"certificate-authority-data": b64(CERTIFICATE)}))
+        await credentials.access()
+
+        assert credentials.certificate_ends is None
+
+    async def test_one_by_a_plugin_is_renewed_by_it(self, now: Now, tmp_path: Path) -> None:
+        status = {"clientCertificateData": CERTIFICATE, "clientKeyData": KEY}
+        credentials = by_plugin(tmp_path, now, status)
+        await credentials.access()
+
+        assert credentials.certificate_ends is None

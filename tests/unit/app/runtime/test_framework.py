@@ -787,6 +787,10 @@ class TestFigures:
             pytest.param(Figure("moons", "Moons.", 2, {"a-planet": "mars"}), id="no name of a label"),
             pytest.param(Figure("moons", "Moons.", "two"), id="no number"),  # type: ignore[arg-type]
             pytest.param(Figure("moons", "Moons.", 2, {"planet": 4}), id="no text"),  # type: ignore[dict-item]
+            pytest.param(Figure("moons", "Moons.", 2, {"planet": "\ud800"}), id="a value that is no Unicode"),
+            pytest.param(Figure("moons", "\udfff", 2), id="a text that is none"),
+            pytest.param(Figure("moons", "Moons.", 2, {"profile": "mars"}), id="the label that is ours"),
+            pytest.param(Figure("moons", "Moons.", 10**400), id="more than a float can be"),
         ],
     )
     def test_what_is_none_is_a_fault_and_left_out(self, wrong: object) -> None:

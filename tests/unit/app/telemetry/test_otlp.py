@@ -82,6 +82,20 @@ def test_who_is_part_of_a_trace(header: Callable[[str], str | None], rate: int, 
         assert follows is (ended.parent is not None and ended.parent.span_id == int(PARENT, 16))
 
 
+def test_where_the_sdk_is_switched_off_nothing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``OTEL_SDK_DISABLED``: a header of zeros is one that readers refuse."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    found = Spans()
+    span = found.tracing.incoming("bind", nothing)
+    assert span is not None
+
+    with span:
+        span.tell({"homeport.verb": "bind"})
+        assert {} == span.headers
+        assert found.tracing.outgoing("POST pods/binding") is None
+    assert () == found.ended()
+
+
 async def test_what_goes_on_is_the_child_of_what_is_under_way_in_tasks_too(spans: Spans) -> None:
     async def later() -> dict[str, str]:
         span = spans.tracing.outgoing("POST pods/binding")

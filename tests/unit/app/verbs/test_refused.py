@@ -88,6 +88,26 @@ def test_a_pod_that_fits_is_placed_gone_or_replaced_counts_no_more() -> None:
     assert {} == waiting(refused, make_pod("placed"))  # forgotten
 
 
+def test_all_are_forgotten_also_while_they_are_counted() -> None:
+    refused = RefusedPods(Counted())
+    pods = [make_pod(f"p-{number}") for number in range(1000)]
+    for pod in pods:
+        refused.refused(pod, "*", (SPREAD,))
+    cluster = Cluster()
+    for pod in pods:
+        cluster.upsert_pod(pod)
+    found: dict[tuple[str, str], int] = {}
+    steps = refused.count(cluster, found)
+    next(steps)
+
+    refused.forget()
+
+    for _ in steps:
+        pass
+    assert found[SPREAD[0], "*"] < len(pods)
+    assert {} == waiting(refused, *pods)
+
+
 def test_few_causes_are_told_apart() -> None:
     counted = Counted()
     refused = RefusedPods(counted)

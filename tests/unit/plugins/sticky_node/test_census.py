@@ -9,6 +9,7 @@ import pytest
 
 from app.framework.interface import Figure
 from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES
 from plugins.sticky_node.census import STATES
 from tests.builders import PodFields, make_pod
 from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher, reference
@@ -71,6 +72,13 @@ def test_without_its_node_a_home_is_nothing_else() -> None:
     assert {"node_gone": 2} == counted(databases(member(), one="n9", db="n9"))
 
 
+def test_a_node_that_cannot_be_read_is_not_gone() -> None:
+    machines = databases(member(), one="n9", db="n9")
+    machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+
+    assert {"waiting": 1, "idle": 1} == counted(machines)
+
+
 def test_an_owner_without_a_home_does_not_count() -> None:
     assert {} == counted(databases(member(node="n1"), db=""))
 
@@ -122,6 +130,8 @@ def test_an_owner_that_cannot_be_read_hides_its_pod_alone() -> None:
         pytest.param([member(created=EARLY, node="n1")], 0, id="it runs"),
         pytest.param([member(created="2026-11-21T10:00:40Z")], 0, id="by a clock that is ahead"),
         pytest.param([member(created="")], 0, id="nobody knows since when"),
+        pytest.param([member(created="2026-11-21T10:00:20")], 0, id="of no zone"),
+        pytest.param([member(created="yesterday")], 0, id="no time"),
     ],
 )
 def test_the_longest_wait_is_that_of_the_oldest_pod(pods: list[Pod], seconds: float) -> None:

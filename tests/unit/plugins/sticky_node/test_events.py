@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
+from app.kube.kinds import NODES
 from plugins.sticky_node import SPEC
 from tests.builders import make_node
 from tests.fakes import Told
@@ -86,6 +88,14 @@ class TestLost:
 
         assert [] == machines.events.told
 
+    def test_nor_one_that_is_there_and_cannot_be_read(self, machines: Machines) -> None:
+        machines.change(MACHINE, {HOME: "n9"})
+        machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+
+        self.ask(machines, "n1")
+
+        assert [] == machines.events.told
+
     def test_nor_one_that_came_back(self, machines: Machines) -> None:
         machines.change(MACHINE, {HOME: "n9"})
         machines.cluster.upsert_node(make_node("n9"))
@@ -93,6 +103,55 @@ class TestLost:
         self.ask(machines, "n1")
 
         assert [] == machines.events.told
+
+
+class TestNoName:
+    """An annotation holds what anybody wrote, up to 1 KB: what is no name of a node is related to none, and cut."""
+
+    HUGE = "n" * 1024
+
+    def change(self, machines: Machines, old: str, new: str) -> Told:
+        machines.change(MACHINE, {HOME: old} if old else {})
+        known = machines.cluster.get(MACHINE, "default", "db")
+        machines.change(MACHINE, {HOME: new} if new else {})
+        assert SPEC.changed is not None
+        SPEC.changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"), machines.events)
+        return machines.events.told[-1]
+
+    @pytest.mark.parametrize(
+        ("old", "new", "reason"),
+        [
+            pytest.param("", HUGE, "HomeGiven", id="given"),
+            pytest.param("n1", HUGE, "HomeMoved", id="moved"),
+            pytest.param(HUGE, "", "HomeGivenUp", id="given up"),
+        ],
+    )
+    def test_one_that_somebody_wrote(self, machines: Machines, old: str, new: str, reason: str) -> None:
+        with capture_logs() as said:
+            told = self.change(machines, old, new)
+
+        assert (reason, "") == (told.reason, told.related)
+        assert f"'{'n' * 64}...'" in told.note
+        assert len(told.note) < 200
+        assert len(str(said)) < 400
+
+    def test_one_that_moved_to_a_node_is_related_to_that(self, machines: Machines) -> None:
+        assert "Node n1" == self.change(machines, self.HUGE, "n1").related
+
+    def test_one_that_is_lost(self, machines: Machines) -> None:
+        machines.change(MACHINE, {HOME: "N 1"})
+        TestLost().ask(machines, "n1")
+
+        (told,) = machines.events.told
+        assert ("HomeLost", "", True) == (told.reason, told.related, told.note.startswith("the home 'N 1' is not"))
+
+    async def test_one_that_overrode(self, machines: Machines) -> None:
+        await machines.bind(FIRST, "n1", copies=False)
+        machines.change(MACHINE, {HOME: self.HUGE})
+        await machines.plugin.repair()
+
+        (told,) = machines.events.told
+        assert ("HomeOverridden", True) == (told.reason, len(told.note) < 200)
 
 
 def test_ordinals_are_named() -> None:

@@ -1,0 +1,69 @@
+"""Questions change nothing: what a plugin does while it is asked for facts reaches nobody, whatever it does.
+
+Explaining a pod and counting figures run plugins, also their filters. Within ``question()`` the handle's recorder is
+deaf, its writer and its binder refuse; so it is in tasks that a plugin begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from app.framework.events import EventRecorder, EventType, Reference
+from app.framework.interface import Binder, Writer
+from app.framework.status import Status, error
+from app.kube.core_v1 import Pod
+from app.kube.kinds import AnnotatedObject, Kind
+
+REFUSED: Final = "nothing is changed while a question is answered"
+_ASKED: Final = ContextVar("asked", default=False)
+
+
+@contextmanager
+def question() -> Iterator[None]:
+    """Around plugins that are asked, for the task that asks. Not to be open where a generator yields."""
+    token = _ASKED.set(True)
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
+
+
+class DeafWhenAsked:
+    """Implements ``EventRecorder``."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+
+    def event(
+        self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
+    ) -> None:
+        if not _ASKED.get():
+            self._recorder.event(regarding, related, kind, reason, action, note)
+
+
+class NoWritesWhenAsked:
+    """Implements ``Writer``."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        """Raises ``OSError`` within a question, else what the writer raises."""
+        if _ASKED.get():
+            raise PermissionError(REFUSED)
+        await self._writer.annotate(kind, found, annotations)
+
+
+class NoBindsWhenAsked:
+    """Implements ``Binder``."""
+
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        return error(REFUSED) if _ASKED.get() else await self._binder.bind(pod, node_name, annotations)

@@ -1,0 +1,119 @@
+"""Questions change nothing: explain, figures and pages tell no Event and write nothing, whatever a plugin does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from app import main
+from app.config.settings import Settings, load_settings
+from app.framework.cycle_state import CycleState
+from app.framework.events import Reference
+from app.framework.interface import Explanation, Figure, Handle, PluginArgs, PluginSpec
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind, owner_kind
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.api.service import SAMPLE, example, serving
+from tests.fakes import RecordingRecorder
+
+MACHINES: Final = owner_kind("kubevirt.io/v1", "VirtualMachine")
+ASKED: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
+
+
+class Meddler:
+    """Raises an Event, writes an annotation and binds a pod wherever it is asked for anything."""
+
+    def __init__(self, _args: PluginArgs, handle: Handle) -> None:
+        self._handle = handle
+        self.asked: set[str] = set()
+        self.tasks: list[asyncio.Task[Any]] = []
+        made.append(self)
+
+    def _meddle(self, where: str, pod: Pod | None = None) -> None:
+        self.asked.add(where)
+        about = Reference("v1", "Node", "", "node-a1")
+        self._handle.event_recorder.event(about, None, "Normal", "Meddled", where, "it did")
+        self.tasks.append(asyncio.get_running_loop().create_task(self._write()))
+        if pod is not None:
+            self.tasks.append(asyncio.get_running_loop().create_task(self._handle.binder.bind(pod, "node-a1", {})))
+
+    async def _write(self) -> None:
+        await asyncio.sleep(0)
+        (machine, *_) = self._handle.objects.every(MACHINES)
+        await self._handle.writer.annotate(MACHINES, machine, {"homeport.dev/meddled": "yes"})
+
+    def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        self._meddle("Missing", pod)
+        return ()
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        self._meddle("PreFilter", pod)
+        return SUCCESS, None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        self._meddle("Filter", pod)
+        return SUCCESS
+
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
+        self._meddle("Explain", pod)
+        return Explanation()
+
+    def figures(self) -> Iterator[Figure | None]:
+        self._meddle("Figures")
+        yield None
+        self._meddle("Figures")
+
+
+made: list[Meddler] = []
+SPEC: Final = PluginSpec("Meddler", PluginArgs, Meddler, kinds=lambda _: (MACHINES,))
+PROFILE: Final = {"plugins": {"multiPoint": {"enabled": [{"name": "Meddler"}]}}}
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> RecordingRecorder:
+    """In the place of the one that writes."""
+    made.clear()
+    found = RecordingRecorder()
+    monkeypatch.setattr(main, "NO_EVENTS", found)
+    return found
+
+
+def settings() -> Settings:
+    return load_settings({"cluster": str(SAMPLE), "profiles": [PROFILE]})
+
+
+async def outcomes() -> set[str]:
+    """What became of all that the plugin tried."""
+    found = await asyncio.gather(*(it for plugin in made for it in plugin.tasks), return_exceptions=True)
+    return {str(getattr(it, "message", it)) for it in found}
+
+
+async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingRecorder) -> None:
+    async with serving(settings(), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+        (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
+        pages = [path for path, methods in (await api.get("/openapi.json"))["paths"].items() if "get" in methods]
+        assert {"/metrics", "/readyz", "/api/v1/status"} <= set(pages)
+        for path in pages:
+            (await api.http.get(path)).raise_for_status()
+
+        assert {"Missing", "PreFilter", "Filter", "Explain", "Figures"} == {
+            it for plugin in made for it in plugin.asked
+        }
+        assert {"nothing is changed while a question is answered"} == await outcomes()
+        assert [] == events.told
+
+
+async def test_a_decision_does_in_the_same_process(events: RecordingRecorder) -> None:
+    """Else the test above would hold of a plugin that can do nothing at all."""
+    async with serving(settings(), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+        (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
+        await outcomes()
+        await api.post("filter", example("filter-spread"))
+
+        assert {"Missing", "PreFilter", "Filter"} <= {it.action for it in events.told}
+        assert "None" in await outcomes()
