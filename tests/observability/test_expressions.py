@@ -34,7 +34,7 @@ VALUES: Final[dict[str, frozenset[str]]] = {
     "outcome": frozenset(get_args(Outcome)) | {"answered", "unreachable", "misdirected", "unanswered"},
     "verb": frozenset(get_args(Verb)),
     "state": frozenset(STATES),
-    "certificate": frozenset({"serving", "authority", "client"}),
+    "certificate": frozenset({"serving", "authority", "client", "kubeconfig"}),
     "result": frozenset({"consistent", "different"}),
 }
 """Of the labels whose values are a fixed set."""
