@@ -284,6 +284,14 @@ def test_versions_of_vendors_are_let_in(helm: str, cluster: str) -> None:
 
 
 @pytest.mark.parametrize("helm", HELMS)
+def test_a_version_that_is_no_tag_of_an_image(helm: str) -> None:
+    """As Argo CD tells it."""
+    with pytest.raises(RefusedError, match=r"\"v1\.36\" is none: set kubeScheduler\.image\.tag"):
+        rendered({}, helm=helm, cluster="1.36")
+    assert rendered({"kubeScheduler": {"image": {"tag": "v1.36.3"}}}, helm=helm, cluster="1.36")
+
+
+@pytest.mark.parametrize("helm", HELMS)
 def test_certificates_of_cert_manager_need_cert_manager(helm: str) -> None:
     asked = {"certificates": {"source": "certManager"}}
     with pytest.raises(RefusedError) as refused:

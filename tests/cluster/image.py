@@ -1,6 +1,6 @@
 """Builds Homeport's image with what there is: buildah, podman or docker; and measures it.
 
-    make image                                  # localhost/homeport:0.1.0, or whichever version it is, on debian:trixie-slim
+    make image                                  # localhost/homeport:VERSION on debian:trixie-slim
     make image IMAGE=registry.example.com/homeport:1.2.3 BASE=debian:13.1-slim
     make image MEASURE=1                        # also its size over the base, and start to ready on the sample cluster
 

@@ -6,6 +6,7 @@ How long nothing was scheduled stands in the table at the end of the run.
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ _ANY = [{"operator": "Exists"}]
 _LOOK_SECONDS = 0.5
 
 
-def disrupted(cluster: Cluster, release: Release, name: str, disrupt: Callable[[], None]) -> Outcome:
+def disrupted(cluster: Cluster, release: Release, name: str, disrupt: Callable[[], object]) -> Outcome:
     """A stream through a disruption, until everything is ready again and further pods are bound."""
     release.wait_ready()
     with streaming(cluster, name) as (stream, nodes):
@@ -59,14 +60,14 @@ def crash(cluster: Cluster, release: Release, pod: str) -> bool:
 
 
 @contextmanager
-def crash_looping(cluster: Cluster, release: Release, pod: str) -> Iterator[list[int]]:
-    """Within the block Homeport in a pod ends as often as kubelet starts it; how often, is the list's length."""
-    end, crashes = threading.Event(), [1]
+def crash_looping(cluster: Cluster, release: Release, pod: str) -> Iterator[list[float]]:
+    """Within the block Homeport in a pod ends as often as kubelet starts it; when it did, by a clock in seconds."""
+    end, crashes = threading.Event(), [time.monotonic()]
 
     def crash_again() -> None:
         while not end.wait(_LOOK_SECONDS):
             if crash(cluster, release, pod):
-                crashes.append(1)
+                crashes.append(time.monotonic())
 
     assert crash(cluster, release, pod)
     looping = threading.Thread(target=crash_again)
