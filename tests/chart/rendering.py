@@ -1,6 +1,7 @@
 """The chart as Helm renders it."""
 
 import functools
+import json
 import os
 import subprocess
 import tempfile
@@ -51,25 +52,57 @@ def rendered(
     cluster: str = CLUSTER,
     api_versions: Sequence[str] = (),
     chart: Path = CHART,
+    release: str = "homeport",
+    namespace: str = NAMESPACE,
 ) -> list[Json]:
     """All objects for a file of values or for values, in a cluster of that version; tests of the release included."""
+    text = rendered_text(
+        values,
+        helm=helm,
+        cluster=cluster,
+        api_versions=api_versions,
+        chart=chart,
+        release=release,
+        namespace=namespace,
+    )
+    return [it for it in yaml.safe_load_all(text) if it]
+
+
+def rendered_text(
+    values: Path | Mapping[str, Any] | None,
+    *,
+    helm: str = "helm-3",
+    cluster: str = CLUSTER,
+    api_versions: Sequence[str] = (),
+    chart: Path = CHART,
+    release: str = "homeport",
+    namespace: str = NAMESPACE,
+) -> str:
+    """The same as Helm writes it."""
     if isinstance(values, Mapping):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            yaml.safe_dump(dict(values), file)
+            json.dump(dict(values), file)  # with quotes around what Go would read as something else than Python
             file.flush()
-            return rendered(Path(file.name), helm=helm, cluster=cluster, api_versions=api_versions, chart=chart)
+            return rendered_text(
+                Path(file.name),
+                helm=helm,
+                cluster=cluster,
+                api_versions=api_versions,
+                chart=chart,
+                release=release,
+                namespace=namespace,
+            )
     given = [f"--values={values}"] if values is not None else []
-    text = run_helm(
+    return run_helm(
         helm,
         "template",
-        "homeport",
+        release,
         str(chart),
-        f"--namespace={NAMESPACE}",
+        f"--namespace={namespace}",
         f"--kube-version={cluster}",
         *(f"--api-versions={it}" for it in api_versions),
         *given,
     )
-    return [it for it in yaml.safe_load_all(text) if it]
 
 
 @functools.cache

@@ -90,6 +90,21 @@ def test_notes_of_a_service(plane: ControlPlane, helm: str) -> None:
     assert "WARNING" not in notes
 
 
+def test_files_are_copied_as_the_notes_say(plane: ControlPlane, tmp_path: Path) -> None:
+    """Into a folder that need not be there, for nobody else to read; the shell goes on as it was."""
+    notes = notes_of(plane, {"mode": "service"})
+    folder = tmp_path / "kubernetes" / "homeport"
+    copied = notes[notes.index("   mkdir ") : notes.index("   Copies do not follow")]
+    copied = copied.replace("/etc/kubernetes/homeport", str(folder))
+    script = f"kubectl() {{ echo pem; }}\numask 022\nset -eu\n{copied}\numask"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+
+    assert "0022" == done.stdout.strip()
+    assert {"ca.crt": 0o600, "tls.crt": 0o600, "tls.key": 0o600} == {
+        it.name: it.stat().st_mode & 0o777 for it in folder.iterdir()
+    }
+
+
 def test_notes_with_an_address_and_a_secret_of_ones_own(plane: ControlPlane) -> None:
     own = {"source": "existingSecret", "existingSecret": {"name": "pair"}}
     notes = notes_of(plane, {"mode": "service", "certificates": own, "service": {"clusterIP": "10.0.0.9"}})

@@ -77,7 +77,8 @@ def test_the_pod_has_the_ports_and_leases_and_secrets_that_the_configuration_nam
 
     named = {"verbs": settings.port} if mode_of(values) == "service" else {"peers": settings.peer_port}
     assert {**named, "operator": settings.operator_port} == ports
-    assert ("Lease", election.resource_namespace, election.resource_name) in names
+    lease = ("Lease", election.resource_namespace, election.resource_name)
+    assert (lease in names) is (values.stem != "bare-values")
     if (own := settings.self_signed) is not None:
         secrets = {own.secret_name, *filter(None, (own.client_secret_name,))}
         assert {("Secret", own.secret_namespace, it) for it in secrets} == {it for it in names if it[0] == "Secret"}

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.chart.cluster import Cluster
-from tests.chart.rendering import CHART, CI_VALUES, HELMS, RELEASES, rendered_once, run_helm
+from tests.chart.rendering import CHART, CI_VALUES, HELMS, RELEASES, RefusedError, rendered_once, run_helm
 from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane
 
 NAMESPACE: Final = "lifecycle"
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 LASTING: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 """What a namespace has by itself."""
 
@@ -133,6 +134,25 @@ def test_nothing_is_left_of_a_release(release: Release, values: Path) -> None:
 
     assert len(objects) == len(rendered)
     assert [] == [it["metadata"]["name"] for it in objects if release.cluster.find(it) is not None]
+    assert set() == release.left()
+
+
+def test_a_lease_that_helm_did_not_make_is_in_the_way_until_it_is_deleted(release: Release, tmp_path: Path) -> None:
+    """As docs/operations.md says under Troubleshooting; Homeport makes one where the chart makes none."""
+    client = release.cluster.plane.client
+    metadata = {"name": "homeport", "namespace": NAMESPACE}
+    client.request("POST", LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+    try:
+        with pytest.raises(RefusedError, match="invalid ownership metadata"):
+            release.install(values_in(tmp_path))
+        release.install(values_in(tmp_path, leases={"create": False}))
+        release.uninstall()
+        assert ("Lease", "homeport") in release.left()
+    finally:
+        client.request("DELETE", f"{LEASES}/homeport")
+    release.install(values_in(tmp_path))
+    release.uninstall()
+
     assert set() == release.left()
 
 

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import pytest
 
+from app.config.flags import flags_of
 from app.config.mistakes import field_names
 from app.config.settings import Settings
 from tests.chart.definitions import api_versions
-from tests.chart.rendering import HELMS, RefusedError, of_kind, rendered
+from tests.chart.rendering import HELMS, RefusedError, containers, of_kind, pod_of, rendered
 
 Values = dict[str, Any]
 
@@ -72,6 +73,34 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"kubeScheduler": {"extraArgs": ["--config=/x"]}},
         "kubeScheduler.extraArgs: --config is not to be given",
     ),
+    "leaders that overlap": (
+        {"leaderElection": {"leaseDuration": "10s"}},
+        "leaderElection: leaseDuration 10s is not longer than renewDeadline 10s",
+    ),
+    "a leader that cannot renew in time": (
+        {"leaderElection": {"leaseDuration": "1m", "renewDeadline": "2.4s"}},
+        "leaderElection: renewDeadline 2.4s is not longer than 1.2 times retryPeriod 2s",
+    ),
+    "too few renewals": (
+        {"leaderElection": {"retryPeriod": "5001ms"}},
+        "leaderElection: retryPeriod 5001ms is longer than a third of leaseDuration 15s",
+    ),
+    "kube-schedulers that overlap": (
+        {"kubeScheduler": {"leaderElection": {"renewDeadline": "1m30s"}}},
+        "kubeScheduler.leaderElection: leaseDuration 15s is not longer than renewDeadline 1m30s",
+    ),
+    "a kube-scheduler that cannot renew in time": (
+        {"kubeScheduler": {"leaderElection": {"retryPeriod": "9s"}}},
+        "kubeScheduler.leaderElection: renewDeadline 10s is not longer than 1.2 times retryPeriod 9s",
+    ),
+    "renewed without end": (
+        {"certificates": {"source": "certManager", "certManager": {"renewBefore": "90h", "duration": "89.5h"}}},
+        "certificates.certManager: renewBefore 90h is not shorter than duration 89.5h",
+    ),
+    "a quota of no class": (
+        {"priorityClassName": "", "priorityQuota": {"create": True}},
+        "priorityQuota.create is true, and priorityClassName is empty",
+    ),
     "no election of kube-scheduler": (
         {"kubeScheduler": {"extraArgs": ["--leader-elect=false"]}},
         "kubeScheduler.extraArgs: --leader-elect is not to be given",
@@ -103,24 +132,19 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     "scraped twice": ({"monitoring": TWICE}, "monitoring: podMonitor and serviceMonitor are both on"),
 }
 
-OWN: Final = {
-    **{name: name for name in ("cluster", "kubeconfig", "host", "port", "tls", "insecure", "profiles")},
-    "operatorHost": "operator-host",
-    "operatorPort": "operator-port",
-    "operatorTls": "operator-tls",
-    "peerHost": "peer-host",
-    "peerPort": "peer-port",
-    "tlsCertFile": "tls-cert-file",
-    "tlsPrivateKeyFile": "tls-private-key-file",
-    "clientCAFile": "client-ca-file",
-    "selfSigned": "self-signed",
-    "allowedNames": "allowed-names",
-    "httpTimeout": "http-timeout",
-    "maxPriority": "max-priority",
-    "leaderElection": "leader-election",
-    "advertiseAddress": "advertise-address",
-}
-"""Settings that the chart has the last word on, and their flags."""
+OWN: Final = (
+    *("cluster", "kubeconfig", "host", "port", "tls", "insecure", "profiles", "operatorHost", "operatorPort"),
+    *("operatorTls", "peerHost", "peerPort", "tlsCertFile", "tlsPrivateKeyFile", "clientCAFile", "selfSigned"),
+    *("allowedNames", "httpTimeout", "maxPriority", "leaderElection", "advertiseAddress"),
+)
+"""Settings that the chart has the last word on."""
+
+OWN_FLAGS: Final = ["config", *(it.name for it in flags_of(Settings) if it.place[0] in OWN)]
+OTHER_FLAGS: Final = [it.name for it in flags_of(Settings) if it.place[0] not in OWN]
+SCHEDULERS_FLAGS: Final = (
+    *("-v=4", "-v4", "-v", "--v=4", "--leader-elect-lease-duration=1s", "--leader_elect=false", "-config=/x"),
+    "--leader-elect-resource-name=kube-scheduler",
+)
 
 MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "an unknown key": ({"replicas": 3}, "additional properties 'replicas' not allowed"),
@@ -152,6 +176,10 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
         {"kubeScheduler": {"featureGates": {"AllAlpha": "yes"}}},
         "at '/kubeScheduler/featureGates/AllAlpha': got string, want boolean",
     ),
+    "a label of the chart's own": (
+        {"commonLabels": {"app.kubernetes.io/component": "other"}},
+        "at '/commonLabels/app.kubernetes.io~1component': false schema",
+    ),
     "no mode": ({"mode": None}, "missing property 'mode'"),
     "more than a whole": (
         {"kubeScheduler": {"percentageOfNodesToScore": 101}},
@@ -173,16 +201,64 @@ def test_values_that_contradict_each_other(helm: str, values: Values, sentence: 
 
 
 @pytest.mark.parametrize("mode", ["scheduler", "service"])
-@pytest.mark.parametrize(("setting", "flag"), OWN.items())
-def test_settings_that_follow_from_values(mode: str, setting: str, flag: str) -> None:
+@pytest.mark.parametrize("setting", OWN)
+def test_settings_that_follow_from_values(mode: str, setting: str) -> None:
     with pytest.raises(RefusedError, match=rf"config\.{setting} is not to be set"):
         rendered({"mode": mode, "config": {setting: "x"}})
+
+
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+@pytest.mark.parametrize("flag", OWN_FLAGS)
+def test_flags_of_settings_that_follow_from_values(mode: str, flag: str) -> None:
+    """Also with one dash, and with its value behind it."""
+    for given in ([f"--{flag}=x"], [f"-{flag}=x"], [f"--{flag}", "x"]):
+        with pytest.raises(RefusedError, match=f"extraArgs: --{flag} is not to be given"):
+            rendered({"mode": mode, "extraArgs": given})
+
+
+@pytest.mark.parametrize("flag", ["conf", "leader-elect-res", "self-s", "operator-p"])
+def test_the_beginning_of_such_a_flag_is_the_flag(flag: str) -> None:
     with pytest.raises(RefusedError, match=f"extraArgs: --{flag} is not to be given"):
-        rendered({"mode": mode, "extraArgs": [f"--{flag}=x"]})
+        rendered({"extraArgs": [f"--{flag}=x"]})
+
+
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+def test_all_other_flags_are_let_through(mode: str) -> None:
+    given = [f"--{flag}=x" for flag in OTHER_FLAGS]
+
+    assert len(given) > 10
+    assert given == containers(pod_of(rendered({"mode": mode, "extraArgs": given})))["homeport"]["args"][2:]
+
+
+@pytest.mark.parametrize("argument", SCHEDULERS_FLAGS)
+def test_flags_of_kube_scheduler_that_follow_from_values(argument: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        rendered({"kubeScheduler": {"extraArgs": [argument]}})
+
+    assert f"kubeScheduler.extraArgs: {argument.partition('=')[0]} is not to be given" in str(refused.value)
+
+
+def test_other_flags_of_kube_scheduler_are_let_through() -> None:
+    given = ["--vmodule=schedule_one=5", "--profiling=false"]
+
+    found = containers(pod_of(rendered({"kubeScheduler": {"extraArgs": given}})))
+    assert given == found["kube-scheduler"]["args"][-2:]
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_a_service_that_begins_with_a_digit(helm: str) -> None:
+    """Before 1.36 the API server refuses it, after the rest was made. Nothing else has to begin with a letter."""
+    sentence = '"1st-homeport" is no name of a Service, which begins with a letter'
+    for values in (SERVICE, {"monitoring": {"serviceMonitor": {"enabled": True, "renderMode": "alwaysRender"}}}):
+        with pytest.raises(RefusedError) as refused:
+            rendered(values, helm=helm, release="1st")
+        assert sentence in str(refused.value)
+        assert rendered({**values, "fullnameOverride": "first"}, helm=helm, release="1st")
+    assert rendered({}, helm=helm, release="1st")
 
 
 def test_the_settings_that_follow_from_values_are_homeports_own() -> None:
-    assert OWN.keys() <= field_names(Settings).keys()
+    assert {*OWN} <= field_names(Settings).keys()
 
 
 @pytest.mark.parametrize("helm", HELMS)
@@ -205,6 +281,14 @@ def test_a_cluster_that_is_too_old(helm: str, cluster: str) -> None:
 @pytest.mark.parametrize("cluster", ["v1.31.0", "v1.33.5-eks-3cfe0ce", "v1.34.1-gke.2037001", "v1.35.0+k3s1"])
 def test_versions_of_vendors_are_let_in(helm: str, cluster: str) -> None:
     assert rendered({}, helm=helm, cluster=cluster)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_a_version_that_is_no_tag_of_an_image(helm: str) -> None:
+    """As Argo CD tells it."""
+    with pytest.raises(RefusedError, match=r"\"v1\.36\" is none: set kubeScheduler\.image\.tag"):
+        rendered({}, helm=helm, cluster="1.36")
+    assert rendered({"kubeScheduler": {"image": {"tag": "v1.36.3"}}}, helm=helm, cluster="1.36")
 
 
 @pytest.mark.parametrize("helm", HELMS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -23,6 +23,7 @@ from tests.chart.rendering import (
     of_kind,
     rendered,
     rendered_once,
+    rendered_text,
     run_helm,
     the,
 )
@@ -30,6 +31,7 @@ from tests.controlplane import tools
 from tests.controlplane.client import Json
 
 EVERY = [*CI_VALUES, *RELEASES]
+API_SERVER_AND_DNS: Final = (443, 6443, 53)
 every_values_file = pytest.mark.parametrize("values", EVERY, ids=lambda it: it.stem)
 
 
@@ -54,6 +56,43 @@ def test_no_document_has_a_key_twice(values: Path) -> None:
     for it in yaml.load_all(text, Loader=_Unique):
         for file in ((it or {}).get("data") or {}).values():
             yaml.load(file, Loader=_Unique)
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+@pytest.mark.parametrize("source", ["selfSigned", "certManager", "existingSecret"])
+def test_no_name_is_read_as_something_else(helm: str, mode: str, source: str) -> None:
+    """What YAML 1.1 or 1.2 may take for a switch, a number or nothing stands in quotes, in the files within too."""
+    for odd in ("n", "y", "on", "null", "123", "1e3", "0x1f"):
+        named: dict[str, Any] = {
+            "mode": mode,
+            "schedulerName": "7001",
+            "extraSchedulerNames": ["2e5"],
+            "podSchedulerName": "7003",
+            "nameOverride": odd,
+            "serviceAccount": {"name": odd},
+            "networkPolicy": {"enabled": True, "schedulers": [{"podSelector": {}}]},
+            "monitoring": {
+                it: {"enabled": True, "renderMode": "alwaysRender"} for it in ("podMonitor", "prometheusRule")
+            },
+            "certificates": {
+                "source": source,
+                "clientName": "7005",
+                "certManager": {"renderMode": "alwaysRender"},
+                **({"existingSecret": {"name": "7006", "clientName": "7007"}} if source == "existingSecret" else {}),
+            },
+            "priorityQuota": {"create": True},
+            "priorityClassName": "7008",
+        }
+        if mode == "service" and odd[0].isdigit():
+            named["fullnameOverride"] = "a"
+        text = rendered_text(named, helm=helm, release=odd, namespace="456")
+        names = {odd, "456", f"{odd}.456", "7001", "2e5", "7003", "7005", "7006", "7007", "7008"}
+        assert [] == _plain(text, names)
+
+
+def test_a_name_without_quotes_would_be_seen() -> None:
+    assert ["on", "456"] == _plain("a: on\nb: 'on'\nc: 7\n---\ndata: {file: \"d: '456'\\ne: 456\\n\"}\n", {"on", "456"})
 
 
 @every_values_file
@@ -131,18 +170,19 @@ def test_probes_and_ports_that_are_named_are_there(values: Path) -> None:
     found = rendered_once(values)
     pod = the(found, "Deployment")["spec"]["template"]
     named = {port["name"] for it in containers(pod).values() for port in it["ports"]}
+    numbered = {port["containerPort"] for it in containers(pod).values() for port in it["ports"]}
     for it in containers(pod).values():
         own = {port["name"] for port in it["ports"]}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            assert it[probe]["httpGet"]["port"] in own
+            assert it[probe]["httpGet"]["port"] in own | numbered
     for service in of_kind(found, "Service"):
-        assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= numbered
     for monitor in of_kind(found, "PodMonitor"):
         assert {it["port"] for it in monitor["spec"]["podMetricsEndpoints"]} <= named
     for policy in of_kind(found, "NetworkPolicy"):
         rules = (*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ()))
         ports = {port["port"] for rule in rules for port in rule.get("ports", ())}
-        assert {it for it in ports if isinstance(it, str)} <= named
+        assert ports <= {*numbered, *API_SERVER_AND_DNS}
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +192,19 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for (group, kind, _), spec in SPECS.items():
         (folder / tools.schema_name(group, "v1", kind)).write_text(json.dumps(tools.closed(whole(spec))))
     return tools.schemas(), folder
+
+
+def _plain(text: str, names: set[str]) -> list[str]:
+    """Those of the names that stand in a text without quotes, and in the files of its ConfigMaps."""
+    found = [
+        it.value
+        for it in yaml.parse(text)
+        if isinstance(it, yaml.ScalarEvent) and it.style is None and it.value in names
+    ]
+    for it in yaml.safe_load_all(text):
+        for name, file in ((it or {}).get("data") or {}).items():
+            found += _plain(file, names) if not name.endswith(".json") else []
+    return found
 
 
 def _with(path: list[str], value: object) -> Json:

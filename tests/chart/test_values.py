@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, CI_VALUES, ROOT, RefusedError, rendered, rendered_once
+from tests.chart.rendering import CHART, CI_VALUES, ROOT, RefusedError, containers, pod_of, rendered, rendered_once
+from tests.cluster.image import default_image
 from tests.controlplane import tools
 
 TEMPLATES: Final = sorted((CHART / "templates").rglob("*.*"))
@@ -46,6 +47,10 @@ OTHERS: Final[dict[str, Any]] = {
     "kubeScheduler.featureGates": {"AllBeta": False},
     "kubeScheduler.percentageOfNodesToScore": 70,
     "kubeScheduler.leaderElection.retryPeriod": "1s",
+    "kubeScheduler.leaderElection.renewDeadline": "11s",
+    "leaderElection.renewDeadline": "11s",
+    "leaderElection.retryPeriod": "1s",
+    "certificates.certManager.duration": "2161h",
     "image.pullPolicy": "Never",
     "image.digest": f"sha256:{'1' * 64}",
     "kubeScheduler.image.pullPolicy": "Never",
@@ -232,6 +237,13 @@ def test_chart_and_package_have_one_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
     assert (version, version) == (chart()["version"], str(chart()["appVersion"]))
+
+
+def test_make_image_makes_the_image_that_the_chart_asks_for() -> None:
+    container = containers(pod_of(rendered({})))["homeport"]
+
+    assert default_image() == container["image"]
+    assert f"{default_image()} " in (ROOT / "docs" / "image.md").read_text()
 
 
 def test_the_values_of_this_version_are_kept_for_the_next_ones() -> None:

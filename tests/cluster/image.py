@@ -1,6 +1,6 @@
 """Builds Homeport's image with what there is: buildah, podman or docker; and measures it.
 
-    make image                                  # localhost/homeport:dev on debian:trixie-slim
+    make image                                  # localhost/homeport:VERSION on debian:trixie-slim
     make image IMAGE=registry.example.com/homeport:1.2.3 BASE=debian:13.1-slim
     make image MEASURE=1                        # also its size over the base, and start to ready on the sample cluster
 
@@ -30,7 +30,6 @@ from tests.controlplane.processes import free_port
 ROOT: Final = Path(__file__).parents[2]
 ENGINES: Final = ("buildah", "podman", "docker")
 BASE: Final = "debian:trixie-slim"
-IMAGE: Final = "localhost/homeport:dev"
 PIP_SETTINGS: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "cert")
 CERTIFICATES_INSIDE: Final = "/etc/pip.pem"
 """Where the Dockerfile has the second secret."""
@@ -90,6 +89,11 @@ def version() -> str:
     return found
 
 
+def default_image() -> str:
+    """What the chart asks for without a registry."""
+    return f"localhost/homeport:{version()}"
+
+
 def revision() -> str:
     """The commit of the checkout, `-dirty` where it was changed since; `unknown` without git."""
     if not shutil.which("git"):
@@ -127,7 +131,7 @@ def pip_settings() -> dict[str, str]:
     return settings
 
 
-def build(engine: Engine, image: str = IMAGE, base: str = BASE) -> None:
+def build(engine: Engine, image: str, base: str = BASE) -> None:
     """Build it, with the output of the engine on standard error; `ImageError` when that fails."""
     with pip_secrets() as secrets:
         command = engine.build_command(base, image, secrets, revision())
@@ -135,7 +139,7 @@ def build(engine: Engine, image: str = IMAGE, base: str = BASE) -> None:
             raise ImageError(f"{engine.name} could not build {image} on {base}")
 
 
-def start_to_ready(image: str = IMAGE) -> float:
+def start_to_ready(image: str) -> float:
     """Seconds from running a container to a 200 of /readyz, on the sample cluster, with nothing to write to."""
     engine = Engine.found(("podman", "docker"))
     port, name = free_port(), f"homeport-measured-{os.getpid()}"
@@ -192,7 +196,7 @@ def figures(engine: Engine, image: str, base: str) -> dict[str, float]:
 def main() -> int:
     """Build, and with --measure print the figures as JSON."""
     parser = argparse.ArgumentParser("python -m tests.cluster.image", description="Build Homeport's image.")
-    parser.add_argument("--image", default=IMAGE, help="its name (default: %(default)s)")
+    parser.add_argument("--image", default=default_image(), help="its name (default: %(default)s)")
     parser.add_argument("--base", default=BASE, help="what it is built on (default: %(default)s)")
     parser.add_argument("--measure", action="store_true", help="print its size, and how long it takes to be ready")
     arguments = parser.parse_args()

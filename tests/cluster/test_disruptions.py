@@ -5,7 +5,10 @@ How long nothing was scheduled stands in the table at the end of the run.
 
 import os
 import signal
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,9 +19,10 @@ from tests.cluster.stream import Outcome, streaming
 from tests.controlplane import objects
 
 _ANY = [{"operator": "Exists"}]
+_LOOK_SECONDS = 0.5
 
 
-def disrupted(cluster: Cluster, release: Release, name: str, disrupt: Callable[[], None]) -> Outcome:
+def disrupted(cluster: Cluster, release: Release, name: str, disrupt: Callable[[], object]) -> Outcome:
     """A stream through a disruption, until everything is ready again and further pods are bound."""
     release.wait_ready()
     with streaming(cluster, name) as (stream, nodes):
@@ -39,14 +43,40 @@ def report(what: str, outcome: Outcome, most: float | None = None) -> None:
     )
 
 
-def crash(cluster: Cluster, release: Release, pod: str) -> None:
-    """End the process of Homeport in a pod as the kernel would for want of memory; kubelet starts it again."""
+def crash(cluster: Cluster, release: Release, pod: str) -> bool:
+    """End the process of Homeport in a pod as the kernel would for want of memory; kubelet starts it again.
+
+    Whether there was one: none is while kubelet waits before it starts the next.
+    """
     (found,) = [it for it in release.pods() if it["metadata"]["name"] == pod]
     (status,) = [it for it in found["status"]["initContainerStatuses"] if it["name"] == "homeport"]
     container = status["containerID"].rpartition("/")[2]
     told = cluster.nodes[found["spec"]["nodeName"]].run("ctr", "--namespace=k8s.io", "tasks", "list")
-    (pid,) = [int(line.split()[1]) for line in told.splitlines() if line.startswith(container)]
-    os.kill(pid, signal.SIGKILL)
+    tasks = [line.split() for line in told.splitlines() if line.startswith(container)]
+    running = [int(pid) for _, pid, state in tasks if state == "RUNNING"]
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+    return bool(running)
+
+
+@contextmanager
+def crash_looping(cluster: Cluster, release: Release, pod: str) -> Iterator[list[float]]:
+    """Within the block Homeport in a pod ends as often as kubelet starts it; when it did, by a clock in seconds."""
+    end, crashes = threading.Event(), [time.monotonic()]
+
+    def crash_again() -> None:
+        while not end.wait(_LOOK_SECONDS):
+            if crash(cluster, release, pod):
+                crashes.append(time.monotonic())
+
+    assert crash(cluster, release, pod)
+    looping = threading.Thread(target=crash_again)
+    looping.start()
+    try:
+        yield crashes
+    finally:
+        end.set()
+        looping.join()
 
 
 def test_quiet(cluster: Cluster, release: Release) -> None:
@@ -95,6 +125,27 @@ def test_the_leader_crashes(cluster: Cluster, release: Release) -> None:
     outcome = disrupted(cluster, release, "crashed", lambda: crash(cluster, release, release.leader()))
 
     report("Homeport's leader crashes", outcome)
+
+
+def test_homeport_crash_loops_beside_the_leading_kube_scheduler(cluster: Cluster, release: Release) -> None:
+    """kube-scheduler itself is well and would keep its Lease: its probe asks Homeport, so that the other pod leads."""
+    release.wait_ready()
+    pod = release.scheduler_leader()
+    with streaming(cluster, "looping") as (stream, nodes):
+        with crash_looping(cluster, release, pod) as crashes:
+            cluster.client.wait_for(
+                lambda: release.scheduler_leader() not in ("", pod), 60, "the other kube-scheduler to lead"
+            )
+            stream.until_bound(100)
+            assert pod != release.scheduler_leader()
+        release.delete(pod)  # kubelet starts the crashed one again in minutes only
+        release.wait_ready()
+        outcome = stream.finish()
+        assert ([], []) == (outcome.lost, outcome.twice)
+        assert outcome.skew(nodes.zones) <= 1
+
+    report("Homeport crash-loops beside kube-scheduler's leader", outcome)
+    FIGURES.add("Homeport crash-loops: crashes", str(len(crashes)))
 
 
 def test_both_replicas_are_deleted_at_once(cluster: Cluster, release: Release) -> None:

@@ -1,5 +1,5 @@
 # The image, and beside what is in it the unit tests with all they need: do they pass under its Python?
-ARG IMAGE=localhost/homeport:dev
+ARG IMAGE=localhost/homeport:cluster
 # hadolint ignore=DL3006
 FROM ${IMAGE}
 # hadolint ignore=DL3002

@@ -204,11 +204,12 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             ),
             Panel(
                 title="Requests that failed",
-                text="Share of all requests of the last five minutes that ended without a decision.",
+                text="Share of all requests of the last five minutes that ended without a decision. Of those that a "
+                "follower sent on, the leader's count is taken.",
                 queries=[
                     Query(
                         f'sum(rate(homeport_requests_total{{@, outcome=~"{_ERRORS}"}}[5m]))'
-                        " / sum(rate(homeport_requests_total{@}[5m]))"
+                        ' / sum(rate(homeport_requests_total{@, outcome!="forwarded"}[5m]))'
                     )
                 ],
                 unit="percentunit",

@@ -8,7 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-FUNCTIONS: Final = frozenset({"absent", "changes", "histogram_quantile", "increase", "rate", "time"})
+FUNCTIONS: Final = frozenset(
+    {"absent", "changes", "histogram_quantile", "increase", "quantile_over_time", "rate", "time"}
+)
 """Those in use; another one is to be added here."""
 
 _AGGREGATIONS: Final = frozenset({"count", "max", "min", "sum"})
@@ -18,7 +20,7 @@ _SUFFIXES: Final = ("_bucket", "_sum", "_count")
 _CLOSING: Final = {"(": ")", "{": "}", "[": "]"}
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<number>\d+(?:\.\d+)?[smhdw]?)"""
-    r"""|(?P<range>\[(?:\d+[smhdw]|\$__rate_interval)\])|(?P<sign>=~|!~|==|!=|<=|>=|[-+*/<>=(){},]))"""
+    r"""|(?P<range>\[(?:\d+[smhdw](?::\d+[smhdw])?|\$__rate_interval)\])|(?P<sign>=~|!~|==|!=|<=|>=|[-+*/<>=(){},]))"""
 )
 _MATCHER: Final = re.compile(r'(\w+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"')
 

@@ -140,8 +140,8 @@ kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
   resourceLock: leases
-  resourceNamespace: {{ include "homeport.namespace" . }}
-  resourceName: {{ include "homeport.schedulerLeaseName" . }}
+  resourceNamespace: {{ include "homeport.namespace" . | quote }}
+  resourceName: {{ include "homeport.schedulerLeaseName" . | quote }}
   {{- toYaml .Values.kubeScheduler.leaderElection | nindent 2 }}
 clientConnection:
   {{- toYaml .Values.kubeScheduler.clientConnection | nindent 2 }}

@@ -122,14 +122,16 @@
     periodSeconds: 5
     timeoutSeconds: 5
     failureThreshold: 2
+  # Homeport's answer, not its own: kubelet restarts the sidecar alone, and a kube-scheduler that leads beside a Homeport
+  # that does not come back would keep its Lease, say that it is well and schedule nothing. Restarted it gives the Lease
+  # up, and the other replica leads. A named port would be looked for in this container.
   livenessProbe:
     httpGet:
       path: /livez
-      port: scheduler
-      scheme: HTTPS
-    periodSeconds: 10
-    timeoutSeconds: 15
-    failureThreshold: 6
+      port: 8889
+    periodSeconds: 5
+    timeoutSeconds: 5
+    failureThreshold: 3
   resources:
     {{- toYaml $scheduler.resources | nindent 4 }}
   securityContext:

@@ -23,8 +23,8 @@
 {{- end -}}
 
 {{- define "homeport.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "homeport.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name | trunc 63 }}
+app.kubernetes.io/name: {{ include "homeport.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | quote }}
 {{- end -}}
 
 {{/* The labels of the pods that a selector finds; the pod of a test is another component. */}}
@@ -102,6 +102,17 @@ app.kubernetes.io/component: scheduler
 
 {{- define "homeport.schedulerLeaseName" -}}
 {{- include "homeport.fullname" . }}-scheduler
+{{- end -}}
+
+{{/* A duration such as 1h30m in milliseconds. */}}
+{{- define "homeport.milliseconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9]+(\\.[0-9]+)?(ms|s|m|h)" . -1 -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- $sum = addf $sum (mulf (trimSuffix $unit . | float64) (get $units $unit)) -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}
 
 {{/* Whether an object of a kind that not every cluster has is rendered: "true", or nothing.

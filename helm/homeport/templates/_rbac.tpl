@@ -62,9 +62,9 @@
 - apiGroups: [""]
   resources: [secrets]
   resourceNames:
-  - {{ include "homeport.authoritySecretName" . }}
+  - {{ include "homeport.authoritySecretName" . | quote }}
   {{- with include "homeport.clientSecretName" . }}
-  - {{ . }}
+  - {{ . | quote }}
   {{- end }}
   verbs: [get, patch]
 {{- end }}

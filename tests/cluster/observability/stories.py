@@ -58,6 +58,8 @@ def _buckets(metric: str, labels: str, **counts: int) -> dict[str, str]:
 _READY: Final = (f"homeport_ready{{{A}}}", f"homeport_ready{{{B}}}")
 _LEADS: Final = tuple(f'homeport_leader_election_master_status{{{it}, name="homeport"}}' for it in (A, B))
 _BUILT: Final = f'homeport_build_info{{{A}, version="1"}}'
+_BUILT_B: Final = f'homeport_build_info{{{B}, version="1"}}'
+_BUILT_C: Final = 'homeport_build_info{namespace="homeport", pod="homeport-c", version="2"}'
 _LEASE: Final = {**NAMESPACE, "name": "homeport"}
 _SCHEDULER: Final = f'leader_election_master_status{{{A}, container="kube-scheduler", name="homeport-scheduler"}}'
 _CONTROL_PLANE: Final = (
@@ -78,6 +80,22 @@ STORIES: Final = (
     Story("HomeportAbsent", "nobody", {}, 15, [{}]),
     Story("HomeportAbsent", "nobody, not for long", {_BUILT: "1x10"}, 20),
     Story("HomeportAbsent", "one is there", {_BUILT: "1x30"}, 15),
+    Story("HomeportReplicaMissing", "one of two", {_BUILT: "1x180", _BUILT_B: "1x120 stale _x60"}, 150, [NAMESPACE]),
+    Story(
+        "HomeportReplicaMissing",
+        "it starts again and again",
+        {_BUILT: "1x180", _BUILT_B: "1x120 stale _x4 1 stale _x4 1 stale _x4 1 stale _x4 1 stale _x40"},
+        150,
+        [NAMESPACE],
+    ),
+    Story("HomeportReplicaMissing", "both are there", {_BUILT: "1x180", _BUILT_B: "1x180"}, 150),
+    Story(
+        "HomeportReplicaMissing",
+        "a rolling update",
+        {_BUILT: "1x120 stale _x60", _BUILT_B: "1x180", _BUILT_C: "_x118 1x60"},
+        140,
+    ),
+    Story("HomeportReplicaMissing", "it comes back", {_BUILT: "1x180", _BUILT_B: "1x120 stale _x9 1x50"}, 140),
     Story("HomeportNoneReady", "neither", {_READY[0]: "0x30", _READY[1]: "0x30"}, 10, [NAMESPACE]),
     Story("HomeportNoneReady", "one of two", {_READY[0]: "0x30", _READY[1]: "1x30"}, 20),
     Story("HomeportNoneReady", "a rolling update", {_READY[0]: "1x10 0x3 1x20", _READY[1]: "1x11 0x3 1x20"}, 14),
@@ -111,6 +129,29 @@ STORIES: Final = (
     Story("HomeportSchedulerNoLeader", "it leads", {_SCHEDULER: "1x30", _BUILT: "1x30"}, 10),
     Story(
         "HomeportSchedulerNoLeader",
+        "it leads beside a Homeport that is dead",
+        {_SCHEDULER: "1x30", _SCHEDULER.replace(A, B): "0x30", _BUILT_B: "1x30"},
+        10,
+    ),
+    Story(
+        "HomeportSchedulerNoLeader",
+        "static pods",
+        {_CONTROL_PLANE: "0x30", _BUILT.replace('namespace="homeport"', 'namespace="kube-system"'): "1x30"},
+        10,
+        [{"namespace": "kube-system", "name": "kube-scheduler"}],
+    ),
+    Story(
+        "HomeportSchedulerNoLeader",
+        "a controller manager in its namespace",
+        {
+            _SCHEDULER: "1x30",
+            _SCHEDULER.replace("homeport-scheduler", "kube-controller-manager"): "0x30",
+            _BUILT: "1x30",
+        },
+        10,
+    ),
+    Story(
+        "HomeportSchedulerNoLeader",
         "another one's business",
         {_CONTROL_PLANE: "0x30", _SCHEDULER: "1x30", _BUILT: "1x30"},
         10,
@@ -141,14 +182,35 @@ STORIES: Final = (
     ),
     Story(
         "HomeportCertificateEnds",
+        "a kubeconfig in 20 days, which nobody renews",
+        {_ENDS % "kubeconfig": "1728000x60"},
+        40,
+        [{**POD, "certificate": "kubeconfig"}],
+    ),
+    Story(
+        "HomeportCertificateEnds",
         "in good time",
-        {_ENDS % "serving": "200000x60", _ENDS % "client": "200000x60", _ENDS % "authority": "3456000x60"},
+        {
+            **{_ENDS % it: "200000x60" for it in ("serving", "client")},
+            **{_ENDS % it: "3456000x60" for it in ("authority", "kubeconfig")},
+        },
         40,
     ),
     Story(
         "HomeportVerbErrors",
         "one in ten",
         {_requests("filter", "fault"): "0+10x60", _requests("filter", "feasible"): "0+90x60"},
+        30,
+        [{**NAMESPACE, "verb": "filter", "outcome": "fault"}],
+    ),
+    Story(
+        "HomeportVerbErrors",
+        "six in a hundred, all sent on by a follower first",
+        {
+            _requests("filter", "fault"): "0+6x60",
+            _requests("filter", "feasible"): "0+94x60",
+            _requests("filter", "forwarded").replace(A, B): "0+100x60",
+        },
         30,
         [{**NAMESPACE, "verb": "filter", "outcome": "fault"}],
     ),
@@ -169,6 +231,17 @@ STORIES: Final = (
         "HomeportOverloaded",
         "one in twenty",
         {_requests("filter", "overloaded"): "0+5x60", _requests("filter", "feasible"): "0+95x60"},
+        30,
+        [{**NAMESPACE, "verb": "filter", "outcome": "overloaded"}],
+    ),
+    Story(
+        "HomeportOverloaded",
+        "three in a hundred, all sent on by a follower first",
+        {
+            _requests("filter", "overloaded"): "0+3x60",
+            _requests("filter", "feasible"): "0+97x60",
+            _requests("filter", "forwarded").replace(A, B): "0+100x60",
+        },
         30,
         [{**NAMESPACE, "verb": "filter", "outcome": "overloaded"}],
     ),
