@@ -215,7 +215,8 @@ class Authority:
         _LOG.info("authority read", secret=where, name=found.common_name)
 
     async def _renew(self) -> None:
-        if known(self._serving.certificates).is_due(self._clock()):
+        """Not where the authority itself has ended: what to do about that, the look at its Secret has told."""
+        if self._holds(self._pair) and known(self._serving.certificates).is_due(self._clock()):
             self._serving = await asyncio.to_thread(self._issued, self._pair)
 
     def _issued(self, authority: Pair) -> Pair:

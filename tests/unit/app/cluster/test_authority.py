@@ -272,7 +272,7 @@ async def test_one_that_ends_while_it_serves_is_no_reason_not_to_read_the_next()
     assert await one.look()
     one.now = NOW + AUTHORITY_SECONDS + DAY
     assert not await one.look(2)
-    assert "certificates: " in one.found.problem()
+    assert "certificates: Secret here/authority: the authority does not hold now" in one.found.problem()
 
     server.put("authority", {})
     assert await one.look()
