@@ -30,6 +30,7 @@ from msgspec import Struct
 
 from app.framework.events import EventType, Reference
 from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
+from app.telemetry.background import Background
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CONTROLLER: Final = "homeport.dev/homeport"
@@ -168,7 +169,7 @@ class ApiRecorder:
         self._idle.set()
         self._barred_until = 0.0
         self._told = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background()
 
     # told
 
@@ -255,17 +256,15 @@ class ApiRecorder:
 
     def start(self) -> None:
         """Begin to write. To be called on the event loop."""
-        self._tasks = [asyncio.create_task(work(), name="events") for work in (self._write_forever, self._look_forever)]
+        self._background.begin("events", self._write_forever)
+        self._background.begin("series of events", self._look_forever)
 
     async def stop(self) -> None:
         """Write what is queued and what was counted up, as far as half a second goes."""
         self._queue_unwritten(self._series.values())
-        if self._tasks and not self._tasks[0].done():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), FLUSH_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), FLUSH_SECONDS)
+        await self._background.stop()
 
     async def _write_forever(self) -> None:
         while True:
