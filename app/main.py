@@ -333,7 +333,7 @@ class Service:
             retry_period=asked.retry_period,
             attempt_seconds=asked.renew_deadline / 2,
         )
-        self._metrics.leader.labels(asked.resource_name)
+        self._metrics.leader.labels(asked.resource_name)  # 0 from the start: without a series nobody is missed
         replica = Replica(
             elector,
             feed,

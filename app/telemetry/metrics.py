@@ -36,6 +36,13 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._of_requests()
+        self._of_plugins()
+        self._of_replicas()
+        self._of_the_process()
+
+    def _of_requests(self) -> None:
+        """What is asked, refused and waited for."""
         self.requests = Counter(
             "homeport_requests", "Requests answered, by verb and outcome.", ["verb", "outcome"], registry=self.registry
         )
@@ -46,6 +53,50 @@ class Metrics:
             buckets=_VERB_BUCKETS,
             registry=self.registry,
         )
+        self.unserved = Counter(
+            "homeport_unserved_requests",
+            "Requests about pods of no profile here, which go unchecked, by verb and schedulerName.",
+            ["verb", "scheduler_name"],
+            registry=self.registry,
+        )
+        self.refusals = Counter(
+            "homeport_refusals",
+            "Pods refused by filter on every node asked for, by each plugin and reason that refused some.",
+            ["plugin", "reason"],
+            registry=self.registry,
+        )
+        self.refusal_answers = Counter(
+            "homeport_refusal_answers",
+            "Pods refused by filter on every node asked for, by where the answer came from.",
+            ["answer"],
+            registry=self.registry,
+        )
+        self.due_bind_wait = Histogram(
+            "homeport_due_bind_wait_seconds",
+            "Time filter calls waited for binds that were on their way.",
+            buckets=_WAIT_BUCKETS,
+            registry=self.registry,
+        )
+        self.turned_away = Counter(
+            "homeport_turned_away",
+            "Connections and requests that a listener did not let through, by its name and the cause.",
+            ["listener", "cause"],
+            registry=self.registry,
+        )
+        self.sampled_out = Counter(
+            "homeport_sampled_out",
+            "Pods refused on every node they were shown while others would do.",
+            registry=self.registry,
+        )
+        self.nominations = Counter(
+            "homeport_nominations",
+            "Pods led to a node they were not shown, by what came of it.",
+            ["result"],
+            registry=self.registry,
+        )
+
+    def _of_plugins(self) -> None:
+        """What plugins take, and do wrong."""
         self.point_duration = Histogram(
             "homeport_framework_extension_point_duration_seconds",
             "Time in all plugins of an extension point, sampled where it only decides.",
@@ -66,30 +117,6 @@ class Metrics:
             ["plugin", "extension_point"],
             registry=self.registry,
         )
-        self.refusals = Counter(
-            "homeport_refusals",
-            "Pods refused by filter on every node asked for, by each plugin and reason that refused some.",
-            ["plugin", "reason"],
-            registry=self.registry,
-        )
-        self.refusal_answers = Counter(
-            "homeport_refusal_answers",
-            "Pods refused by filter on every node asked for, by where the answer came from.",
-            ["answer"],
-            registry=self.registry,
-        )
-        self.unserved = Counter(
-            "homeport_unserved_requests",
-            "Requests about pods of no profile here, which go unchecked, by verb and schedulerName.",
-            ["verb", "scheduler_name"],
-            registry=self.registry,
-        )
-        self.due_bind_wait = Histogram(
-            "homeport_due_bind_wait_seconds",
-            "Time filter calls waited for binds that were on their way.",
-            buckets=_WAIT_BUCKETS,
-            registry=self.registry,
-        )
         self.permit_wait = Histogram(
             "homeport_permit_wait_duration_seconds",
             "Time pods waited at Permit, by what came of it.",
@@ -97,23 +124,9 @@ class Metrics:
             buckets=_PERMIT_BUCKETS,
             registry=self.registry,
         )
-        self.turned_away = Counter(
-            "homeport_turned_away",
-            "Connections and requests that a listener did not let through, by its name and the cause.",
-            ["listener", "cause"],
-            registry=self.registry,
-        )
-        self.sampled_out = Counter(
-            "homeport_sampled_out",
-            "Pods refused on every node they were shown while others would do.",
-            registry=self.registry,
-        )
-        self.nominations = Counter(
-            "homeport_nominations",
-            "Pods led to a node they were not shown, by what came of it.",
-            ["result"],
-            registry=self.registry,
-        )
+
+    def _of_replicas(self) -> None:
+        """Who leads, and what is sent on to it."""
         self.leader = Gauge(
             "homeport_leader_election_master_status",
             "1 while this replica holds the Lease, 0 while it does not, by the name of the Lease.",
@@ -123,6 +136,22 @@ class Metrics:
         self.leader_transitions = Counter(
             "homeport_leader_transitions", "New leaders seen by this replica.", registry=self.registry
         )
+        self.forwarded = Counter(
+            "homeport_forwarded_requests",
+            "Requests sent on to the leader, by verb and outcome.",
+            ["verb", "outcome"],
+            registry=self.registry,
+        )
+        self.forward_duration = Histogram(
+            "homeport_forward_duration_seconds",
+            "Time from sending a request on to the leader's answer, by verb.",
+            ["verb"],
+            buckets=_VERB_BUCKETS,
+            registry=self.registry,
+        )
+
+    def _of_the_process(self) -> None:
+        """What it is, may and gets round to."""
         self.permissions_missing = Gauge(
             "homeport_permissions_missing",
             "Permissions that the configuration needs and the API server does not grant.",
@@ -139,19 +168,6 @@ class Metrics:
         )
         for result in ("consistent", "different"):
             self.picture_checks.labels(result)
-        self.forwarded = Counter(
-            "homeport_forwarded_requests",
-            "Requests sent on to the leader, by verb and outcome.",
-            ["verb", "outcome"],
-            registry=self.registry,
-        )
-        self.forward_duration = Histogram(
-            "homeport_forward_duration_seconds",
-            "Time from sending a request on to the leader's answer, by verb.",
-            ["verb"],
-            buckets=_VERB_BUCKETS,
-            registry=self.registry,
-        )
         self.loop_lag = Histogram(
             "homeport_event_loop_lag_seconds",
             "How late the event loop came to something that was due, looked at four times a second.",
