@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import yaml
 
@@ -45,64 +45,39 @@ def run_helm(name: str, *arguments: str, environment: Mapping[str, str] | None =
     return done.stdout
 
 
-def rendered(
-    values: Path | Mapping[str, Any] | None = None,
-    *,
-    helm: str = "helm-3",
-    cluster: str = CLUSTER,
-    api_versions: Sequence[str] = (),
-    chart: Path = CHART,
-    release: str = "homeport",
-    namespace: str = NAMESPACE,
-) -> list[Json]:
+class Rendering(TypedDict, total=False):
+    """What is rendered otherwise than usual."""
+
+    helm: str
+    cluster: str
+    api_versions: Sequence[str]
+    chart: Path
+    release: str
+    namespace: str
+
+
+def rendered(values: Path | Mapping[str, Any] | None = None, **otherwise: Unpack[Rendering]) -> list[Json]:
     """All objects for a file of values or for values, in a cluster of that version; tests of the release included."""
-    text = rendered_text(
-        values,
-        helm=helm,
-        cluster=cluster,
-        api_versions=api_versions,
-        chart=chart,
-        release=release,
-        namespace=namespace,
-    )
-    return [it for it in yaml.safe_load_all(text) if it]
+    return [it for it in yaml.safe_load_all(rendered_text(values, **otherwise)) if it]
 
 
-def rendered_text(
-    values: Path | Mapping[str, Any] | None,
-    *,
-    helm: str = "helm-3",
-    cluster: str = CLUSTER,
-    api_versions: Sequence[str] = (),
-    chart: Path = CHART,
-    release: str = "homeport",
-    namespace: str = NAMESPACE,
-) -> str:
+def rendered_text(values: Path | Mapping[str, Any] | None, **otherwise: Unpack[Rendering]) -> str:
     """The same as Helm writes it."""
-    if isinstance(values, Mapping):
-        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        if isinstance(values, Mapping):
             json.dump(dict(values), file)  # with quotes around what Go would read as something else than Python
             file.flush()
-            return rendered_text(
-                Path(file.name),
-                helm=helm,
-                cluster=cluster,
-                api_versions=api_versions,
-                chart=chart,
-                release=release,
-                namespace=namespace,
-            )
-    given = [f"--values={values}"] if values is not None else []
-    return run_helm(
-        helm,
-        "template",
-        release,
-        str(chart),
-        f"--namespace={namespace}",
-        f"--kube-version={cluster}",
-        *(f"--api-versions={it}" for it in api_versions),
-        *given,
-    )
+            values = Path(file.name)
+        return run_helm(
+            otherwise.get("helm", "helm-3"),
+            "template",
+            otherwise.get("release", "homeport"),
+            str(otherwise.get("chart", CHART)),
+            f"--namespace={otherwise.get('namespace', NAMESPACE)}",
+            f"--kube-version={otherwise.get('cluster', CLUSTER)}",
+            *(f"--api-versions={it}" for it in otherwise.get("api_versions", ())),
+            *([f"--values={values}"] if values is not None else []),
+        )
 
 
 @functools.cache
