@@ -13,7 +13,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from app.cluster.replica import Route
+from app.replicas.replica import Route
 from app.server.admission import Admission
 from app.server.forward import FORWARDED, Forwarder, seconds_left
 from app.server.routes import verb_router
