@@ -264,6 +264,7 @@ class Service:
                 self._handle(names_of(profile.scheduler_name, names)),
                 served=served_names(names),
                 nominations=self._leads,
+                picture=self._cluster,
                 waiting=self._waiting,
                 guard=self._guard,
             )
