@@ -577,7 +577,7 @@ class Service:
 
     async def check(self) -> list[str]:
         """What differs from a recount, in words."""
-        found = await check_in_turns(self._cluster)
+        found = await check_in_turns(self._cluster, *(it.checking() for it in self._frameworks.values()))
         self._metrics.picture_checks.labels("different" if found else "consistent").inc()
         return found
 
