@@ -15,7 +15,7 @@ from app.memory.filter_results import FilterResultCache, FilterResults
 from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import SentNode, read_nodes, searched_nodes
+from app.verbs.candidates import SentNode, read_sent, searched_nodes
 from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
@@ -104,7 +104,7 @@ class FilterVerb:
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
-        sent = await read_nodes(args, self._context.cluster.nodes)
+        sent = None if args.names is not None else await read_sent(args.nodes or (), self._context.cluster.nodes)
         await self._context.look_up_missing(framework, args.pod)
         await self._context.due.wait(framework.depends, args.pod)
         found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))

@@ -8,6 +8,7 @@ from itertools import compress
 from typing import Final
 
 from app.framework.cycle_state import StateKey
+from app.framework.filter_result import FilterResult
 from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
@@ -118,7 +119,16 @@ class HardConstraint:
             }
 
 
-def passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequence[str]) -> Sequence[str] | None:
+def judged(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
+    """``judge`` for all nodes and constraints."""
+    passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
+    if passed is not None:
+        return FilterResult(passed, lambda: _rejections(constraints, counts, nodes.without(set(passed))))
+    rejected = _rejections(constraints, counts, nodes)
+    return FilterResult([name for name in nodes.names if name not in rejected], rejected)
+
+
+def _passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequence[str]) -> Sequence[str] | None:
     """Those of ``names``, whatever these are, that are nodes and pass all; ``None`` where each has to be looked at."""
     left: Sequence[str] | None = names
     for constraint in constraints:
@@ -128,7 +138,7 @@ def passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequen
     return left
 
 
-def rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Candidates) -> dict[str, Status]:
+def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Candidates) -> dict[str, Status]:
     """The rejected candidates, each with what the first constraint says that it does not meet."""
     rejected: dict[str, Status] = {}
     for constraint in constraints:

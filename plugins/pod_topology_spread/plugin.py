@@ -37,7 +37,7 @@ from plugins.pod_topology_spread.constraints import (
 )
 from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.explaining import explained
-from plugins.pod_topology_spread.filtering import HARD, UNREAD, hard_state, passing, rejections
+from plugins.pod_topology_spread.filtering import HARD, UNREAD, hard_state, judged
 from plugins.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
 
 _MEMO_BYTES: Final = 32 << 20
@@ -97,12 +97,7 @@ class PodTopologySpread(
         return next((status for status in judged if not status.is_success), SUCCESS)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        constraints = state.read(HARD).constraints
-        passed = None if nodes.sent else passing(constraints, self._counts, nodes.names)
-        if passed is not None:
-            return FilterResult(passed, lambda: rejections(constraints, self._counts, nodes.without(set(passed))))
-        rejected = rejections(constraints, self._counts, nodes)
-        return FilterResult([name for name in nodes.names if name not in rejected], rejected)
+        return judged(state.read(HARD).constraints, self._counts, nodes)
 
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
         """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
