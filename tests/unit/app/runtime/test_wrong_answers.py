@@ -19,7 +19,7 @@ from app.runtime.guard import PluginError
 from app.runtime.slots import BASES
 from tests.builders import make_node, make_pod
 from tests.fakes import NO, FakePlugin
-from tests.unit.app.runtime.test_framework import framework
+from tests.unit.app.runtime.engine import framework
 
 POD: Final = make_pod("pending", priority=5)
 OTHER: Final = make_pod("other", priority=9)
