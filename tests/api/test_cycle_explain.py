@@ -13,10 +13,10 @@ from app.config.profile import Profile
 from app.config.settings import Settings
 from app.runtime.guard import plugin_error
 from plugins import DEFAULT_WEIGHTS, IN_TREE
-from tests.api.apiserver import kubeconfig
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
 from tests.api.small import FOREIGN, NEW, OURS, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
+from tests.apiserver import kubeconfig
 from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
 
 SPREAD: Final = "PodTopologySpread"

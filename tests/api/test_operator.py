@@ -12,9 +12,9 @@ import pytest
 from app import main
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
-from tests.api.apiserver import kubeconfig
 from tests.api.service import VERSION, Api, example, serving
 from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
+from tests.apiserver import kubeconfig
 
 PLUGINS = {
     "queueSort": ["PrioritySort"],

@@ -21,7 +21,7 @@ from app.framework.status import error
 from app.kube.client import KubeClient
 from app.kube.credentials import CredentialsError
 from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
-from tests.api.apiserver import kubeconfig
+from tests.apiserver import kubeconfig
 from tests.builders import JsonObject, make_pod, node_object, pod_object, workload_object
 from tests.unit.app.writes.test_api_writes import Leadership
 

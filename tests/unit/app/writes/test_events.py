@@ -17,8 +17,8 @@ from app.framework.events import NO_EVENTS, EventType, Reference
 from app.writes import events
 from app.writes.events import ApiRecorder
 from tests.api.virtual import now, settle, virtual_time
+from tests.apiserver import client_of
 from tests.builders import JsonObject, make_pod
-from tests.unit.app.replicas.lease_server import client_of
 
 DB = Reference("kubevirt.io/v1", "VirtualMachine", "shop", "db", "uid-db")
 NODE = Reference("v1", "Node", "", "n1")
