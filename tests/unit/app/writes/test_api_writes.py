@@ -637,6 +637,8 @@ class TestAnswersOfWrites:
 
         await writer.annotate(self.MACHINES, self.machine(server), {"homeport.dev/home": "n1"})
 
+        assert {"homeport.dev/home": "n1"} == self.machine(server).annotations
+
     async def test_one_that_makes_no_sense_is_named(self, server: ApiServer, writer: ApiWriter) -> None:
         found = self.machine(server)
         server.spoil = lambda raw: raw.replace(b'"uid"', b'"name": 5, "was"')
