@@ -104,6 +104,12 @@ class TestByObject:
         )
         assert {"n1": info} == asked.candidates.sent
 
+    async def test_two_without_a_version_are_not_taken_for_the_same(self, cluster: Cluster) -> None:
+        cluster.upsert_node(make_node("n1", resource_version=""))
+        (info,) = (await self.asked(cluster, node_object("n1", zone="z9", resource_version=""))).candidates
+
+        assert make_node("n1", zone="z9", resource_version="") == info.node
+
     async def test_one_that_is_not_known_is_judged_too(self, cluster: Cluster) -> None:
         (info,) = (await self.asked(cluster, node_object("n9", zone="z9"))).candidates
 

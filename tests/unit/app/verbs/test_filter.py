@@ -9,6 +9,7 @@ import pytest
 
 from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
+from app.framework.interface import FilterPlugin
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, unschedulable
 from app.kube.core_v1 import Pod, decode_pod
@@ -36,14 +37,14 @@ UNREADABLE = "node(s) could not be read by Homeport"
 BODY = encoded(by_name())
 
 
-class Fails(FromSpec):
+class Fails(FromSpec, FilterPlugin):
     """Filter that has a fault."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         raise ZeroDivisionError("a screw is loose")
 
 
-class RefusesAll(FromSpec):
+class RefusesAll(FromSpec, FilterPlugin):
     """Filter that lets nothing pass."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

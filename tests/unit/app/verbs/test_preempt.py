@@ -10,6 +10,7 @@ import pytest
 from app.feeds.saved import NothingToRead
 from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
+from app.framework.interface import FilterPlugin, PreFilterPlugin
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
@@ -30,19 +31,19 @@ MANY = 40
 """More than are tried at a time."""
 
 
-class Empty(FromSpec):
+class Empty(FromSpec, FilterPlugin):
     """Lets only nodes pass on which no pod is left."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return unschedulable("not empty") if node.pods else SUCCESS
 
 
-class Fails(FromSpec):
+class Fails(FromSpec, FilterPlugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         raise ZeroDivisionError("a screw is loose")
 
 
-class OnlyOn(FromSpec):
+class OnlyOn(FromSpec, PreFilterPlugin, FilterPlugin):
     """PreFilter leaves n2 alone."""
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
