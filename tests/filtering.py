@@ -33,7 +33,7 @@ class Filter:
         self.due = ExpectedBinds(world.clock, wait_seconds=due_wait, observe=lambda _: None)
         self.problem = ""
         self.remembered, self.computed = Tally(), Tally()
-        framework = world.framework
+        self.framework = framework = world.framework
         self.standing = RefusalCache(world.cluster, remembered=self.remembered, computed=self.computed, **limits)
         context = VerbContext(
             world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due

@@ -168,10 +168,6 @@ class Counts(Protocol):
         """Node name to label value, for all nodes that have the label."""
         ...
 
-    def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
-        """The nodes that carry the label with this value."""
-        ...
-
     def on_every_node(self, topology_key: str) -> bool:
         """Whether all nodes of the picture have the label."""
         ...

@@ -20,7 +20,7 @@ from app.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from app.framework.status import Status
+from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import Kind
 from app.runtime.registry import POINT_METHODS, Registry
@@ -224,4 +224,6 @@ def test_the_batch_form_says_what_the_per_node_form_says(
 def test_a_plugin_survives_pods_full_of_nulls(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    deciding(World(*objects, profile=profile_of(spec)), spec.name, slim(pod))
+    statuses, _ = deciding(World(*objects, profile=profile_of(spec)), spec.name, slim(pod))
+
+    assert [] == [it for it in statuses if it.code is Code.ERROR]

@@ -197,7 +197,9 @@ class TestArguments:
 
     def test_those_of_a_plugin_that_stays_in_the_scheduler_are_not_read(self) -> None:
         """One configuration can be given to both programs."""
-        resolved(profile(config=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]))
+        found = resolved(profile(config=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]))
+
+        assert resolved(profile()).args == found.args
 
     def test_they_decide_which_kinds_are_read(self) -> None:
         found = resolved(profile(config=[{"name": "Alpha", "args": {"size": 2}}]))
