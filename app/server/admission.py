@@ -18,6 +18,7 @@ from math import inf
 from time import monotonic
 from typing import Final
 
+from app.server.timely import OutOfTime
 from app.verbs.outcome import VerbFailure
 from app.verbs.turns import Turns
 
@@ -70,3 +71,9 @@ class Admission:
     def left(self, deadline: float) -> float:
         """Seconds until then."""
         return deadline - self._clock()
+
+    async def turn(self, lane: Lane, deadline: float) -> None:
+        """Wait for a turn to decide. Raises ``OutOfTime`` where it comes too late."""
+        await lane.turn()
+        if self.left(deadline) <= 0:
+            raise OutOfTime

@@ -74,8 +74,8 @@ def waiting_list_router(waiting: WaitingPods) -> APIRouter:
 def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     """Settles what a plugin would settle otherwise: pods are bound or sent back, so it is served where bind is."""
     router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
-    allow_body = Depends(body_of(AllowRequest, max_body_bytes))
-    reject_body = Depends(body_of(RejectRequest, max_body_bytes))
+    allow_body = Depends(body_of(AllowRequest.model_validate_json, max_body_bytes))
+    reject_body = Depends(body_of(RejectRequest.model_validate_json, max_body_bytes))
 
     @router.post(
         "/{uid}/allow",
