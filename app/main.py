@@ -452,7 +452,7 @@ class Service:
         replica = self._replicated.replica if self._replicated is not None else None
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
-            operator_router(self),
+            operator_router(self.status, self.check),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,

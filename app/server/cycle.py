@@ -18,6 +18,7 @@ from app.kube.decoding import Decoder
 from app.server.admission import OUT_OF_TIME, Admission
 from app.server.bodies import body_of, documented
 from app.server.incoming import ARRIVED
+from app.server.openapi import WEB
 from app.server.timely import OutOfTime, within
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
@@ -30,22 +31,8 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     503: {"description": "The picture of the cluster is incomplete or too old, or there are too many calls for it."},
 }
 
-_POD_EXAMPLE = {
-    "pod": {
-        "metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}},
-        "spec": {
-            "topologySpreadConstraints": [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": "topology.kubernetes.io/zone",
-                    "whenUnsatisfiable": "DoNotSchedule",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        },
-    }
-}
-_NAME_EXAMPLE = {"namespace": "shop", "name": "web-7d4b9c-new01"}
+_POD_EXAMPLE: Final = {"pod": WEB}
+_NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 _PARTS: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 

@@ -25,7 +25,7 @@ from app.kube.connections import Answered, BrokenConnection, Connections, NotCon
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
-from app.verbs.outcome import Verb, VerbFailure
+from app.verbs.outcome import Outcome, Verb, VerbFailure
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -88,8 +88,8 @@ class Forwarder:
 
     async def __call__(
         self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
-    ) -> tuple[int, bytes] | None:
-        """The leader's status and body, or ``None``: decide here. ``seconds`` are left to the caller.
+    ) -> tuple[int, bytes, Outcome] | None:
+        """The leader's status and body, and the outcome here; ``None``: decide. ``seconds`` are left to the caller.
 
         ``hopped``: a replica sent it here. ``prefix``: what precedes the verb in its path. Raises ``VerbFailure``
         (``no_leader``).
@@ -98,11 +98,11 @@ class Forwarder:
         patient_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:
-                return MISDIRECTED, b""
+                return MISDIRECTED, b"", "no_leader"
             if route.where == "there":
                 answered = await self._send(verb, prefix, body, route, until)
                 if answered is not None:
-                    return answered.status, answered.body
+                    return answered.status, answered.body, "forwarded"
             if route.where == "nowhere" or not await self._leadership.changed(patient_until - self._clock()):
                 raise await self._failure(verb, body, NO_LEADER)
         return None

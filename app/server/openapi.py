@@ -154,7 +154,9 @@ def _binding(pod: Json, node: str) -> Json:
     return {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
 
 
-_WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
+WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
+"""A pod that has no node yet."""
+
 _URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
 _CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")
 _NAMES: Final = ["node-a1", "node-b1", "node-c2"]
@@ -176,7 +178,7 @@ _VERBS: Final = {
         "On which of these nodes may the pod run?",
         ExtenderArgs,
         ExtenderFilterResult,
-        {"names": ({"Pod": _WEB, "NodeNames": _NAMES}, _FILTERED)},
+        {"names": ({"Pod": WEB, "NodeNames": _NAMES}, _FILTERED)},
     ),
     "prioritize": _Told(
         "How good is each of these nodes for the pod?",
@@ -202,7 +204,7 @@ _VERBS: Final = {
         ExtenderBindingArgs,
         ExtenderBindingResult,
         {
-            "bound": (_binding(_WEB, "node-c2"), {"Error": ""}),
+            "bound": (_binding(WEB, "node-c2"), {"Error": ""}),
             "refused": (_binding(_URGENT, "node-a2"), {"Error": f"homeport: no longer possible: {_TOO_MANY}"}),
         },
     ),

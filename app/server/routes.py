@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from math import inf
 from time import perf_counter
 from typing import Final
 
 import structlog
 from fastapi import APIRouter
-from prometheus_client import Counter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from app.server.admission import OUT_OF_TIME, READ_WHEN_LATE, Admission
 from app.server.errors import OK, failure_answer
-from app.server.forward import FORWARDED, MISDIRECTED, Forwarder, seconds_left
+from app.server.forward import FORWARDED, Forwarder, seconds_left
 from app.server.incoming import Incoming, Streamed
 from app.server.openapi import operation
 from app.server.protocol import Endpoint
@@ -130,8 +130,7 @@ class _Endpoint:
         self._forwarder = forwarder
         self._spans = spans
         self._duration = metrics.request_duration.labels(verb)
-        self._requests = metrics.requests
-        self._outcomes: dict[str, Counter] = {}
+        self._counter = cache(partial(metrics.requests.labels, verb))
         self._said: dict[str, float] = {}
         self._log = _LOG.bind(verb=verb)
 
@@ -141,19 +140,13 @@ class _Endpoint:
         spans = self._spans
         status, body, outcome = await (self._told(request) if spans is None else spans.around(request, self._told))
         self._duration.observe(perf_counter() - started)
-        self._count(outcome)
+        self._counter(outcome).inc()
         return status, body
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
         """Status and body for a request that the listener does not let through."""
-        self._count("forbidden")
+        self._counter("forbidden").inc()
         return failure_answer(self._verb, VerbFailure("forbidden", message))
-
-    def _count(self, outcome: str) -> None:
-        counter = self._outcomes.get(outcome)
-        if counter is None:
-            counter = self._outcomes[outcome] = self._requests.labels(self._verb, outcome)
-        counter.inc()
 
     async def _told(self, request: Incoming) -> Told:
         try:
@@ -192,7 +185,8 @@ class _Endpoint:
             nonlocal body
             body = await request.body(self._max_body_bytes)
             if self._forwarder is not None:
-                told = await self._elsewhere(self._forwarder, body, deadline, hopped=hop is not None)
+                left = self._admission.left(deadline)
+                told = await self._forwarder(self._verb, body, left, hopped=hop is not None, prefix=self._prefix)
                 if told is not None:
                     return told
             await self._admission.turn(self._lane, deadline)
@@ -206,17 +200,6 @@ class _Endpoint:
         finally:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
-
-    async def _elsewhere(
-        self, forwarder: Forwarder, body: bytes | memoryview, deadline: float, *, hopped: bool
-    ) -> Told | None:
-        """The answer of the replica that leads; ``None``: it is decided here. Raises ``VerbFailure``."""
-        seconds = self._admission.left(deadline)
-        sent = await forwarder(self._verb, body, seconds, hopped=hopped, prefix=self._prefix)
-        if sent is None:
-            return None
-        status, found = sent
-        return status, found, "no_leader" if status == MISDIRECTED else "forwarded"
 
     async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
         """As far as the answer needs them and they cost little."""

@@ -37,17 +37,15 @@ class Waiting(BaseModel):
         )
 
 
-class _Request(BaseModel):
+class AllowRequest(BaseModel):
+    """Lift the wait of one plugin."""
+
     model_config = ConfigDict(extra="forbid")
 
     plugin: str = Field(min_length=1, description="In whose name.")
 
 
-class AllowRequest(_Request):
-    """Lift the wait of one plugin."""
-
-
-class RejectRequest(_Request):
+class RejectRequest(AllowRequest):
     """Give the pod back to its scheduler."""
 
     message: str = Field(min_length=1, description="Why; the scheduler shows it on the pod.")
