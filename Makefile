@@ -78,8 +78,8 @@ fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=
 conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR="1.36.3 1.35.4")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' $(BIN)/python -m tests.conformance.compare
 
-live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (CASES=, TOWNS=, PODS=, SEED=)
-	@CASES='$(CASES)' TOWNS='$(TOWNS)' PODS='$(PODS)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live
+live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (CASES=, CLUSTERS=, PODS=, SEED=)
+	@CASES='$(CASES)' CLUSTERS='$(CLUSTERS)' PODS='$(PODS)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live
 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak

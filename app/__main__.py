@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import structlog
 
-from app.cluster.saved import SavedClusterError
 from app.commands import evaluate, explain, plugins, rbac
 from app.config.flags import Flag, flags_of, given_by
 from app.config.mistakes import Mistake, default_at, written
 from app.config.settings import Loaded, Settings, SettingsError, load_settings, read_settings
 from app.config.variables import CONFIG
+from app.feeds.saved import SavedClusterError
 from app.framework.interface import PluginSpec
 from app.kube.credentials import CredentialsError, load
 from app.main import certificates_of, serve

@@ -19,24 +19,28 @@ from fastapi import APIRouter, FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.cluster.access_review import PermissionCheck
-from app.cluster.authority import Asked, Authority
-from app.cluster.checking import check_in_turns
-from app.cluster.events import ApiRecorder
-from app.cluster.feeds import Feed, FeedState, SavedFeed
-from app.cluster.leader import Elector
-from app.cluster.lease import LEASES, Election, never_stopping, post_seconds
-from app.cluster.live import LiveFeed
-from app.cluster.permissions import Kept, Lease, Work
-from app.cluster.replica import Replica
-from app.cluster.store import Cluster
+from app.cache.checking import check_in_turns
+from app.cache.cluster import Cluster
 from app.config.settings import SelfSigned, Settings, is_loopback
+from app.controllers.sampling_guard import CountedNominations, SamplingGuard
+from app.feeds.feed import Feed, FeedState, SavedFeed
+from app.feeds.live import LiveFeed
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, PluginSpec, RepairPlugin
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.kinds import Kind
+from app.memory.expected_binds import ExpectedBinds
+from app.memory.filter_results import FilterResultCache
+from app.memory.refusal_cache import RefusalCache
+from app.memory.refused_pods import RefusedPods
+from app.replicas.authority import Asked, Authority
+from app.replicas.leader import Elector
+from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
+from app.replicas.replica import Replica
+from app.rights.access_review import PermissionCheck
+from app.rights.permissions import Kept, Lease, Work
 from app.runtime.asking import DeafWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
@@ -74,19 +78,15 @@ from app.telemetry.picture import CountedCollector, PictureCollector
 from app.telemetry.tracing import Tracing
 from app.verbs.bind import DRAIN_SECONDS, BindVerb
 from app.verbs.candidates import asked_hosts
+from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
-from app.verbs.due import DueBinds
 from app.verbs.filter import FilterVerb
-from app.verbs.handed import HandedBack
-from app.verbs.led import LedBind
-from app.verbs.nominating import Leads, SamplingGuard
+from app.verbs.leader_only import LeaderOnlyBind
 from app.verbs.outcome import Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
-from app.verbs.refused import RefusedPods
-from app.verbs.service import Deciding
-from app.verbs.standing import StandingRefusals
 from app.verbs.unserved import Unserved
+from app.writes.events import ApiRecorder
 
 if TYPE_CHECKING:
     from app.telemetry.otlp import OtlpTracing
@@ -162,25 +162,25 @@ class Service:
             if live is not None
             else None
         )
-        self._leads = Leads(self._cluster)
+        self._leads = CountedNominations(self._cluster)
         self._frameworks = self._build(resolved)
         self._tell_changes(resolved)
-        deciding = self._deciding()
+        context = self._verb_context()
         self._bind = BindVerb(
-            deciding,
+            context,
             self._feed.binder,
-            self._feed.gate,
+            self._feed.bind_guard,
             monotonic,
             time_limit=(limit := settings.http_timeout - _MARGIN),
             bind_others=settings.bind_others,
         )
-        guarding = replace(deciding, problem=self._problem_here)
+        guarding = replace(context, problem=self._problem_here)
         self._sampling = SamplingGuard(
             guarding, self._feed.nominator, self._leads, monotonic, self._metrics, self._events
         )
-        self._cycle = CycleVerb(deciding)
-        self._handed = HandedBack()
-        self._standing = StandingRefusals(
+        self._cycle = CycleVerb(context)
+        self._handed = FilterResultCache()
+        self._standing = RefusalCache(
             self._cluster,
             remembered=self._metrics.refusal_answers.labels("remembered"),
             computed=self._metrics.refusal_answers.labels("computed"),
@@ -188,8 +188,8 @@ class Service:
         )
         bind: VerbCall = self._bind
         if self._replicated is not None:
-            bind = LedBind(self._bind, self._replicated.replica, monotonic, time_limit=limit)
-        self._callers = {"": self._verbs(deciding, bind), LEAN: self._verbs(deciding, bind, lean=True)}
+            bind = LeaderOnlyBind(self._bind, self._replicated.replica, monotonic, time_limit=limit)
+        self._callers = {"": self._verbs(context, bind), LEAN: self._verbs(context, bind, lean=True)}
         self._pages = Pages()
         self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
         self._collect()
@@ -197,15 +197,15 @@ class Service:
             for notice in profile.notices:
                 _LOG.warning("profile", notice=notice)
 
-    def _deciding(self) -> Deciding:
+    def _verb_context(self) -> VerbContext:
         """What the verbs share."""
-        due = DueBinds(
+        due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.due_bind_wait,
             observe=self._metrics.due_bind_wait.observe,
             is_placed=self._is_placed,
         )
-        return Deciding(
+        return VerbContext(
             self._cluster,
             self._frameworks,
             self._feed,
@@ -249,11 +249,11 @@ class Service:
         if self._settings.sampling_guard:
             self._sampling.answered(pod, shown, only, outcome)
 
-    def _verbs(self, deciding: Deciding, bind: VerbCall, *, lean: bool = False) -> Verbs:
+    def _verbs(self, context: VerbContext, bind: VerbCall, *, lean: bool = False) -> Verbs:
         return {
-            "filter": FilterVerb(deciding, self._standing, self._handed, self._answered, lean=lean),
-            "prioritize": PrioritizeVerb(deciding, self._handed, lean=lean),
-            "preempt": PreemptVerb(deciding),
+            "filter": FilterVerb(context, self._standing, self._handed, self._answered, lean=lean),
+            "prioritize": PrioritizeVerb(context, self._handed, lean=lean),
+            "preempt": PreemptVerb(context),
             "bind": bind,
         }
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from app.cluster.store import Cluster
+from app.cache.cluster import Cluster
 from app.kube.apps_v1 import Workload, decode_workload
 from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
 

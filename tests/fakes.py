@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.events import EventType, Reference
 from app.framework.interface import Changed, Handle, PluginArgs, PluginSpec, PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
@@ -240,9 +240,9 @@ class ScoresAfter(ScoresNodes):
 
 
 class ScoresInBatch(ScoresNodes):
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         self.note(f"score_nodes {' '.join(nodes.names)}")
-        return Classed.by_value([self.scores[name] for name in nodes.names])
+        return ScoreClasses.by_value([self.scores[name] for name in nodes.names])
 
 
 class HalvesByName(ScoresInBatch):

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.cluster.saved import NothingToRead
-from app.verbs.due import DueBinds
+from app.feeds.saved import NothingToRead
+from app.memory.expected_binds import ExpectedBinds
+from app.memory.filter_results import FilterResultCache
+from app.memory.refusal_cache import RefusalCache
+from app.verbs.context import VerbContext
 from app.verbs.filter import FilterVerb
-from app.verbs.handed import HandedBack
-from app.verbs.service import Deciding
-from app.verbs.standing import StandingRefusals
 from tests.builders import JsonObject
 from tests.harness import World
 
@@ -30,15 +30,15 @@ class Filter:
     """``remembered`` and ``computed`` count refusals. The keywords limit what is remembered."""
 
     def __init__(self, world: World, *, due_wait: float = 0.0, **limits: Any) -> None:
-        self.due = DueBinds(world.clock, wait_seconds=due_wait, observe=lambda _: None)
+        self.due = ExpectedBinds(world.clock, wait_seconds=due_wait, observe=lambda _: None)
         self.problem = ""
         self.remembered, self.computed = Tally(), Tally()
         framework = world.framework
-        self.standing = StandingRefusals(world.cluster, remembered=self.remembered, computed=self.computed, **limits)
-        deciding = Deciding(
+        self.standing = RefusalCache(world.cluster, remembered=self.remembered, computed=self.computed, **limits)
+        context = VerbContext(
             world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due
         )
-        self.verb = FilterVerb(deciding, self.standing, HandedBack(), lambda *_: None)
+        self.verb = FilterVerb(context, self.standing, FilterResultCache(), lambda *_: None)
 
     def raw(self, pod: JsonObject, names: Sequence[str], spelled: Callable[[bytes], bytes] = bytes) -> bytes:
         """The answer to a request in names form, which takes no time and waits for nobody."""

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from app.cluster.counters import at_once
-from app.cluster.store import Cluster
+from app.cache.cluster import Cluster
+from app.cache.counters import at_once
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginSpec

@@ -10,7 +10,11 @@ from typing import Any, Final, Literal
 import yaml
 from msgspec import Struct
 
-from app.cluster.permissions import (
+from app.config.settings import Settings
+from app.framework.interface import PluginSpec
+from app.kube.kinds import Kind
+from app.main import work_of
+from app.rights.permissions import (
     Rule,
     discovered_at,
     group_of,
@@ -18,10 +22,6 @@ from app.cluster.permissions import (
     is_known,
     rules,
 )
-from app.config.settings import Settings
-from app.framework.interface import PluginSpec
-from app.kube.kinds import Kind
-from app.main import work_of
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 

@@ -3,6 +3,6 @@
 The vocabulary is kube-scheduler's. This is the surface third parties build on: it is explained at length and changes
 with care.
 
-Not here: the engine behind the contract (``app.runtime``), the picture behind the Handle (``app.cluster``), I/O of
+Not here: the engine behind the contract (``app.runtime``), the picture behind the Handle (``app.cache``), I/O of
 any kind.
 """

@@ -13,7 +13,7 @@ runtime finds out by asking which methods it has. Which verb runs which point:
     others      pre_enqueue, less and post_filter run for schedulers that ask: the extender protocol has no place
                 for them
 
-Deciding points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
+VerbContext points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
 (``pre_bind``, ``bind``, ``post_bind``) are ``async def``. What a plugin needs of the world it gets from its
 ``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
 """
@@ -27,10 +27,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import Status
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
@@ -459,7 +459,7 @@ class ScorePlugin(Protocol):
 class BatchScorePlugin(Protocol):
     """``score`` for all nodes at once; must equal the per-node form."""
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         """Each node's class, and the score of each class. Any hashable serves as a class, the node's name too."""
         ...
 
@@ -475,7 +475,7 @@ class NormalizeClassesPlugin(Protocol):
 class PeerScorePlugin(Protocol):
     """A score that depends on where certain other pods run."""
 
-    def prefers_by(self, pod: Pod, other: Pod) -> bool:
+    def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         """Whether the score of a node for ``pod`` may depend on where ``other`` runs."""
         ...
 

@@ -280,7 +280,7 @@ def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in query.items() if value)
 
 
-LastWord = Callable[[], None]
+PreSendCheck = Callable[[], None]
 """Asked immediately before a write leaves; raises to hold it back."""
 
 
@@ -428,7 +428,7 @@ class KubeClient:
         body: Mapping[str, Any],
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
-        before: LastWord = _nothing,
+        before: PreSendCheck = _nothing,
     ) -> bytes:
         """Create something at a path, see :meth:`Resource.path`.
 
@@ -486,7 +486,7 @@ class KubeClient:
             await lines.aclose()
             await response.aclose()
 
-    async def _change(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
+    async def _change(self, request: Request, seconds: float, before: PreSendCheck = _nothing) -> bytes:
         """``_write``, with a span where something that is traced asks for it."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
@@ -505,7 +505,7 @@ class KubeClient:
             traced = replace(request, trace=tuple(span.headers.items()))
             return await self._write(traced, seconds, ask)
 
-    async def _write(self, request: Request, seconds: float, before: LastWord = _nothing) -> bytes:
+    async def _write(self, request: Request, seconds: float, before: PreSendCheck = _nothing) -> bytes:
         """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""
         try:
             access = await self._credentials.access()
@@ -517,7 +517,7 @@ class KubeClient:
             raise ApiUnavailable(str(error)) from error
         return _checked(request, answered)
 
-    async def _written(self, request: Request, access: Access, seconds: float, before: LastWord) -> Answered:
+    async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> Answered:
         if self._transport is not None or access.proxy:
             return await self._written_by_httpx(request, access, seconds, before)
         connections = self._connections_as(access)
@@ -539,7 +539,9 @@ class KubeClient:
             await self._distrust()
             raise UnknownOutcome(f"{request}: no answer within {seconds:g} s") from error
 
-    async def _written_by_httpx(self, request: Request, access: Access, seconds: float, before: LastWord) -> Answered:
+    async def _written_by_httpx(
+        self, request: Request, access: Access, seconds: float, before: PreSendCheck
+    ) -> Answered:
         """Through a proxy; here the request leaves soon after ``before``, not in the same step."""
         before()
         try:

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import structlog
 from msgspec import Struct
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     MAX_NODE_SCORE,
@@ -39,6 +38,7 @@ from app.framework.interface import (
     StampPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
@@ -143,8 +143,8 @@ class Scores(Struct, frozen=True):
     """
 
     names: Sequence[str]
-    of_plugin: Mapping[str, Classed]
-    total: Classed
+    of_plugin: Mapping[str, ScoreClasses]
+    total: ScoreClasses
     weight: int
 
     @property
@@ -315,11 +315,11 @@ class Framework:
             for slot in self.slots["filter"]
         )
 
-    def prefers_by(self, pod: Pod, other: Pod) -> bool:
+    def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the scores for ``pod``."""
         return any(
             has_form(type(slot.plugin), PeerScorePlugin)
-            and self._guard.call(slot.name, "PrefersBy", slot.plugin.prefers_by, pod, other)
+            and self._guard.call(slot.name, "PrefersBy", slot.plugin.score_depends_on, pod, other)
             for slot in self.slots["score"]
         )
 
@@ -525,7 +525,7 @@ class Framework:
     @_sampled("Score")
     def _score_all(
         self, slots: Iterable[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
-    ) -> dict[str, Classed]:
+    ) -> dict[str, ScoreClasses]:
         return {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
 
     @_sampled("PreScore")
@@ -537,32 +537,34 @@ class Framework:
             elif not status.is_success:
                 raise plugin_error(slot.name, "PreScore", status.message)
 
-    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
+    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         plugin = slot.plugin
         if slot.scores_in_batch:
-            found: Classed = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
-            if not isinstance(found, Classed):
-                raise self._guard.wrong(slot.name, "Score", found, "Classed scores")
+            found: ScoreClasses = self._guard.call(slot.name, "Score", plugin.score_nodes, state, pod, nodes)
+            if not isinstance(found, ScoreClasses):
+                raise self._guard.wrong(slot.name, "Score", found, "ScoreClasses")
         else:
             scores = {it.name: self._guard.call(slot.name, "Score", plugin.score, state, pod, it) for it in nodes}
-            found = Classed(nodes.names, scores)
+            found = ScoreClasses(nodes.names, scores)
         try:
             return _checked_scores(slot.name, self._normalized(slot, state, pod, nodes, found), nodes)
         except (TypeError, AttributeError) as fault:
             raise self._guard.wrong(slot.name, "Score", found, f"a score for each class of nodes: {fault}") from fault
 
-    def _normalized(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, found: Classed) -> Classed:
+    def _normalized(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, found: ScoreClasses
+    ) -> ScoreClasses:
         if slot.normalizes_classes:
             normalize = slot.plugin.normalize_classes
         elif slot.normalizes:
             by_name = self._guard.call(slot.name, "Score", found.by_name, nodes.names)
-            normalize, found = slot.plugin.normalize_score, Classed(nodes.names, by_name)
+            normalize, found = slot.plugin.normalize_score, ScoreClasses(nodes.names, by_name)
         else:
             return found
         scores = self._guard.call(slot.name, "NormalizeScore", normalize, state, pod, found.scores)
         if not isinstance(scores, Mapping):
             raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
-        return Classed(found.of, scores)
+        return ScoreClasses(found.of, scores)
 
     @_sampled("Reserve", every=1)
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -784,20 +786,20 @@ def _bracketed(names: Iterable[str]) -> str:
     return f"[{' '.join(sorted(names))}]"
 
 
-def _total(of_plugin: Mapping[str, Classed], weights: Mapping[str, int], size: int, nothing: int) -> Classed:
+def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int, nothing: int) -> ScoreClasses:
     """The weighted sums; ``nothing`` for each of ``size`` nodes where no plugin scored."""
     weighted = [
-        Classed(found.of, {key: value * weights[plugin] for key, value in found.scores.items()})
+        ScoreClasses(found.of, {key: value * weights[plugin] for key, value in found.scores.items()})
         for plugin, found in of_plugin.items()
     ]
     if not weighted:
-        return Classed([nothing] * size, {nothing: nothing})
+        return ScoreClasses([nothing] * size, {nothing: nothing})
     if len(weighted) == 1:
         return weighted[0]
-    return Classed.by_value(list(map(sum, zip(*(it.each() for it in weighted), strict=True))))
+    return ScoreClasses.by_value(list(map(sum, zip(*(it.each() for it in weighted), strict=True))))
 
 
-def _checked_scores(plugin: str, found: Classed, nodes: Candidates) -> Classed:
+def _checked_scores(plugin: str, found: ScoreClasses, nodes: Candidates) -> ScoreClasses:
     """Whole numbers of 0..100 for every node. Raises ``PluginError``."""
     used = found.classes()
     if len(found.of) != len(nodes) or not found.scores.keys() >= used:

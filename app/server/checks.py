@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.cluster.access_review import PermissionCheck
-from app.cluster.authority import Authority
-from app.cluster.feeds import Feed, FeedState
-from app.cluster.replica import Replica
+from app.feeds.feed import Feed, FeedState
+from app.replicas.authority import Authority
+from app.replicas.replica import Replica
+from app.rights.access_review import PermissionCheck
 
 _FAILING: Final = frozenset({"forbidden", "retrying"})
 

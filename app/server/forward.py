@@ -20,8 +20,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from app.cluster.replica import NO_LEADER, Route
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.replicas.replica import NO_LEADER, Route
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing

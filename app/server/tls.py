@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, Protocol
 import structlog
 from msgspec import Struct
 
-from app.cluster.issuing import BadPair, known
+from app.replicas.issuing import BadPair, known
 
 _LOG: Final = structlog.get_logger(__name__)
 

@@ -1,9 +1,10 @@
-"""What each verb of the extender protocol means: wire in, framework, wire out.
+"""What each verb means: wire in, framework, wire out.
 
-One module per verb (filter, prioritize, preempt, bind). Each picks the profile, turns what the scheduler sent into
-candidates, runs its part of the scheduling cycle and writes the answer in the form it was asked for. bind is the one
-place that touches waiting pods (``app.runtime``) and assumed pods (``app.cluster``) together.
+One module each for filter, prioritize, preempt and bind, and for what other schedulers and people ask (``cycle``,
+``evaluate``); beside them what several of these share: what they are given (``context``), the nodes of a request
+(``candidates``), long work in short steps (``slices``). bind is the one that touches waiting pods
+(``app.runtime``) and assumed pods (``app.cache``) together.
 
-Not here: HTTP, status codes and headers (``app.server``), how plugins are called (``app.runtime``), and any rule of
-scheduling (``plugins``).
+Not here: HTTP, status codes and headers (``app.server``), what is remembered (``app.memory``), how plugins are called
+(``app.runtime``), and any rule of scheduling (``plugins``).
 """

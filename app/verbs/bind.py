@@ -6,7 +6,7 @@ One transaction per pod, owned by the service and not by the HTTP request: a cal
     2  re-check and assume in one step, without an await; if it holds only should some bind in flight succeed (or
        fail), wait until that one is settled and decide anew
     3  reserve, permit (which may make the pod wait), pre-bind
-    4  re-check again in the step that hands the POST to the network: the last word at the gate through which every
+    4  re-check again in the step that hands the POST to the network: the pre-send check, through which every
        Binding leaves
     5  bind; seen bound: certain, answer success, then post-bind
     6  any failure: undo in reverse, forget, and only then answer
@@ -22,7 +22,6 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
-from app.cluster.gate import BindGate
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Binder, Clock, Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
@@ -32,12 +31,13 @@ from app.kube.kinds import NODES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
-from app.verbs.service import Deciding
 from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
+from app.writes.bind_guard import BindGuard
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ class _InHand(Struct):
     """A transaction that assumed its pod. ``checked``: the picture on which it was found possible last.
 
     ``settlements``: how many binds had settled when it was last found not certain · ``waiting`` for others to settle ·
-    ``failure``: why it was held back at the gate · ``missing``: what is to be counted before it can be said.
+    ``failure``: why the pre-send check held it back · ``missing``: what is to be counted before it can be said.
     """
 
     framework: Framework
@@ -79,21 +79,22 @@ class _InHand(Struct):
 class BindVerb:
     """``time_limit``: seconds a caller is kept waiting, and a transaction waits for others to settle.
 
-    ``bind_others``: whether pods of no profile here are bound, unchecked. It keeps ``gate``: see ``LastWord``.
+    ``bind_others``: whether pods of no profile here are bound, unchecked. ``bind_guard`` asks it before each Binding
+    leaves: see ``PreSendCheck``.
     """
 
     def __init__(
         self,
-        deciding: Deciding,
+        context: VerbContext,
         binder: Binder,
-        gate: BindGate,
+        bind_guard: BindGuard,
         clock: Clock,
         *,
         time_limit: float,
         bind_others: bool = True,
     ) -> None:
-        self._deciding = deciding
-        self._cluster = deciding.cluster
+        self._context = context
+        self._cluster = context.cluster
         self._binder = binder
         self._clock = clock
         self._time_limit = time_limit
@@ -104,7 +105,7 @@ class BindVerb:
         self._settled = asyncio.Event()
         self._settlements = 0
         self._cluster.assumed.on_settled(self._settle)
-        gate.keep(self)
+        bind_guard.keep(self)
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a bind request. Raises ``VerbFailure``."""
@@ -152,19 +153,19 @@ class BindVerb:
 
     def _end(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
         del self._running[key]
-        self._deciding.due.arrived(uid)
+        self._context.due.arrived(uid)
         if not task.cancelled():
             task.exception()  # the caller may have hung up: nobody else would look
 
     async def _run(self, args: BindingArgs, deadline: float) -> Answer:
-        require_picture(self._deciding.problem)
+        require_picture(self._context.problem)
         pod = await self._pod(args)
         if pod.node_name:
             return _answer_bound(pod, args.node)
-        framework = self._deciding.asked_framework("bind", pod)
+        framework = self._context.asked_framework("bind", pod)
         if framework is None:
             return await self._bind_foreign(pod, self._node(args.node))
-        await self._deciding.look_up_missing(framework, pod)
+        await self._context.look_up_missing(framework, pod)
         pod, state = await self._check_and_assume(framework, args, deadline)
         try:
             await self._carry_out(framework, state, pod, args.node, deadline)
@@ -196,7 +197,7 @@ class BindVerb:
         known = self._cluster.pod(args.namespace, args.name)
         if known is None or known.uid != args.uid:
             try:
-                await self._deciding.reader.fetch_pod(args.namespace, args.name)
+                await self._context.reader.fetch_pod(args.namespace, args.name)
             except OSError as cause:
                 raise VerbFailure("bind_failed", f"homeport: the pod cannot be read: {cause}") from cause
         return self._known_pod(args)
@@ -233,7 +234,7 @@ class BindVerb:
             pod, state = await prepared(partial(self._checked, framework, args))
             if state is not None:
                 self._cluster.assume(pod, args.node)
-                self._deciding.due.arrived(pod.uid)
+                self._context.due.arrived(pod.uid)
                 return pod, state
             await self._until_settled(deadline)
 
@@ -280,8 +281,8 @@ class BindVerb:
         finally:
             del self._in_hand[pod.uid]
 
-    def last_word(self, pod: Pod, node_name: str) -> Status | None:
-        """Implements ``LastWord``: asked in the step in which the Binding leaves."""
+    def pre_send_check(self, pod: Pod, node_name: str) -> Status | None:
+        """Implements ``PreSendCheck``: asked in the step in which the Binding leaves."""
         held = self._in_hand.get(pod.uid)
         if held is None:
             return SUCCESS  # a pod of no profile here: there is nothing to break
@@ -297,7 +298,7 @@ class BindVerb:
             return error(failure.message)
 
     async def until_settled(self, pod: Pod) -> Status:
-        """Implements ``LastWord``."""
+        """Implements ``PreSendCheck``."""
         held = self._in_hand[pod.uid]
         missing, held.missing = held.missing, None
         try:
@@ -312,7 +313,7 @@ class BindVerb:
         return SUCCESS
 
     def seconds_left(self, pod: Pod) -> float:
-        """Implements ``LastWord``."""
+        """Implements ``PreSendCheck``."""
         running = self._running.get(pod.key)
         return self._time_limit if running is None else running.deadline - self._clock()
 

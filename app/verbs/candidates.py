@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from app.cluster.store import Cluster
+from app.cache.cluster import Cluster
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Node, OversizedNode, decode_node

@@ -10,26 +10,26 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Explanation, Unprepared
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.asking import question
 from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
 from app.verbs.candidates import asked_nodes, unreadable_nodes
+from app.verbs.context import VerbContext
 from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import require_picture
-from app.verbs.service import Deciding
 from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
 
 _A_STEP: Final = 16
 """Nodes judged at a time: some tenths of a millisecond, or some milliseconds for the most constraints."""
 
-_NO_SCORES = Scores((), {}, Classed((), {}), 0)
+_NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
 
 class Cycle(Struct, frozen=True):
@@ -53,13 +53,13 @@ class Explained(Struct, frozen=True):
 class CycleVerb:
     """Runs on the same picture and profiles as the extender's verbs, and holds its picks to be due at bind."""
 
-    def __init__(self, deciding: Deciding) -> None:
-        self._deciding = deciding
+    def __init__(self, context: VerbContext) -> None:
+        self._context = context
 
     def known_pod(self, namespace: str, name: str) -> Pod:
         """A pod of the picture. Raises ``VerbFailure``."""
-        require_picture(self._deciding.problem)
-        pod = self._deciding.cluster.pod(namespace, name)
+        require_picture(self._context.problem)
+        pod = self._context.cluster.pod(namespace, name)
         if pod is None:
             raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
         return pod
@@ -68,13 +68,13 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            await self._deciding.due.wait(framework.depends, pod)
-            await self._deciding.due.wait(framework.prefers_by, pod)
+            await self._context.due.wait(framework.depends, pod)
+            await self._context.due.wait(framework.score_depends_on, pod)
             found = await prepared(partial(self._cycle, framework, pod, names))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         if found.node:
-            self._deciding.due.expect(pod)
+            self._context.due.expect(pod)
         return found
 
     async def explain(self, pod: Pod) -> Explained:
@@ -94,21 +94,21 @@ class CycleVerb:
         return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins)
 
     async def _prepared(self, pod: Pod) -> Framework:
-        require_picture(self._deciding.problem)
-        framework = self._deciding.framework_for(pod)
+        require_picture(self._context.problem)
+        framework = self._context.framework_for(pod)
         if framework is None:
             name = printable(pod.spec.scheduler_name)
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
-        await self._deciding.look_up_missing(framework, pod)
+        await self._context.look_up_missing(framework, pod)
         return framework
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
         """Raises ``PluginError`` or ``Unprepared``."""
-        nodes = self._deciding.cluster.nodes
+        nodes = self._context.cluster.nodes
         names = list(nodes) if names is None else names
-        asked = asked_nodes(names, None, nodes, unreadable_nodes(self._deciding.cluster))
+        asked = asked_nodes(names, None, nodes, unreadable_nodes(self._context.cluster))
         candidates = asked.candidates
-        with self._deciding.cluster.without(pod.uid, pod.key):
+        with self._context.cluster.without(pod.uid, pod.key):
             verdict = framework.feasible(CycleState(), pod, candidates)
             statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
             feasible = candidates.without(verdict.rejected)
@@ -119,17 +119,17 @@ class CycleVerb:
 
     def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
         """Raises ``PluginError`` or ``Unprepared``."""
-        with self._deciding.cluster.without(pod.uid, pod.key):
-            return framework.explain(pod, Candidates.of(self._deciding.cluster.nodes))
+        with self._context.cluster.without(pod.uid, pod.key):
+            return framework.explain(pod, Candidates.of(self._context.cluster.nodes))
 
     def _judging(self, framework: Framework, pod: Pod, judged: _Judged) -> Iterator[None]:
         """Some nodes at each step. Raises ``PluginError``."""
-        nodes = self._deciding.cluster.nodes
+        nodes = self._context.cluster.nodes
         names = iter(tuple(nodes))
         some = list(islice(names, _A_STEP))
         while some:
             try:
-                with self._deciding.cluster.without(pod.uid, pod.key):
+                with self._context.cluster.without(pod.uid, pod.key):
                     _judge(framework, pod, [nodes[name] for name in some if name in nodes], judged)
             except Unprepared as missing:
                 yield from missing.steps

@@ -14,12 +14,11 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from app.cluster.counters import at_once
-from app.cluster.gate import BindGate
-from app.cluster.saved import MemoryBinder, MemoryWriter
-from app.cluster.sinks import sink_for
-from app.cluster.store import Cluster
+from app.cache.cluster import Cluster
+from app.cache.counters import at_once
 from app.config.profile import Profile
+from app.feeds.saved import MemoryBinder, MemoryWriter
+from app.feeds.sinks import sink_for
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod, decode_pod
@@ -31,6 +30,7 @@ from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve,
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.verbs.verdict import Verdict, judged
+from app.writes.bind_guard import BindGuard
 
 
 class BadCase(ValueError):
@@ -117,7 +117,7 @@ class Evaluator:
             counts=cluster.counts,
             objects=cluster,
             writer=MemoryWriter(cluster),
-            binder=MemoryBinder(cluster, BindGate()),
+            binder=MemoryBinder(cluster, BindGuard()),
             clock=monotonic,
             waiting=self._waiting,
         )

@@ -13,16 +13,16 @@ from msgspec import Raw, Struct
 from app.framework.cycle_state import CycleState
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
+from app.memory.filter_results import FilterResultCache, FilterResults
+from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
-from app.verbs.handed import Handed, HandedBack
+from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
-from app.verbs.service import Deciding
 from app.verbs.slices import prepared
-from app.verbs.standing import StandingRefusals
 from app.wire.extender_v1 import (
     ExtenderArgs,
     LongBody,
@@ -50,14 +50,14 @@ class FilterVerb:
 
     def __init__(
         self,
-        deciding: Deciding,
-        standing: StandingRefusals,
-        handed: HandedBack,
+        context: VerbContext,
+        standing: RefusalCache,
+        handed: FilterResultCache,
         answered: Answered,
         *,
         lean: bool = False,
     ) -> None:
-        self._deciding = deciding
+        self._context = context
         self._lean = lean
         self._standing = standing
         self._handed = handed
@@ -73,10 +73,10 @@ class FilterVerb:
             args = decode_args(body)
         except MalformedRequest as refused:
             args = await read_again(decode_args, body, refused, "filter")
-        framework = self._deciding.asked_framework("filter", args.pod)
+        framework = self._context.asked_framework("filter", args.pod)
         if framework is None:
             return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
-        require_picture(self._deciding.problem)
+        require_picture(self._context.problem)
         try:
             answer = await self._decide(framework, args, request)
         except MalformedRequest as error:
@@ -84,7 +84,7 @@ class FilterVerb:
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if answer.outcome == "feasible":
-            self._deciding.due.expect(args.pod)
+            self._context.due.expect(args.pod)
         return answer
 
     def _remembered(self, request: SplitArgs | None) -> Answer | None:
@@ -92,9 +92,9 @@ class FilterVerb:
         asked = None if request is None else self._standing.find(request)
         if asked is None:
             return None
-        require_picture(self._deciding.problem)
+        require_picture(self._context.problem)
         try:
-            if self._deciding.due.expects(asked.framework.depends, asked.pod):
+            if self._context.due.expects(asked.framework.depends, asked.pod):
                 return None
             refusal = self._standing.answer(asked)
         except PluginError as fault:
@@ -106,9 +106,9 @@ class FilterVerb:
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
-        sent = await read_nodes(args, self._deciding.cluster.nodes)
-        await self._deciding.look_up_missing(framework, args.pod)
-        await self._deciding.due.wait(framework.depends, args.pod)
+        sent = await read_nodes(args, self._context.cluster.nodes)
+        await self._context.look_up_missing(framework, args.pod)
+        await self._context.due.wait(framework.depends, args.pod)
         found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))
         names = found.asked
         only_passed = found.passed and (self._lean or not found.rejected)
@@ -126,7 +126,7 @@ class FilterVerb:
         told = by_lot(passed) if self._lean else passed
         names = '","'.join(told).encode()
         if len(told) > 1:  # else kube-scheduler does not ask any more
-            self._handed.keep(request.before, names, Handed(pod, told, self._deciding.cluster.node_set))
+            self._handed.keep(request.before, names, FilterResults(pod, told, self._context.cluster.node_set))
         return Answer(encode_passing(names), "feasible")
 
     def _judged(
@@ -136,13 +136,13 @@ class FilterVerb:
 
         Raises ``PluginError`` or ``Unprepared``.
         """
-        with self._deciding.cluster.without(pod.uid, pod.key):
+        with self._context.cluster.without(pod.uid, pod.key):
             return self._judged_without(framework, pod, names, sent)
 
     def _judged_without(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
     ) -> _Judged:
-        nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
+        nodes, unreadable = self._context.cluster.nodes, unreadable_nodes(self._context.cluster)
         passed: Sequence[str] | None = None
         if names is not None and not unreadable:
             passed = framework.passing(pod, names, nodes)

@@ -17,10 +17,10 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
+from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
-from app.verbs.service import Deciding
 from app.verbs.slices import in_slices
 from app.wire.extender_v1 import MalformedRequest, MetaVictims, PreemptionArgs, decode_preemption, encode_victims
 
@@ -31,8 +31,8 @@ _A_STEP: Final = 16
 class PreemptVerb:
     """Answers in meta form whatever form was asked, never with ``null`` and never with a node without victims."""
 
-    def __init__(self, deciding: Deciding) -> None:
-        self._deciding = deciding
+    def __init__(self, context: VerbContext) -> None:
+        self._context = context
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a preempt request. Raises ``VerbFailure``."""
@@ -40,11 +40,11 @@ class PreemptVerb:
             args = decode_preemption(body)
         except MalformedRequest as refused:
             args = await read_again(decode_preemption, body, refused, "preempt")
-        framework = self._deciding.asked_framework("preempt", args.pod)
+        framework = self._context.asked_framework("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
-        require_picture(self._deciding.problem)
-        await self._deciding.look_up_missing(framework, args.pod)
+        require_picture(self._context.problem)
+        await self._context.look_up_missing(framework, args.pod)
         kept: dict[str, MetaVictims] = {}
         await in_slices(self._steps(framework, args, kept))
         return Answer(encode_victims(kept), "candidates" if kept else "no_fit")
@@ -71,12 +71,12 @@ class PreemptVerb:
         self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, MetaVictims]]
     ) -> dict[str, MetaVictims]:
         """Raises ``PluginError`` or ``Unprepared``."""
-        with self._deciding.cluster.without(pod.uid, pod.key):
+        with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()
             prepared = framework.pre_filter(state, pod)
             if not prepared.status.is_success:
                 return {}
-            nodes, unreadable = self._deciding.cluster.nodes, unreadable_nodes(self._deciding.cluster)
+            nodes, unreadable = self._context.cluster.nodes, unreadable_nodes(self._context.cluster)
             return {
                 name: victims
                 for name, victims in candidates

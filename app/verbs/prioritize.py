@@ -8,19 +8,19 @@ from itertools import compress
 
 from msgspec import Struct
 
-from app.framework.classed import Classed, Mostly
 from app.framework.cycle_state import CycleState
 from app.framework.interface import MAX_NODE_SCORE
 from app.framework.node_info import Candidates
+from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.kube.core_v1 import Pod
+from app.memory.filter_results import FilterResultCache
 from app.runtime.framework import Framework, Scores
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
-from app.verbs.handed import HandedBack
+from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
-from app.verbs.service import Deciding
 from app.verbs.slices import prepared
 from app.wire.extender_v1 import MalformedRequest, decode_args, encode_classed, encode_priorities, split_args
 
@@ -53,8 +53,8 @@ class PrioritizeVerb:
     order drawn by lot, as the lean filter gives them.
     """
 
-    def __init__(self, deciding: Deciding, handed: HandedBack, *, lean: bool = False) -> None:
-        self._deciding = deciding
+    def __init__(self, context: VerbContext, handed: FilterResultCache, *, lean: bool = False) -> None:
+        self._context = context
         self._handed = handed
         self._lean = lean
 
@@ -63,13 +63,13 @@ class PrioritizeVerb:
         handed = self._handed.take(split_args(body))
         asked = await self._read(body) if handed is None else _Asked(handed.pod, handed.names, None, handed.node_set)
         pod, hosts = asked.pod, asked.hosts
-        framework = self._deciding.asked_framework("prioritize", pod)
+        framework = self._context.asked_framework("prioritize", pod)
         if framework is None or not hosts:
             return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
-        require_picture(self._deciding.problem, hosts)
-        await self._deciding.look_up_missing(framework, pod, hosts)
+        require_picture(self._context.problem, hosts)
+        await self._context.look_up_missing(framework, pod, hosts)
         try:
-            await self._deciding.due.wait(framework.prefers_by, pod)
+            await self._context.due.wait(framework.score_depends_on, pod)
             scores = await prepared(partial(self._scored, framework, asked))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
@@ -81,18 +81,18 @@ class PrioritizeVerb:
         except MalformedRequest as refused:
             args = await read_again(decode_args, body, refused, "prioritize")
         try:
-            sent = await read_nodes(args, self._deciding.cluster.nodes)
+            sent = await read_nodes(args, self._context.cluster.nodes)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
         return _Asked(args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent)
 
     def _scored(self, framework: Framework, asked: _Asked) -> Scores:
         """Raises ``PluginError`` or ``Unprepared``."""
-        with self._deciding.cluster.without(asked.pod.uid, asked.pod.key):
+        with self._context.cluster.without(asked.pod.uid, asked.pod.key):
             return framework.score(CycleState(), asked.pod, self._candidates(asked))
 
     def _candidates(self, asked: _Asked) -> Candidates:
-        cluster = self._deciding.cluster
+        cluster = self._context.cluster
         if asked.node_set == cluster.node_set:
             candidates = Candidates(asked.hosts, cluster.nodes.__getitem__)
             if len(candidates.name_set) == len(asked.hosts):
@@ -101,16 +101,18 @@ class PrioritizeVerb:
         return asked_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster)).candidates
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
-        weight, most = scores.weight, self._deciding.max_priority
+        weight, most = scores.weight, self._context.max_priority
         names = scores.names
-        wire = Classed(scores.total.of, {key: quantised(it, weight, most) for key, it in scores.total.scores.items()})
+        wire = ScoreClasses(
+            scores.total.of, {key: quantised(it, weight, most) for key, it in scores.total.scores.items()}
+        )
         if len(hosts) != len(names):  # some are not known here, or named twice
             found = {**dict.fromkeys(hosts, 0), **wire.by_name(names)}
-            names, wire = list(found), Classed(list(found), found)
+            names, wire = list(found), ScoreClasses(list(found), found)
         return _differing(names, wire) if self._lean else encode_classed(names, wire.of, wire.scores)
 
 
-def _differing(names: Sequence[str], found: Classed) -> bytes:
+def _differing(names: Sequence[str], found: ScoreClasses) -> bytes:
     """The hosts whose score is not the commonest one, by how much it differs. A host left out counts as 0."""
     sizes, scores, classes = found.sizes(), found.scores, found.of
     by_score: dict[int, int] = {}
@@ -120,7 +122,7 @@ def _differing(names: Sequence[str], found: Classed) -> bytes:
     told = {key: scores[key] - commonest for key in sizes if scores[key] != commonest}
     if not told:
         return encode_priorities({})
-    if isinstance(classes, Mostly) and classes.usual not in told:
+    if isinstance(classes, SparseClasses) and classes.usual not in told:
         return encode_priorities({name: told[key] for name, key in classes.others.items() if key in told})
     chosen = list(map(told.__contains__, classes))
     return encode_classed(list(compress(names, chosen)), list(compress(classes, chosen)), told)

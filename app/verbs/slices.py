@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from app.cluster.pins import PINS
+from app.cache.pins import PINS
 from app.framework.interface import Unprepared
 from app.verbs.turns import Turns
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.interface import (
     BatchFilterPlugin,
@@ -27,6 +26,7 @@ from app.framework.interface import (
     StampPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Status, error
 from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, PodSpec
 from app.kube.kinds import Kind
@@ -140,7 +140,7 @@ class PodTopologySpread(
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         return self._counts_for(pod, other, DO_NOT_SCHEDULE)
 
-    def prefers_by(self, pod: Pod, other: Pod) -> bool:
+    def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         return self._counts_for(pod, other, SCHEDULE_ANYWAY)
 
     def _counts_for(self, pod: Pod, other: Pod, when: str) -> bool:
@@ -172,7 +172,7 @@ class PodTopologySpread(
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return _soft(state).raw_scores((node.name,)).each()[0]
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Classed:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         return _soft(state).raw_scores(nodes.names)
 
     def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:

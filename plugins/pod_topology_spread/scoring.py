@@ -11,10 +11,10 @@ from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
-from app.framework.classed import Classed, Mostly
 from app.framework.cycle_state import StateKey
 from app.framework.interface import MAX_NODE_SCORE, Counts, Unprepared, all_prepared
 from app.framework.node_info import Candidates
+from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.kube.core_v1 import Pod
 from plugins.pod_topology_spread.args import HOSTNAME
 from plugins.pod_topology_spread.constraints import Constraint
@@ -65,32 +65,32 @@ class SoftState:
     def clone(self) -> Self:
         return self
 
-    def raw_scores(self, names: Sequence[str]) -> Classed:
+    def raw_scores(self, names: Sequence[str]) -> ScoreClasses:
         """More is worse. Nodes are of one class if all constraints see the same in them."""
         if self.ignored:
             return self._with_ignored(names)
         if names is self.names and len(self.constraints) == 1:
             (only,) = self.constraints
-            return Classed(only.keys, {key: self._raw((key,)) for key in only.credits})
+            return ScoreClasses(only.keys, {key: self._raw((key,)) for key in only.credits})
         if names is self.names:
             return self._classed([it.keys for it in self.constraints])
         return self._classed([it.keys_of(names) for it in self.constraints])
 
-    def _with_ignored(self, names: Sequence[str]) -> Classed:
+    def _with_ignored(self, names: Sequence[str]) -> ScoreClasses:
         scored = [name for name in names if name not in self.ignored]
         found = self._classed([it.keys_of(scored) for it in self.constraints])
         rest = iter(found.of)
-        return Classed(
+        return ScoreClasses(
             [IGNORED if name in self.ignored else next(rest) for name in names], {**found.scores, IGNORED: 0}
         )
 
-    def _classed(self, keys: Sequence[Sequence[Any]]) -> Classed:
+    def _classed(self, keys: Sequence[Sequence[Any]]) -> ScoreClasses:
         if len(keys) == 1:
-            return Classed(keys[0], {key: self._raw((key,)) for key in set(keys[0])})
+            return ScoreClasses(keys[0], {key: self._raw((key,)) for key in set(keys[0])})
         if len(keys) > _FEW:
-            return Classed.by_value(self._summed(keys))
+            return ScoreClasses.by_value(self._summed(keys))
         of = list(zip(*keys, strict=True))
-        return Classed(of, {key: self._raw(key) for key in set(of)})
+        return ScoreClasses(of, {key: self._raw(key) for key in set(of)})
 
     def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
         """``_raw`` of each node: under many constraints no two nodes are alike."""
@@ -179,7 +179,7 @@ def _soft(
         pods = counts.pods_by_node(pod.namespace, it.counted)
         weight = _weight(len(scored.names))
         keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
-        classes = Classed(keys, {}).classes()
+        classes = ScoreClasses(keys, {}).classes()
         return SoftConstraint(pods, without_key, keys, _credits(it, classes, lambda count: count or 0, weight))
     domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
     keys = _keys(on_node, without_key, scored.names)
@@ -196,7 +196,7 @@ def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
     if 2 * len(pods) > len(nodes):
         return list(map(pods.get, nodes.names))
     asked = nodes.name_set
-    return Mostly(nodes.names, None, {name: count for name, count in pods.items() if name in asked})
+    return SparseClasses(nodes.names, None, {name: count for name, count in pods.items() if name in asked})
 
 
 def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:

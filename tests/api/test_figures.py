@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 
-from app.cluster.live import LiveFeed
 from app.config.settings import Settings
+from app.feeds.live import LiveFeed
 from app.main import Service
 from app.server.ops import TOLD_SECONDS, ops_router
 from app.telemetry.metrics import Metrics

@@ -33,8 +33,8 @@ Side: TypeAlias = Literal["before", "after"]
 Action: TypeAlias = Literal["kill", "stop", "delay", "error", "drop"]
 
 MODULES: Final = (
-    "app.cluster.api_writes",
-    "app.cluster.gate",
+    "app.writes.api_writes",
+    "app.writes.bind_guard",
     "app.kube.client",
     "app.kube.connections",
     "app.runtime.framework",

@@ -50,7 +50,7 @@ ELSEWHERE: Final = (
     "app.kube.client:KubeClient._written_by_httpx:*",
     "app.kube.client:KubeClient._written:5:*",  # an answer that never comes: see the outages
     "app.kube.client:KubeClient._write:[34]:*",  # credentials that are refused
-    "app.cluster.api_writes:ApiBinder._after_unknown:[34]:*",  # no permission to patch the status of pods
+    "app.writes.api_writes:ApiBinder._after_unknown:[34]:*",  # no permission to patch the status of pods
     "app.runtime.framework:Framework.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
 )

@@ -49,7 +49,7 @@ WRITE: Final = "app.kube.client:KubeClient._written:*"
 FAILING_WRITES: Final = (
     Rule(WRITE, "error", "before", expression="answer", probability=0.02, error=BROKEN),
     Rule(WRITE, "error", "after", expression="answer", probability=0.02, error=BROKEN),
-    Rule("app.cluster.gate:BindGate.through:1", "error", "before", probability=0.01, error=UNAVAILABLE),
+    Rule("app.writes.bind_guard:BindGuard.through:1", "error", "before", probability=0.01, error=UNAVAILABLE),
 )
 """5 % of binds: 2 % broken off with the request on its way, 2 % done and the answer lost, 1 % never sent."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from app.cluster.sinks import Sink, sink_for
+from app.feeds.sinks import Sink, sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube import kinds

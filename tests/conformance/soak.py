@@ -21,8 +21,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from app.cluster import counters
-from app.cluster.counters import at_once
+from app.cache import counters
+from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod, decode_node, decode_pod
 from tests.builders import encoded

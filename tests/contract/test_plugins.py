@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.framework import interface
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     BatchFilterPlugin,
@@ -25,6 +24,7 @@ from app.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import Status
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import Kind
@@ -228,7 +228,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(
         assert raw == found.by_name(nodes.names)
         if issubclass(spec.plugin, NormalizeClassesPlugin):
             classes = plugin.normalize_classes(state, asking, found.scores)
-            assert plugin.normalize_score(state, asking, raw) == Classed(found.of, classes).by_name(nodes.names)
+            assert plugin.normalize_score(state, asking, raw) == ScoreClasses(found.of, classes).by_name(nodes.names)
 
 
 @every_plugin

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import app.main
 from app.__main__ import main as command_line
-from app.cluster.live import LiveFeed
+from app.feeds.live import LiveFeed
 from app.server import web
 
 TOLD_MS: Final = 20.0

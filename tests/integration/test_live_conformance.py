@@ -25,7 +25,7 @@ def test_pods_go_where_the_totals_say(plane: ControlPlane) -> None:
     It is one that the in-tree plugin would have won with whenever that is further ahead than one point of Homeport's,
     and always on a scale of 100, where no score is rounded.
     """
-    tallies = prioritize.measure(plane, prioritize.SETTINGS, towns=3, pods=20)
+    tallies = prioritize.measure(plane, prioritize.SETTINGS, clusters=3, pods=20)
 
     for tally in tallies:
         assert tally.wrong == []

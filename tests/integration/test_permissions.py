@@ -13,13 +13,13 @@ import httpx
 import pytest
 import yaml
 
-from app.cluster.access_review import PermissionCheck
-from app.cluster.permissions import Rule
 from app.commands import rbac
 from app.config.settings import Settings, load_settings
 from app.kube.client import KubeClient
 from app.kube.credentials import load
 from app.main import work_of
+from app.rights.access_review import PermissionCheck
+from app.rights.permissions import Rule
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from plugins import DEFAULT_WEIGHTS, IN_TREE

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from app.cluster.counters import at_once
+from app.cache.counters import at_once
 from app.config.profile import ANY
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import pytest
 
-from app.cluster import counters
-from app.cluster.counters import at_once
+from app.cache import counters
+from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Unprepared
 from app.kube.core_v1 import MOST_CONSTRAINTS, Pod, decode_pod

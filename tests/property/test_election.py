@@ -16,7 +16,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.cluster.lease import Election, LeaseRecord, post_seconds
+from app.replicas.lease import Election, LeaseRecord, post_seconds
 from tests.fakes import ManualClock
 
 LEASE = 15.0

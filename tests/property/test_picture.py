@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.cluster import counters
-from app.cluster.counters import at_once
-from app.cluster.store import Cluster
+from app.cache import counters
+from app.cache.cluster import Cluster
+from app.cache.counters import at_once
 from app.framework.interface import Inclusion, Unprepared
 from app.kube.core_v1 import decode_node, decode_pod
 from app.kube.kinds import partial_kind

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
+from app.framework.score_classes import ScoreClasses
 from app.kube.core_v1 import Pod, decode_pod
 from tests import strategies
 from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, encoded, node_object, pod_object, taint
@@ -153,7 +153,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObjec
         raw = {it.name: plugin.score(state, asking, it) for it in nodes}
         found = plugin.score_nodes(state, asking, nodes)
         assert raw == found.by_name(nodes.names)
-        assert plugin.normalize_score(state, asking, raw) == Classed(
+        assert plugin.normalize_score(state, asking, raw) == ScoreClasses(
             found.of, plugin.normalize_classes(state, asking, found.scores)
         ).by_name(nodes.names)
 

@@ -1,7 +1,7 @@
 """Compares on a real control plane: where pods go with Homeport's scores, and how generated cases are judged.
 
-    python -m tests.conformance.live                      # CASES, TOWNS, PODS and SEED as below
-    python -m tests.conformance.live --cases 20 --towns 5
+    python -m tests.conformance.live                      # CASES, CLUSTERS, PODS and SEED as below
+    python -m tests.conformance.live --cases 20 --clusters 5
 
 Prints two tables and, as its last line, the same as JSON. Ends with 1 if a pod was placed against the rules or a case
 differs; those are written to `build/live/`.
@@ -30,7 +30,9 @@ RECORDED_CASES: Final = 500
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.conformance.live", description="Compare on a control plane.")
     asked = os.environ.get
-    parser.add_argument("--towns", type=int, default=int(asked("TOWNS") or 50), help="clusters for prioritize (TOWNS)")
+    parser.add_argument(
+        "--clusters", type=int, default=int(asked("CLUSTERS") or 50), help="clusters for prioritize (CLUSTERS)"
+    )
     parser.add_argument("--pods", type=int, default=int(asked("PODS") or 40), help="pods for each of them (PODS)")
     parser.add_argument("--seed", type=int, default=int(asked("SEED") or 1), help="of the clusters (SEED)")
     parser.add_argument(
@@ -73,7 +75,7 @@ def main() -> int:
         placed = [
             asdict(it)
             for it in prioritize.measure(
-                plane, prioritize.SETTINGS, arguments.towns, arguments.pods, seed=arguments.seed
+                plane, prioritize.SETTINGS, arguments.clusters, arguments.pods, seed=arguments.seed
             )
         ]
     sys.stdout.write(table(placed))

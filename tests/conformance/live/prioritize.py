@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from tests.conformance.live.clusters import SmallCluster
 from tests.conformance.live.panel import Judge, Panel, Ruling
 from tests.conformance.live.recorder import TIMEOUT_SECONDS, Json
-from tests.conformance.live.towns import Town
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport
 
@@ -102,12 +102,14 @@ class Tally:
     """Pods with a score off the scale, or placed against the rules: none, if all is well."""
 
 
-def judge_town(panel: Panel, plane: ControlPlane, town: Town, pods: int, tallies: Mapping[Setting, Tally]) -> None:
-    """Let the pods of a town come; each is bound where the stock scheduler would have it, of equals to the first."""
-    for found in (*town.nodes, *town.residents):
+def judge_town(
+    panel: Panel, plane: ControlPlane, cluster: SmallCluster, pods: int, tallies: Mapping[Setting, Tally]
+) -> None:
+    """Let the pods of a cluster come; each is bound where the stock scheduler would have it, of equals to the first."""
+    for found in (*cluster.nodes, *cluster.residents):
         plane.client.create(found)
-    panel.await_nodes(node["metadata"]["name"] for node in town.nodes)
-    for pod in town.pods(pods):
+    panel.await_nodes(node["metadata"]["name"] for node in cluster.nodes)
+    for pod in cluster.pods(pods):
         stock, *others = panel.present(pod)
         panel.dismiss(pod, bind_to=_first_of_the_best(stock))
         for (setting, tally), ruling in zip(tallies.items(), others, strict=True):
@@ -141,7 +143,7 @@ def count(setting: Setting, tally: Tally, pod: str, stock: Ruling, ours: Ruling)
 
 
 def _first_of_the_best(ruling: Ruling) -> str:
-    """So that a town fares the same each time: kube-scheduler draws lots among equals."""
+    """So that a cluster fares the same each time: kube-scheduler draws lots among equals."""
     best = max(ruling.totals.values(), default=None)
     return min((node for node, total in ruling.totals.items() if total == best), default=ruling.chosen)
 
@@ -167,10 +169,10 @@ def panel_for(plane: ControlPlane, settings: Sequence[Setting]) -> Iterator[Pane
         yield stack.enter_context(Panel(plane, judges))
 
 
-def measure(plane: ControlPlane, settings: Sequence[Setting], towns: int, pods: int, seed: int = 1) -> list[Tally]:
-    """Judge so many pods in each of so many towns."""
+def measure(plane: ControlPlane, settings: Sequence[Setting], clusters: int, pods: int, seed: int = 1) -> list[Tally]:
+    """Judge so many pods in each of so many clusters."""
     tallies = {setting: Tally(str(setting)) for setting in settings}
     with panel_for(plane, settings) as panel:
-        for index in range(towns):
-            judge_town(panel, plane, Town(seed * 1000 + index, SCHEDULED_BY), pods, tallies)
+        for index in range(clusters):
+            judge_town(panel, plane, SmallCluster(seed * 1000 + index, SCHEDULED_BY), pods, tallies)
     return list(tallies.values())

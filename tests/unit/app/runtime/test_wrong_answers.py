@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.classed import Classed
 from app.framework.cycle_state import CycleState
 from app.framework.interface import PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -28,7 +28,7 @@ NODE: Final = NodeInfo(make_node("n1"))
 # What a type checker would refuse, a plugin may do.
 NO_CODE: Final = Status("no")  # type: ignore[arg-type]
 NO_REASONS: Final = Status(Code.UNSCHEDULABLE, None)  # type: ignore[arg-type]
-NO_NODES: Final = Classed(None, {})  # type: ignore[arg-type]
+NO_NODES: Final = ScoreClasses(None, {})  # type: ignore[arg-type]
 
 
 def plugin(**answers: Any) -> FakePlugin:
@@ -205,16 +205,19 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
         pytest.param({"score": None}, scored, 'plugin "Bad" returns a score that is no whole number', id="score"),
         pytest.param({"score": []}, scored, 'plugin "Bad" returns a score that is no whole number', id="score, a list"),
         pytest.param(
-            {"score": 1, "score_nodes": None}, scored, SCORE + wrong("None", "Classed scores"), id="score in a batch"
+            {"score": 1, "score_nodes": None},
+            scored,
+            SCORE + wrong("None", "ScoreClasses"),
+            id="score in a batch",
         ),
         pytest.param(
             {"score": 1, "score_nodes": NO_NODES},
             scored,
-            SCORE + wrong("a Classed", "a score for each class of nodes: 'NoneType' object is not iterable"),
+            SCORE + wrong("a ScoreClasses", "a score for each class of nodes: 'NoneType' object is not iterable"),
             id="score in a batch, no nodes",
         ),
         pytest.param(
-            {"score": 1, "score_nodes": Classed([1], {1: 1}), "normalize_score": {}},
+            {"score": 1, "score_nodes": ScoreClasses([1], {1: 1}), "normalize_score": {}},
             scored,
             SCORE + "zip() argument 2 is shorter than argument 1",
             id="score in a batch, too few",

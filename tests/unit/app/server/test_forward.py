@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from app.cluster.replica import Route
+from app.replicas.replica import Route
 from app.server.admission import Admission
 from app.server.forward import FORWARDED, Forwarder, seconds_left
 from app.server.routes import verb_endpoints

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from app.kube.client import KubeClient, Resource
 from app.telemetry import otlp, tracing
 from app.telemetry.otlp import OtlpTracing
-from tests.unit.app.cluster.lease_server import _Given
+from tests.unit.app.replicas.lease_server import _Given
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ALL = otlp.PER_MILLION

@@ -9,23 +9,23 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from app.cluster.gate import BindGate, HeldBack
-from app.cluster.saved import MemoryWriter
-from app.cluster.store import Cluster
+from app.cache.cluster import Cluster
 from app.config.profile import Profile
+from app.feeds.saved import MemoryWriter
 from app.framework.interface import Handle, PluginSpec
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
+from app.memory.expected_binds import ExpectedBinds
 from app.runtime.guard import Guard
 from app.runtime.profiles import build, resolve
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from app.verbs.bind import BindVerb
-from app.verbs.due import DueBinds
+from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
-from app.verbs.service import Deciding
+from app.writes.bind_guard import BindGuard, HeldBack
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.virtual import now, settle
 from tests.builders import JsonObject, constraint, encoded, make_node, make_pod
@@ -60,7 +60,7 @@ class ScriptedBinder:
 
     def __init__(self) -> None:
         self.posted: list[Posted] = []
-        self.gate = BindGate()
+        self.bind_guard = BindGuard()
         self.connected = asyncio.Event()
         self.connected.set()
 
@@ -73,7 +73,7 @@ class ScriptedBinder:
             return await posted.answer
 
         try:
-            return await self.gate.through(pod, node_name, send)
+            return await self.bind_guard.through(pod, node_name, send)
         except HeldBack as held:
             return held.status
 
@@ -143,9 +143,11 @@ class Bench:
         self.framework = build(
             found, handle, served=[name], nominations=self.cluster, waiting=self.waiting, guard=Guard(Metrics())
         )
-        self.due = DueBinds(now, wait_seconds=0.0, observe=lambda _: None)
-        deciding = Deciding(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
-        self.verb = BindVerb(deciding, self.binder, self.binder.gate, now, time_limit=LIMIT, bind_others=bind_others)
+        self.due = ExpectedBinds(now, wait_seconds=0.0, observe=lambda _: None)
+        context = VerbContext(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
+        self.verb = BindVerb(
+            context, self.binder, self.binder.bind_guard, now, time_limit=LIMIT, bind_others=bind_others
+        )
 
     def show(self, *objects: Node | Pod) -> None:
         """What the watch shows."""

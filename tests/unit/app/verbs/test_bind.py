@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.cluster import counters
-from app.cluster.sinks import PodSink, sink_for
+from app.cache import counters
+from app.feeds.sinks import PodSink, sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginArgs, PluginSpec, Unprepared
 from app.framework.node_info import NodeInfo
@@ -23,8 +23,8 @@ from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, encoded, make_pod, workload_object
-from tests.unit.app.cluster.test_api_writes import Leadership
 from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
+from tests.unit.app.writes.test_api_writes import Leadership
 
 OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
 PENDING: Result = ("bind_conflict", UNSETTLED)
@@ -467,7 +467,7 @@ class TestUndo:
     async def test_a_name_that_the_lease_cannot_be_made_to_hold_in_time(self, scheduler: str) -> None:
         """Of a profile here or not: a late Binding of either can be fenced off by the next leader."""
         bench, leadership = Bench(*zones(), make_pod("web-1", scheduler=scheduler)), Leadership(problem="no lease")
-        bench.binder.gate.lead_by(leadership)
+        bench.binder.bind_guard.lead_by(leadership)
 
         assert await bench.bind("web-1", "n1") == ("bind_failed", "homeport: no lease")
         assert ([(scheduler, 0.95 * LIMIT)], {}, []) == (leadership.asked, bench.assumed, bench.binder.posted)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.cluster.sinks import sink_for
 from app.config.settings import Settings
+from app.feeds.sinks import sink_for
 from app.kube.kinds import NODES, SERVICES, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.main import Service

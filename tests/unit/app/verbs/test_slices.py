@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from app.cluster import counters
-from app.cluster.store import Cluster
+from app.cache import counters
+from app.cache.cluster import Cluster
 from app.framework.interface import Unprepared, all_prepared
 from app.kube.selectors import DOES_NOT_EXIST, Requirement, Selector, of_labels
 from app.verbs import slices

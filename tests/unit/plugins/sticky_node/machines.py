@@ -7,8 +7,8 @@ from typing import Any, Final, Unpack
 
 from msgspec.structs import replace
 
-from app.cluster.saved import MemoryWriter
-from app.cluster.store import Cluster
+from app.cache.cluster import Cluster
+from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates, NodeInfo

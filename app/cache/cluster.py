@@ -1,0 +1,369 @@
+"""The picture of the cluster: nodes, pods and the objects plugins declared, with everything derived from them.
+
+It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept`` and ``forget``, each of them synchronous, so
+that whoever decides between two awaits sees one consistent state. After any interleaving of events it equals a
+picture built from their end result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from app.cache.assumed import AssumedPods
+from app.cache.counters import Counters, Recount
+from app.cache.left_out import LeftOut
+from app.cache.objects import Gone, ObjectStore, precedes
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+
+Object = TypeVar("Object", bound=KubeObject)
+_AS_IT_IS: Final = nullcontext()
+_ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
+_CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
+
+
+class Cluster:
+    """Implements ``framework.Objects``; its ``counts`` implement ``framework.Counts``."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeInfo] = {}
+        self.assumed = AssumedPods()
+        self.counts = Counters(self.nodes)
+        self.others = ObjectStore()
+        self.left_out = LeftOut()
+        self._pods: dict[str, dict[str, Pod]] = {}
+        self._strays: dict[str, dict[str, Pod]] = {}
+        self._nominated: dict[str, dict[str, Pod]] = {}
+        self._annotated: dict[str, Pod] = {}
+        self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
+        self._gone = Gone()
+        self._recounts: list[Recount] = []
+        self._changes = 0
+        self._node_changes = 0
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as the picture has it: an assumed one with the node it is assumed on."""
+        return self._pods.get(namespace, {}).get(name)
+
+    def pods(self) -> Iterator[Pod]:
+        """Pods may come and go while it is read: those of a namespace are as they were when it came to them."""
+        for namespace in tuple(self._pods):
+            yield from tuple(self._pods.get(namespace, {}).values())
+
+    @property
+    def generation(self) -> int:
+        """Moves with every change of anything in the picture."""
+        return self._changes + self.others.changes
+
+    @property
+    def node_set(self) -> int:
+        """Moves whenever a node comes or goes."""
+        return self._node_changes
+
+    def annotated_pods(self) -> Collection[Pod]:
+        """Bound pods that carry annotations of our domain, terminating ones included."""
+        return [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
+
+    def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by the UID of their controller, if it is of this kind. Kept from the first call on, by the kind's name:
+        almost all pods belong to other kinds, and cost nothing.
+        """
+        if kind.kind not in self._controlled:
+            self._controlled[kind.kind] = self._controlled_by(kind.kind)
+        return self._controlled[kind.kind]
+
+    def _controlled_by(self, kind: str) -> dict[str, dict[str, Pod]]:
+        found: dict[str, dict[str, Pod]] = {}
+        for pod in self.pods():
+            if pod.owner is not None and pod.owner.kind == kind:
+                found.setdefault(pod.owner.uid, {})[pod.uid] = pod
+        return found
+
+    def has_node(self, name: str) -> bool:
+        return name in self.nodes
+
+    def misses_node(self, name: str) -> bool:
+        return name not in self.nodes and ("", name) not in self.left_out.of(NODES)
+
+    def count_of(self, kind: Kind[Any]) -> int:
+        """How many objects of a kind the picture holds."""
+        if kind == PODS:
+            return sum(map(len, self._pods.values()))
+        return len(self.nodes) if kind == NODES else self.others.count(kind)
+
+    def nominated(self, node_name: str) -> Collection[Pod]:
+        """Waiting pods that are nominated to the node."""
+        return self._nominated.get(node_name, {}).values()
+
+    @property
+    def nominated_nodes(self) -> Collection[str]:
+        return self._nominated.keys()
+
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        if self.left_out:
+            self.left_out.require(kind, namespace, name)
+        return self.others.get(kind, namespace, name)
+
+    def every(self, kind: Kind[Object]) -> Iterator[Object]:
+        for namespace, name in self.others.keys(kind):
+            found = self.others.get(kind, namespace, name)
+            if found is not None:
+                yield found
+
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        if self.left_out:
+            self.left_out.require_all(kind, namespace)
+        return self.others.in_namespace(kind, namespace)
+
+    def version(self, kind: Kind[Any], namespace: str) -> int:
+        return self.others.version(kind, namespace)
+
+    def leave_out(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
+        """An object exists in a form that cannot be read. What was known of it before still counts."""
+        self.left_out.add(kind, key, cause)
+        self._touch(kind, key)
+
+    def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """It is gone, or can be read again."""
+        self.left_out.discard(kind, key)
+        self._touch(kind, key)
+
+    def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """What was derived while it was, or was not, left out has to be derived anew."""
+        self._changes += 1
+        if kind == NODES:
+            self._node_changes += 1
+        else:
+            self.others.touch(kind, key[0])
+
+    def upsert_node(self, node: Node) -> None:
+        """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
+        self._changes += 1
+        info = self.nodes.get(node.name)
+        if info is None:
+            self._node_changes += 1
+            self.nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
+            self.counts.node(node.name, None, node)
+        else:
+            old, info.node = info.node, node
+            self.counts.node(node.name, old, node)
+
+    def delete_node(self, name: str) -> None:
+        """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
+        info = self.nodes.pop(name, None)
+        if info is None:
+            return
+        self._changes += 1
+        self._node_changes += 1
+        if info.pods:
+            self._strays[name] = info.pods
+        self.counts.node(name, info.node, None)
+
+    def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
+        """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
+        self._changes += 1
+        known = self.pod(pod.namespace, pod.name)
+        if newest_wins and known is not None and precedes(pod.resource_version, known.resource_version):
+            return  # a late word about what was read past the watch since, or about its predecessor
+        if known is not None and known.uid != pod.uid:
+            self._forget_pod(known)
+            known = None
+        pod = self._with_assumption(pod)
+        if pod.finished:
+            if known is not None:
+                self._forget_pod(known)
+            return
+        self._pods.setdefault(pod.namespace, {})[pod.name] = pod
+        self._move(known, pod)
+
+    def upsert_read_pod(self, pod: Pod) -> None:
+        """Take in a pod that was read past the watch, unless the watch has shown it deleted."""
+        if pod.uid not in self._gone:
+            self.upsert_pod(pod)
+
+    def _with_assumption(self, pod: Pod) -> Pod:
+        assumed = self.assumed.get(pod.uid)
+        if assumed is None:
+            return pod
+        if pod.node_name or pod.finished:
+            self.assumed.remove(pod.uid)
+            return pod
+        pod = replace(pod, node_name=assumed.node_name)
+        self.assumed.put(pod)
+        return pod
+
+    def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
+        """Remove a pod; with ``uid`` only if it is still that one."""
+        known = self.pod(*key)
+        self._gone.add(uid or (known.uid if known is not None else ""))
+        if known is not None and uid in ("", known.uid):
+            self._changes += 1
+            self._forget_pod(known)
+
+    def _forget_pod(self, pod: Pod) -> None:
+        self.assumed.remove(pod.uid)
+        pods = self._pods[pod.namespace]
+        del pods[pod.name]
+        if not pods:
+            del self._pods[pod.namespace]
+        self._move(pod, None)
+
+    def assume(self, pod: Pod, node_name: str) -> None:
+        """Place a waiting pod on a node, in flight: counted, not certain."""
+        self._changes += 1
+        known = self.pod(pod.namespace, pod.name)
+        if known is not None and known.uid != pod.uid:
+            self._forget_pod(known)
+            known = None
+        placed = replace(pod, node_name=node_name)
+        self._pods.setdefault(pod.namespace, {})[pod.name] = placed
+        self.assumed.put(placed)
+        self._move(known, placed)
+
+    def accept(self, uid: str) -> None:
+        """The API server took the binding of an assumed pod."""
+        self.assumed.accept(uid)
+
+    def forget(self, uid: str) -> None:
+        """The binding failed: the pod waits again. No effect once the watch has shown it bound."""
+        assumed = self.assumed.remove(uid)
+        if assumed is None:
+            return
+        self._changes += 1
+        waiting = replace(assumed, node_name="")
+        self._pods[waiting.namespace][waiting.name] = waiting
+        self._move(assumed, waiting)
+
+    def has_part(self, uid: str, key: ObjectKey) -> bool:
+        """Whether the pod itself is placed or nominated in the picture: then ``without`` it, the picture differs."""
+        known = self.pod(*key)
+        return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
+
+    def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
+        """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
+        known = self.pod(*key)
+        return _AS_IT_IS if known is None or not self.has_part(uid, key) else self._lifted(known)
+
+    @contextmanager
+    def _lifted(self, known: Pod) -> Iterator[None]:
+        self._move(known, None)
+        try:
+            yield
+        finally:
+            self._move(None, known)
+
+    def _move(self, old: Pod | None, new: Pod | None) -> None:
+        """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
+        self._regroup(old, new)
+        if old is not None and old.annotations:
+            self._annotated.pop(old.uid, None)
+        if new is not None and new.annotations and new.node_name:
+            self._annotated[new.uid] = new
+        if old is not None and old.nominated_node_name:
+            _discard(self._nominated, old.nominated_node_name, old.uid)
+        if old is not None and old.node_name and (new is None or new.node_name != old.node_name):
+            self._remove_from_node(old)
+        if new is not None and new.node_name:
+            self._pods_on(new.node_name)[new.uid] = new
+        elif new is not None and new.nominated_node_name and not new.spec.gated:
+            self._nominated.setdefault(new.nominated_node_name, {})[new.uid] = new
+        self._recount(old, new)
+
+    def _regroup(self, old: Pod | None, new: Pod | None) -> None:
+        """Move a pod among those of its controller, if somebody asked for that kind."""
+        if old is not None and old.owner is not None and old.owner.kind in self._controlled:
+            _discard(self._controlled[old.owner.kind], old.owner.uid, old.uid)
+        if new is not None and new.owner is not None and new.owner.kind in self._controlled:
+            self._controlled[new.owner.kind].setdefault(new.owner.uid, {})[new.uid] = new
+
+    def _recount(self, old: Pod | None, new: Pod | None) -> None:
+        for recount in self._recounts:
+            recount.moved(old, new)
+        was, now = _if_counted(old), _if_counted(new)
+        if was is not None and now is not None and was.node_name == now.node_name and was.labels is now.labels:
+            return
+        if was is not None and now is not None and was.node_name == now.node_name:
+            self.counts.relabelled(was, now, now.node_name)
+            return
+        if was is not None:
+            self.counts.pod(was, was.node_name, -1)
+        if now is not None:
+            self.counts.pod(now, now.node_name, 1)
+
+    def _pods_on(self, node_name: str) -> dict[str, Pod]:
+        info = self.nodes.get(node_name)
+        return info.pods if info is not None else self._strays.setdefault(node_name, {})
+
+    def _remove_from_node(self, pod: Pod) -> None:
+        info = self.nodes.get(pod.node_name)
+        if info is not None:
+            info.pods.pop(pod.uid, None)
+        else:
+            _discard(self._strays, pod.node_name, pod.uid)
+
+    def check(self) -> list[str]:
+        """Recount everything derived; returns what differs, in words."""
+        return list(dict.fromkeys(filter(None, self.checking())))
+
+    def checking(self) -> Generator[str, None, None]:
+        """The same in small steps: what was found to differ in each, empty for nothing.
+
+        Between steps the picture may change. The recount is told, and each step compares what is then with what is
+        then, so that a difference is one.
+        """
+        recount = self.counts.recount()
+        self._recounts.append(recount)
+        try:
+            for pod in self.pods():
+                yield self._seen_anew(recount, pod.key)
+            for name in (*self.nodes, *self._strays):
+                yield self._without_pod(name)
+            for kind, controllers in self._controlled.items():
+                for uid in tuple(controllers):
+                    yield self._of_another(kind, uid)
+            yield from self.counts.differences(recount)
+        finally:
+            self._recounts.remove(recount)
+
+    def _seen_anew(self, recount: Recount, key: ObjectKey) -> str:
+        pod = self.pod(*key)
+        if pod is None:
+            return ""
+        recount.see(pod)
+        of_kind = self._controlled.get(pod.owner.kind) if pod.owner is not None else None
+        if pod.owner is not None and of_kind is not None and of_kind.get(pod.owner.uid, {}).get(pod.uid) != pod:
+            return _CONTROLLERS_DIFFER
+        on_node = self._on_node(pod.node_name).get(pod.uid)
+        return "" if on_node == (pod if pod.node_name else None) else _ON_NODES_DIFFER
+
+    def _without_pod(self, name: str) -> str:
+        strays = [it for it in self._on_node(name).values() if self.pod(*it.key) != it or it.node_name != name]
+        return _ON_NODES_DIFFER if strays else ""
+
+    def _of_another(self, kind: str, uid: str) -> str:
+        pods = self._controlled[kind].get(uid, {}).values()
+        right = all(self.pod(*it.key) == it and it.owner is not None and it.owner.uid == uid for it in pods)
+        return "" if right else _CONTROLLERS_DIFFER
+
+    def _on_node(self, name: str) -> Mapping[str, Pod]:
+        info = self.nodes.get(name)
+        return self._strays.get(name, {}) if info is None else info.pods
+
+
+def _if_counted(pod: Pod | None) -> Pod | None:
+    return pod if pod is not None and pod.node_name and not pod.terminating else None
+
+
+def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:
+    """Take ``uid`` out of a two-level table, and an emptied row with it."""
+    row = table.get(name)
+    if row is not None:
+        row.pop(uid, None)
+        if not row:
+            del table[name]

@@ -1,0 +1,288 @@
+"""The picture of a live cluster: one reflector per kind, and the ways back to the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, Final, Protocol
+
+import structlog
+
+from app.cache.cluster import Cluster
+from app.feeds.feed import FeedState
+from app.feeds.outage import Outage
+from app.feeds.reflector import QUIET_SECONDS, Reflector
+from app.feeds.sinks import sink_for
+from app.framework.interface import Binder, Unreadable, Writer
+from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource
+from app.kube.core_v1 import decode_pod
+from app.kube.credentials import load
+from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+from app.kube.names import is_segment
+from app.telemetry.tracing import Tracing
+from app.writes.answers import as_asked
+from app.writes.api_writes import PODS as PODS_RESOURCE
+from app.writes.api_writes import ApiBinder, ApiWriter
+from app.writes.bind_guard import BindGuard, Leadership
+from app.writes.fences import Fences
+from app.writes.nominator import ApiNominator, Nominator
+
+_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""kube-scheduler does not see finished pods either."""
+
+_NOT_FOUND: Final = 404
+_FETCH_SECONDS: Final = 1.0
+_MISS_SECONDS: Final = 1.0
+_MOST_MISSED: Final = 1024
+_ASKS_BEFORE_TOO_OLD: Final = 4
+"""How often a quiet kind is asked after before it counts as too old."""
+
+_MANY: Final = 2000
+"""A kind with as many objects rarely keeps quiet for a second, and takes long to list."""
+_LOOK_SECONDS: Final = 0.01
+_PATIENCE_SECONDS: Final = 0.1
+_LONG_PATIENCE_SECONDS: Final = 1.0
+_LIST_PATIENCE_SECONDS: Final = 10.0
+_AFTER_FAULT_SECONDS: Final = 2.0
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class CountedNominations(Leadership, Protocol):
+    """Whether this process decides, where it is one of several."""
+
+    def may_write(self) -> str:
+        """Why it may not write now; empty if it may."""
+        ...
+
+
+class LiveFeed:
+    """Implements ``feeds.Feed``. Raises ``CredentialsError`` when made. ``max_age`` is in seconds."""
+
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        cluster: Cluster,
+        kinds: Iterable[Kind[Any]],
+        *,
+        max_age: float,
+        post_seconds: float = REQUEST_SECONDS,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._max_age = max_age
+        self._client = KubeClient(load(kubeconfig), tracing=tracing)
+        self._outage = Outage(lambda: self._client.server)
+        self._began = monotonic()
+        every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+        self._reflectors = {kind: self._reflector(kind) for kind in every}
+        self._complete = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._missed: dict[tuple[Kind[Any], str, str], float] = {}
+        self._faults: dict[Kind[Any], tuple[str, float]] = {}
+        self._heard_until = -inf
+        self._stopped = False
+        self.bind_guard = BindGuard()
+        self.bind_guard.while_following(self._follows)
+        self.binder: Binder = ApiBinder(self._client, self.bind_guard, post_seconds=post_seconds)
+        self._writer = ApiWriter(self._client, cluster, self._resource)
+        self.writer: Writer = self._writer
+        self._nominator = ApiNominator(self._client)
+        self.nominator: Nominator = self._nominator
+        self.fences = Fences(self._client, cluster)
+
+    @property
+    def client(self) -> KubeClient:
+        """Whoever the picture is read as; closed when the feed stops."""
+        return self._client
+
+    def lead_by(self, leadership: CountedNominations) -> None:
+        """Ask before each write whether this process leads."""
+        self.bind_guard.lead_by(leadership)
+        self._writer.may_write = self._nominator.may_write = leadership.may_write
+
+    def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
+        return Reflector(
+            self._client,
+            (kind.api_version, kind.kind),
+            decode=kind.decode,
+            key_of=_key_of,
+            sink=sink_for(self._cluster, kind),
+            metadata_only=kind.metadata_only,
+            field_selector=_NOT_FINISHED if kind == PODS else "",
+            quiet=min(QUIET_SECONDS, self._max_age / _ASKS_BEFORE_TOO_OLD),
+            on_synced=self._one_synced,
+            on_failure=partial(self._outage.failed, repr(kind)),
+            on_answer=partial(self._outage.answered, repr(kind)),
+        )
+
+    def _resource(self, kind: Kind[Any]) -> Resource | None:
+        reflector = self._reflectors.get(kind)
+        return None if reflector is None else reflector.resource
+
+    def _one_synced(self) -> None:
+        if not self._complete.is_set() and all(reflector.synced for reflector in self._reflectors.values()):
+            self._complete.set()
+            objects = {repr(kind): self._cluster.count_of(kind) for kind in self._reflectors}
+            _LOG.info("picture complete", objects=objects, seconds=round(monotonic() - self._began, 3))
+
+    async def start(self) -> None:
+        self._began = monotonic()
+        telling = asyncio.create_task(self._outage.run(), name="outage")
+        self._tasks.add(telling)
+        telling.add_done_callback(self._tasks.discard)
+        for kind, reflector in self._reflectors.items():
+            self._begin(kind, reflector.run)
+            self._begin(kind, reflector.keep_fresh)
+
+    def _begin(self, kind: Kind[Any], work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        if self._stopped:
+            return
+        task = asyncio.create_task(work(), name=repr(kind))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(kind, work, done))
+
+    def _ended(self, kind: Kind[Any], work: Callable[[], Coroutine[Any, Any, Any]], task: asyncio.Task[Any]) -> None:
+        """It was to run for ever. It begins again where it was; until it is heard of, there is a fault to be told."""
+        self._tasks.discard(task)
+        fault = None if task.cancelled() else task.exception()
+        if fault is None:
+            return
+        self._faults[kind] = (f"the watch of {kind!r} failed with {type(fault).__name__}: {fault}", monotonic())
+        _LOG.error("reflector failed", kind=repr(kind), traceback="".join(traceback.format_exception(fault)))
+        asyncio.get_running_loop().call_later(_AFTER_FAULT_SECONDS, self._begin, kind, work)
+
+    async def stop(self) -> None:
+        self._stopped = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    async def complete(self) -> None:
+        await self._complete.wait()
+
+    async def catch_up(self) -> None:
+        """Return once all that was written before this call is in the picture, of every kind there is.
+
+        A busy kind shows it by its next event. A quiet one is listed: its watch may say nothing for minutes.
+        """
+        since = monotonic()
+        while behind := self._behind(since):
+            await asyncio.gather(*(it.probe() for it in behind))
+            await self._until_fresh(since, _PATIENCE_SECONDS)
+            small = [it for kind, it in self._reflectors.items() if self._cluster.count_of(kind) < _MANY]
+            for reflector in set(self._behind(since)).intersection(small):
+                reflector.list_anew()
+            await self._until_fresh(since, _LONG_PATIENCE_SECONDS)
+            for reflector in set(self._behind(since)).difference(small):
+                reflector.list_anew()
+            await self._until_fresh(since, _LIST_PATIENCE_SECONDS)
+
+    def _behind(self, since: float) -> list[Reflector[Any]]:
+        """A kind that the API server does not serve, or does not show us, is not waited for."""
+        absent = ("not_served", "forbidden")
+        return [it for it in self._reflectors.values() if it.fresh_as_of < since and it.state not in absent]
+
+    async def _until_fresh(self, since: float, seconds: float) -> None:
+        until = monotonic() + seconds
+        while self._behind(since) and monotonic() < until:  # noqa: ASYNC110  # a reflector tells nobody how far it is
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        resource = self._resource(kind)
+        if resource is None or self._missed.get((kind, namespace, name), 0.0) > monotonic():
+            return
+        if not is_segment(name) or not is_segment(namespace or name):
+            return  # an owner reference may hold any text, and much of it: nothing to ask for, or to remember
+        try:
+            raw = await self._client.get(
+                resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
+            )
+            found = as_asked(kind.decode(raw), namespace if resource.namespaced else "", name)
+        except (ApiError, ApiUnavailable) as cause:
+            _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
+            self._remember_miss(kind, namespace, name)
+            return
+        except ValueError as cause:
+            raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
+        self._cluster.others.upsert_read(kind, found)
+
+    def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
+        if len(self._missed) >= _MOST_MISSED:
+            self._missed.clear()
+        self._missed[(kind, namespace, name)] = monotonic() + _MISS_SECONDS
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        try:
+            raw = await self._client.get(PODS_RESOURCE, namespace, name, timeout=_FETCH_SECONDS)
+            found = as_asked(decode_pod(raw), namespace, name)
+        except ApiError as refused:
+            if refused.status == _NOT_FOUND:
+                return
+            raise OSError(refused.message) from refused
+        except (ApiUnavailable, ValueError) as cause:
+            raise OSError(str(cause)) from cause
+        self._cluster.upsert_read_pod(found)
+
+    def _follows(self) -> bool:
+        return all(self._reflectors[kind].follows for kind in (NODES, PODS))
+
+    def problem(self) -> str:
+        if not self._faults and monotonic() < self._heard_until:
+            return ""
+        for kind, (fault, since) in self._faults.items():
+            if self._reflectors[kind].last_contact <= since:
+                return fault
+        if not self._complete.is_set():
+            return f"the picture of the cluster is not complete: waiting for {self._waiting_for()}"
+        oldest = monotonic() - self._max_age
+        for kind, reflector in self._reflectors.items():
+            if reflector.last_contact < oldest:
+                return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
+        self._heard_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
+        return ""
+
+    def _waiting_for(self) -> str:
+        """The kinds that are missing, one cause said once."""
+        by_cause: dict[str, list[str]] = {}
+        for kind, it in self._reflectors.items():
+            if not it.synced:
+                by_cause.setdefault(_condition(it), []).append(repr(kind))
+        return "; ".join(f"{', '.join(kinds)} ({cause})" for cause, kinds in by_cause.items())
+
+    def states(self) -> Mapping[str, FeedState]:
+        now = monotonic()
+        return {
+            repr(kind): FeedState(
+                state=it.state,
+                objects=self._cluster.count_of(kind),
+                age=max(0.0, now - it.last_contact) if it.synced else 0.0,
+                synced=it.synced,
+                events=it.events,
+                relists=it.relists,
+                undecodable=it.undecodable,
+                cause=it.cause,
+                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.left_out)),
+            )
+            for kind, it in self._reflectors.items()
+        }
+
+
+def _key_of(found: KubeObject) -> ObjectKey:
+    return found.key
+
+
+def _described(kind: Kind[Any], reflector: Reflector[Any]) -> str:
+    return f"{kind!r} ({_condition(reflector)})"
+
+
+def _condition(reflector: Reflector[Any]) -> str:
+    return f"{reflector.state}: {reflector.cause}" if reflector.cause else reflector.state

@@ -1,0 +1,193 @@
+"""A cluster from a file, as ``kubectl get … -o yaml`` or ``-o json`` writes it; binds and homes stay in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from app.cache.cluster import Cluster
+from app.feeds.sinks import sink_for
+from app.framework.interface import ObjectGone
+from app.framework.status import SUCCESS, Status, error
+from app.kube.core_v1 import Pod
+from app.kube.decoding import KEPT, Decoder
+from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
+from app.writes.bind_guard import BindGuard, HeldBack
+from app.writes.nominator import Nominated
+
+_JSON: Final[Decoder[Any]] = Decoder(Any)
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class SavedClusterError(ValueError):
+    """The file cannot be served; says which document and why."""
+
+
+def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
+    """Put every object of ``kinds``, pods and nodes into the picture; other kinds are left out.
+
+    The file is one List, or many documents, in YAML or JSON. Returns how many objects were taken. Raises
+    ``SavedClusterError``.
+    """
+    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+    wanted = {(kind.api_version, kind.kind): kind for kind in every}
+    taken = 0
+    for index, found in enumerate(_objects(path)):
+        kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
+        if kind is not None:
+            sink_for(cluster, kind).upsert(_decode(kind, found, f"{path}: object {index}"))
+            taken += 1
+    if not cluster.nodes:
+        raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
+    return taken
+
+
+def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
+    for document in _documents(path):
+        if document is None:
+            continue
+        if not isinstance(document, dict) or "kind" not in document:
+            raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
+        if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
+            yield from _items(document, path)
+        else:
+            yield document
+
+
+def _items(found: Mapping[str, Any], path: Path) -> Iterator[Mapping[str, Any]]:
+    """Items of a typed list (PodList) carry no kind of their own."""
+    defaults = {"apiVersion": found.get("apiVersion"), "kind": str(found["kind"]).removesuffix("List")}
+    for item in found["items"]:
+        if not isinstance(item, dict):
+            raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
+        yield {**defaults, **item}
+
+
+def _documents(path: Path) -> Iterable[Any]:
+    try:
+        text = path.read_bytes()
+        if text.lstrip().startswith(b"{"):
+            with suppress(msgspec.DecodeError):  # else many documents, which YAML reads
+                return [_JSON.decode(text)]
+        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
+    except OSError as found:
+        raise SavedClusterError(f"{path}: cannot be read: {found}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as found:
+        raise SavedClusterError(f"{path}: is neither YAML nor JSON: {found}") from None
+    except RecursionError:
+        raise SavedClusterError(f"{path}: nested too deeply") from None
+
+
+def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
+    """Slim form. An object written by hand may lack a UID and version: its name serves."""
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict):
+        raise SavedClusterError(f"{where}: {kind.kind} without metadata")
+    made_up = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    given = {"uid": metadata.get("uid") or made_up, "resourceVersion": metadata.get("resourceVersion") or "1"}
+    completed = {**found, "metadata": {**metadata, **given}}
+    try:
+        return kind.decode(_encoded(completed))
+    except (TypeError, ValueError) as error_:
+        raise SavedClusterError(f"{where}: {kind.kind} {made_up}: {error_}") from None
+
+
+def _encoded(found: Any) -> bytes:
+    try:
+        return msgspec.json.encode(found)
+    except RecursionError:  # YAML may be nested deeper than can be written as JSON
+        return msgspec.json.encode(_levelled(found))
+
+
+def _levelled(value: Any, levels: int = KEPT) -> Any:
+    """As many levels as anybody reads."""
+    if isinstance(value, dict):
+        return {key: _levelled(part, levels - 1) for key, part in value.items()} if levels else None
+    if isinstance(value, list):
+        return [_levelled(part, levels - 1) for part in value] if levels else None
+    return value
+
+
+class MemoryBinder:
+    """Binds in the picture itself."""
+
+    def __init__(self, cluster: Cluster, bind_guard: BindGuard) -> None:
+        self._cluster = cluster
+        self._bind_guard = bind_guard
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        async def send(ask: Callable[[], None]) -> Status:
+            ask()
+            return self._bound(pod, node_name, annotations)
+
+        try:
+            return await self._bind_guard.through(pod, node_name, send)
+        except HeldBack as held:
+            return held.status
+
+    def _bound(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        known = self._cluster.pod(*pod.key)
+        if known is None or known.uid != pod.uid:
+            return error(f'pods "{pod.name}" not found')
+        bound = replace(
+            known,
+            node_name=node_name,
+            nominated_node_name="",
+            annotations={**known.annotations, **annotations},
+            resource_version=next_version(known.resource_version),
+        )
+        self._cluster.upsert_pod(bound)
+        return SUCCESS
+
+
+class MemoryWriter:
+    """Writes annotations in the picture itself: nobody else does, so nothing conflicts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._objects = cluster.others
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        known: Any = self._objects.get(kind, found.namespace, found.name)
+        if known is None:
+            raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
+        merged = {key: value for key, value in {**known.annotations, **annotations}.items() if value is not None}
+        version = next_version(known.resource_version)
+        self._objects.upsert(kind, replace(known, annotations=merged, resource_version=version))
+
+
+class NothingToRead:
+    """The reader of a saved cluster: all there is, is in the picture."""
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        return
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        return
+
+
+def next_version(version: str) -> str:
+    """The version after ``version``, for who writes in memory."""
+    return str(int(version) + 1) if version.isdecimal() else "1"
+
+
+class MemoryNominator:
+    """Nominates in the picture itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        known = self._cluster.pod(*pod.key)
+        if known is None or known.uid != pod.uid:
+            return "gone"
+        version = next_version(known.resource_version)
+        self._cluster.upsert_pod(replace(known, nominated_node_name=node_name, resource_version=version))
+        return "taken"

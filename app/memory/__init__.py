@@ -1,0 +1,6 @@
+"""What is remembered between requests: refusals, what filter passed last, binds to be expected, and who was refused.
+
+All of it can be forgotten at any time: an answer is then computed, and is the same.
+
+Not here: what an answer means (``app.verbs``), and what plugins remember (``app.runtime``, ``plugins``).
+"""

@@ -1,0 +1,105 @@
+"""Which pods filter refuses, and who says why: counted, and remembered as long as they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from app.cache.cluster import Cluster
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.kube.meta_v1 import ObjectKey
+
+Cause = tuple[str, str]
+"""Plugin and reason."""
+
+NO_PLUGIN: Final = "(none)"
+"""Stands for the plugin of a refusal that is Homeport's own, as of a node it cannot read."""
+
+REST: Final = "(others)"
+"""Stands for all reasons beyond the first ``MOST_CAUSES``."""
+
+MOST_CAUSES: Final = 64
+MOST_OF_ONE: Final = 16
+"""Causes of one refusal that are told: more is a plugin that puts names into its reasons."""
+
+LONGEST_REASON: Final = 120
+MOST_PODS: Final = 20_000
+_STEP: Final = 256
+"""Pods looked at in one step: a tenth of a millisecond."""
+
+
+class Counter(Protocol):
+    """What is told of each refusal."""
+
+    def inc(self) -> None: ...
+
+
+class _Refused(Struct, frozen=True):
+    key: ObjectKey
+    profile: str
+    plugins: frozenset[str]
+
+
+class RefusedPods:
+    """``counter`` makes the counter of a plugin and a reason. The pods refused last are remembered."""
+
+    def __init__(self, counter: Callable[[str, str], Counter], most: int = MOST_PODS) -> None:
+        self._counter = counter
+        self._counters: dict[Cause, Counter] = {}
+        self._most = most
+        self._pods: dict[str, _Refused] = {}
+
+    def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
+        """Every node that the pod could have was refused, some of them for each of the causes."""
+        for cause in causes:
+            (self._counters.get(cause) or self._new(cause)).inc()
+        self._pods.pop(pod.uid, None)
+        if len(self._pods) >= self._most:
+            del self._pods[next(iter(self._pods))]
+        self._pods[pod.uid] = _Refused(pod.key, profile, frozenset(map(itemgetter(0), causes)))
+
+    def fits(self, pod: Pod) -> None:
+        """Some node would do."""
+        self._pods.pop(pod.uid, None)
+
+    def forget(self) -> None:
+        """Another replica answers from now on: how its pods fare is not seen here."""
+        self._pods.clear()
+
+    def _new(self, cause: Cause) -> Counter:
+        """Causes beyond the first are counted together, and no table grows with them."""
+        if len(self._counters) >= MOST_CAUSES:
+            cause = (cause[0], REST)
+        plugin, reason = cause
+        return self._counters.setdefault(cause, self._counter(plugin, reason[:LONGEST_REASON]))
+
+    def count(self, cluster: Cluster, found: dict[tuple[str, str], int]) -> Iterator[None]:
+        """Fill ``found`` with the refused pods that still wait, by plugin and profile, in short steps."""
+        for number, uid in enumerate(tuple(self._pods)):
+            if number % _STEP == _STEP - 1:
+                yield
+            refused = self._pods.get(uid)
+            if refused is None:
+                continue
+            pod = cluster.pod(*refused.key)
+            if pod is None or pod.uid != uid or pod.node_name:
+                del self._pods[uid]
+                continue
+            for plugin in refused.plugins:
+                key = (plugin, refused.profile)
+                found[key] = found.get(key, 0) + 1
+
+
+def causes_of(statuses: Iterable[Status]) -> tuple[Cause, ...]:
+    """The causes that rejections name."""
+    return tuple(islice(dict.fromkeys((it.plugin or NO_PLUGIN, it.message) for it in statuses), MOST_OF_ONE))
+
+
+def both(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """The causes of two refusals of one pod."""
+    return causes if causes == more else tuple(islice(dict.fromkeys((*causes, *more)), MOST_OF_ONE))

@@ -1,0 +1,183 @@
+"""Carries out what the rules of ``app.replicas.lease`` say: reads, watches, takes, renews and releases the Lease."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Raw, Struct
+
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, KubeError
+from app.kube.decoding import Decoder
+from app.replicas.lease import LEASES, Election, LeaseRecord
+
+_LOG: Final = structlog.get_logger(__name__)
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_WATCH_SECONDS: Final = 270
+
+
+class _Event(Struct):
+    type: str
+    object: Raw
+
+
+_EVENTS: Final = Decoder[_Event](_Event)
+
+
+class Elector:
+    """Takes part in one election for as long as ``run`` runs.
+
+    ``election`` holds what is known; ``changed`` tells that it may have changed. ``retry_period`` is in seconds, and
+    so is ``attempt_seconds``, after which a request is taken for unanswered.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        election: Election,
+        *,
+        namespace: str,
+        name: str,
+        retry_period: float,
+        attempt_seconds: float,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self.election = election
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._retry_period = retry_period
+        self._attempt_seconds = attempt_seconds
+        self._rng = rng
+        self._changed = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._told = False
+
+    async def changed(self, seconds: float | None = None) -> bool:
+        """Wait until something was heard or done; ``False``: not in so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def tell(self) -> None:
+        """Wake whoever waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Take part until cancelled, whatever the API server does."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_forever())
+            group.create_task(self._elect_forever())
+
+    async def _elect_forever(self) -> None:
+        while True:
+            step = self.election.next_step()
+            if step.do == "wait":
+                await self.changed(step.seconds)
+                continue
+            async with self._writing:
+                await self._do(step.do)
+            self.tell()
+
+    async def _do(self, what: str) -> None:
+        try:
+            async with asyncio.timeout(self._attempt_seconds):
+                await (self._read() if what == "read" else self._write())
+        except (KubeError, msgspec.DecodeError, TimeoutError) as error:
+            self._not_done(what, error)
+        else:
+            self._told = False
+
+    def _not_done(self, what: str, error: Exception) -> None:
+        if isinstance(error, ApiError) and what == "write" and self._is_outdated(error.status):
+            self.election.conflicted()
+            return
+        self.election.failed(0.5 + 0.5 * self._rng())
+        if not self._told:
+            self._told = True
+            cause = str(error) or f"no answer within {self._attempt_seconds:g} s"
+            _LOG.warning("lease not reached", attempt=what, lease=f"{self._namespace}/{self._name}", cause=cause)
+
+    def _is_outdated(self, status: int) -> bool:
+        """Whether another look tells more. Not where there is nothing to be made in: the namespace is missing."""
+        return status == _CONFLICT or (status == _NOT_FOUND and self.election.record is not None)
+
+    async def _read(self) -> None:
+        try:
+            raw = await self._client.get(LEASES, self._namespace, self._name, timeout=self._attempt_seconds)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self.election.observe(None)
+            return
+        self.election.observe(LeaseRecord.of(raw))
+
+    async def _write(self) -> None:
+        self.election.written(LeaseRecord.of(await self._sent(self.election.writing())))
+
+    async def _sent(self, lease: dict[str, Any]) -> bytes:
+        """Replaces the Lease that was last seen; makes one where none was."""
+        if lease["metadata"].get("resourceVersion"):
+            path = LEASES.path(self._namespace, self._name)
+            return await self._client.put(path, lease, timeout=self._attempt_seconds)
+        lease["metadata"] |= {"namespace": self._namespace, "name": self._name}
+        return await self._client.post(LEASES.path(self._namespace), lease, timeout=self._attempt_seconds)
+
+    async def release(self) -> bool:
+        """Give the Lease up; whether others know of it. From now on it is not taken again."""
+        async with self._writing:
+            if not self.election.leads:
+                return False
+            try:
+                async with asyncio.timeout(self._attempt_seconds):
+                    released = LeaseRecord.of(await self._sent(self.election.resignation()))
+                    self.election.observe(released, lagging=True)
+            except (KubeError, msgspec.DecodeError, TimeoutError) as error:
+                _LOG.warning("lease not released, it has to expire", cause=str(error))
+                self.election.failed()
+                return False
+            finally:
+                self.tell()
+        return True
+
+    async def _watch_forever(self) -> None:
+        """Hear of changes at once. Without a watch the Lease is read again and again all the same."""
+        while True:
+            record = self.election.record
+            if record is None:
+                await self.changed()
+                continue
+            try:
+                await self._watch(record.version)
+            except (KubeError, msgspec.DecodeError) as error:
+                _LOG.debug("watch of the lease ended", cause=str(error))
+            await asyncio.sleep(self._retry_period * (0.5 + 0.5 * self._rng()))
+
+    async def _watch(self, version: str) -> None:
+        watching = self._client.watch(
+            LEASES,
+            namespace=self._namespace,
+            field_selector=f"metadata.name={self._name}",
+            resource_version=version,
+            timeout_seconds=_WATCH_SECONDS,
+            bookmarks=False,
+        )
+        async with watching as lines:
+            async for line in lines:
+                self._take(_EVENTS.decode(line))
+
+    def _take(self, event: _Event) -> None:
+        """Raises ``KubeError`` for one that says that the watch is over."""
+        if event.type == "ERROR":
+            raise ApiUnavailable(str(ApiError.parse(event.object)))
+        self.election.observe(None if event.type == "DELETED" else LeaseRecord.of(event.object), lagging=True)
+        self.tell()

@@ -1,0 +1,80 @@
+"""What all verbs share: the picture, the profiles, and the door through which missing owners are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from app.cache.cluster import Cluster
+from app.config.profile import ANY
+from app.framework.interface import Unreadable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+from app.memory.expected_binds import ExpectedBinds
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.verbs.outcome import Verb, VerbFailure
+from app.verbs.readiness import Problem
+from app.verbs.unserved import Unserved
+
+
+class Reader(Protocol):
+    """Reads past the watch what a decision needs at once, and puts it into the picture."""
+
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        """No error if it is not there or nobody answers: the decision finds it missing.
+
+        Raises ``Unreadable`` for what is there and makes no sense.
+        """
+        ...
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        """The same for a pod. Raises ``OSError`` if the API server cannot be asked."""
+        ...
+
+
+class VerbContext(Struct, frozen=True):
+    """The means of a decision, made once by ``app.main``."""
+
+    cluster: Cluster
+    profiles: Mapping[str, Framework]
+    reader: Reader
+    problem: Problem
+    due: ExpectedBinds
+    max_priority: int = 10
+    unserved: Unserved = field(default_factory=Unserved)
+
+    def framework_for(self, pod: Pod) -> Framework | None:
+        """The profile of the pod's schedulerName, else that of all others; ``None`` where it is none of ours."""
+        found = self.profiles.get(pod.spec.scheduler_name)
+        return found if found is not None else self.profiles.get(ANY)
+
+    def asked_framework(self, verb: Verb, pod: Pod) -> Framework | None:
+        """The same for a request; that there is none is noted."""
+        found = self.framework_for(pod)
+        if found is None:
+            self.unserved.note(verb, pod)
+        return found
+
+    async def look_up_missing(self, framework: Framework, pod: Pod, hosts: Sequence[str] = ()) -> None:
+        """Fetch what the plugins need of this pod's owners and the watch has not brought yet.
+
+        Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
+        brings nothing new. Raises ``VerbFailure`` (``fault``), also for one that cannot be read.
+        """
+        asked: set[tuple[Kind[Any], str, str]] = set()
+        while missing := [it for it in self._missing(framework, pod, hosts) if it not in asked]:
+            asked.update(missing)
+            for kind, namespace, name in missing:
+                try:
+                    await self.reader.fetch(kind, namespace, name)
+                except Unreadable as cause:
+                    raise VerbFailure("fault", f"homeport: {cause}", hosts) from None
+
+    def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> list[tuple[Kind[Any], str, str]]:
+        try:
+            return framework.missing(pod)
+        except PluginError as fault:
+            raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault

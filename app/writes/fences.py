@@ -1,0 +1,167 @@
+"""Fences off what a former leader may still have on the way: every pod that waits gets a new version.
+
+A Binding carries the version of the pod that it was decided on. One that was held up somewhere, beyond every deadline,
+arrives at a pod that has moved on, and meets a conflict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from app.cache.cluster import Cluster
+from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.core_v1 import Pod, decode_pod
+from app.writes.answers import as_asked
+from app.writes.api_writes import PODS, fence_off, will_never_do
+from app.writes.callers import Callers
+
+_LOG: Final = structlog.get_logger(__name__)
+
+AT_ONCE: Final = 8
+PAUSE_SECONDS: Final = 0.02
+"""After each write: at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
+
+_RETRY_SECONDS: Final = 0.5
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Fences:
+    """The pods that still have to be fenced off. Namespaces that a bind asks for come first."""
+
+    def __init__(self, client: KubeClient, cluster: Cluster, sleep: Sleep = asyncio.sleep) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._sleep = sleep
+        self._waiting: dict[str, list[Pod]] = {}
+        self._left: dict[str, int] = {}
+        self._asked: dict[str, None] = {}
+        self._moved = asyncio.Event()
+        self._late_until = 0.0
+
+    @property
+    def pending(self) -> int:
+        """How many pods are left."""
+        return sum(self._left.values())
+
+    def pending_in(self, namespace: str) -> bool:
+        """Whether a pod of that namespace is left: then none there may be bound."""
+        return namespace in self._left
+
+    async def cleared(self, namespace: str) -> None:
+        """Wait until no pod of that namespace is left."""
+        while namespace in self._left:
+            self._asked[namespace] = None
+            await self._moved.wait()
+
+    def note(self, callers: Callers) -> int:
+        """Every pod that waits for one of these schedulers now has to be fenced off; returns how many these are."""
+        self._waiting.clear()
+        self._late_until = monotonic() + REQUEST_SECONDS
+        for pod in self._cluster.pods():
+            if _may_be_bound(pod) and pod.spec.scheduler_name in callers:
+                self._waiting.setdefault(pod.namespace, []).append(pod)
+        self._left = {namespace: len(pods) for namespace, pods in self._waiting.items()}
+        return self.pending
+
+    async def raise_all(self) -> None:
+        """Fence off what was noted. Cancelled, as when a term ends, it leaves none pending; a fault leaves them."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(AT_ONCE, self.pending)):
+                    group.create_task(self._work())
+        except asyncio.CancelledError:
+            self._waiting.clear()
+            self._left.clear()
+            self._asked.clear()
+            self._tell()
+            raise
+
+    def _tell(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def _work(self) -> None:
+        while (pod := self._next()) is not None:
+            await self._until_fenced(pod)
+            self._left[pod.namespace] -= 1
+            if not self._left[pod.namespace]:
+                del self._left[pod.namespace]
+                self._asked.pop(pod.namespace, None)
+                self._tell()
+            await self._sleep(PAUSE_SECONDS)
+
+    def _next(self) -> Pod | None:
+        namespace = next((it for it in self._asked if it in self._waiting), next(iter(self._waiting), None))
+        if namespace is None:
+            return None
+        pods = self._waiting[namespace]
+        pod = pods.pop()
+        if not pods:
+            del self._waiting[namespace]
+        return pod
+
+    async def _until_fenced(self, pod: Pod) -> None:
+        """One that cannot be fenced off may still be reached: it is read when nobody waits for a Binding any more."""
+        told = refused = False
+        while True:
+            try:
+                await (self._read(pod) if refused else self._fence(pod))
+            except (ApiError, ApiUnavailable, UnknownOutcome) as error:
+                if isinstance(error, ApiError) and will_never_do(error.status):
+                    _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
+                    if refused:
+                        return
+                    refused = True
+                    await self._sleep(max(0.0, self._late_until - monotonic()))
+                    continue
+                if not told:
+                    told = True
+                    _LOG.warning("pod not fenced off yet", pod=str(pod), cause=str(error))
+            else:
+                return
+            await self._sleep(_RETRY_SECONDS)
+
+    async def _fence(self, pod: Pod) -> None:
+        """What comes back is in the picture when this returns: a pod that was bound meanwhile counts."""
+        try:
+            try:
+                raw = await fence_off(self._client, pod)
+            except ApiError as refused:
+                if refused.status != _CONFLICT:
+                    raise
+                raw = await self._client.get(PODS, pod.namespace, pod.name)  # it moved by itself
+        except ApiError as refused:
+            if refused.status != _NOT_FOUND:
+                raise
+            return
+        self._take_in(pod, raw)
+
+    async def _read(self, pod: Pod) -> None:
+        try:
+            raw = await self._client.get(PODS, pod.namespace, pod.name)
+        except ApiError as refused:
+            if refused.status != _NOT_FOUND:
+                raise
+            return
+        self._take_in(pod, raw)
+
+    def _take_in(self, pod: Pod, raw: bytes) -> None:
+        try:
+            found = decode_pod(raw)
+        except ValueError as cause:  # it has moved on: that is what counts
+            _LOG.error("fenced pod cannot be read", pod=str(pod), cause=str(cause))
+            return
+        self._cluster.upsert_read_pod(as_asked(found, pod.namespace, pod.name))
+
+
+def _may_be_bound(pod: Pod) -> bool:
+    """The API server binds no pod that is gated or being deleted; letting go of a gate moves the version."""
+    return not (pod.node_name or pod.spec.gated or pod.terminating or pod.finished)

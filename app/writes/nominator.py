@@ -1,0 +1,67 @@
+"""Writes ``status.nominatedNodeName``: the scheduler tries that node before all others, whatever sample it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, Protocol
+
+import structlog
+
+from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.core_v1 import Pod
+from app.writes.api_writes import PODS
+
+_LOG: Final = structlog.get_logger(__name__)
+_FORBIDDEN: Final = 403
+_GONE: Final = (404, 409)
+_SECONDS: Final = 2.0
+
+Nominated = Literal["taken", "gone", "forbidden", "failed"]
+"""``taken``: it is on the pod · ``gone``: there is no such pod any more · ``forbidden``: we may not write this, now or
+later · ``failed``: the API server would not, or what became of it is unknown."""
+
+
+class Nominator(Protocol):
+    """The narrow way in which a pod is pointed to a node."""
+
+    async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        """Replaces a nomination that is there. The UID is a precondition. Never raises."""
+        ...
+
+
+def nomination(pod: Pod, node_name: str) -> dict[str, Any]:
+    """The merge patch of ``pods/status``. No version: the scheduler writes conditions there all the time."""
+    return {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node_name}}
+
+
+class ApiNominator:
+    """By a patch of ``pods/status``. What is lost is not repeated: the next refusal asks anew.
+
+    ``may_write`` says why this process may not write now; then nothing is sent.
+    """
+
+    def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
+        self.may_write = may_write
+        self._client = client
+
+    async def nominate(self, pod: Pod, node_name: str) -> Nominated:
+        if self.may_write():
+            return "failed"
+        body = nomination(pod, node_name)
+        try:
+            await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status", timeout=_SECONDS)
+        except ApiError as refused:
+            return _refusal(pod, node_name, refused)
+        except (ApiUnavailable, UnknownOutcome) as cause:
+            _LOG.warning("nomination not written", pod=str(pod), node=node_name, cause=str(cause))
+            return "failed"
+        return "taken"
+
+
+def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
+    if refused.status in _GONE:
+        return "gone"
+    if refused.status == _FORBIDDEN:
+        return "forbidden"
+    _LOG.warning("nomination refused by the API server", pod=str(pod), node=node_name, cause=str(refused))
+    return "failed"

@@ -1,0 +1,139 @@
+"""A refusal from memory is what would be said anew, whatever happened in between, in any order and window of names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from app.kube.kinds import SERVICES, partial_kind
+from tests import strategies
+from tests.builders import JsonObject, constraint, controller, encoded, pod_object, service_object
+from tests.filtering import Filter
+from tests.harness import World
+from tests.property.test_picture import CrowdedPicture, Picture
+from tests.strategies import KEYS, NODES, rarely
+
+pytestmark = pytest.mark.timeout(600)
+
+DATABASES: Final = partial_kind("example.com/v1", "Database")
+OWNERS: Final = [{"apiVersion": "example.com/v1", "kind": "Database"}]
+PROFILE: Final[JsonObject] = {
+    "pluginConfig": [
+        {"name": "StickyNode", "args": {"owners": OWNERS}},
+        {
+            "name": "PodTopologySpread",
+            "args": {
+                "defaultingType": "List",
+                "defaultConstraints": [
+                    {"maxSkew": 1, "topologyKey": KEYS[0], "whenUnsatisfiable": "DoNotSchedule"},
+                ],
+            },
+        },
+    ]
+}
+SETTINGS: Final = settings(derandomize=True, deadline=None, max_examples=120, stateful_step_count=40)
+
+asked_names = st.lists(st.sampled_from((*NODES, "gone", "unknown")), min_size=1, max_size=6, unique=True)
+level_constraints = st.builds(
+    lambda key, skew, domains, affinity, taints: constraint(
+        key, skew=skew, min_domains=domains, affinity_policy=affinity, taints_policy=taints, app="web"
+    ),
+    st.sampled_from(KEYS),
+    st.sampled_from((1, 1, 2)),
+    st.sampled_from((None, None, 3, 4)),
+    st.sampled_from((None, "Ignore")),
+    st.sampled_from((None, "Honor")),
+)
+
+
+@st.composite
+def waiting_pods(draw: st.DrawFn) -> JsonObject:
+    """Pods that are mostly refused: by constraints, by those of the profile, or because they have a home."""
+    fields: dict[str, Any] = {
+        "labels": draw(strategies.labels),
+        "spread": draw(st.lists(st.one_of(level_constraints, strategies.hard_constraints), max_size=2)),
+        "node_selector": draw(strategies.node_selectors),
+        "tolerations": draw(strategies.tolerations),
+        "priority": draw(st.sampled_from((0, 0, 50))),
+    }
+    if draw(st.booleans()):
+        fields["owner"] = controller("Database", draw(st.sampled_from(("d1", "d2"))), api_version="example.com/v1")
+    return pod_object(draw(st.sampled_from(("w1", "w2", "p1"))), resource_version=draw(st.sampled_from("12")), **fields)
+
+
+class RefusalCache(Picture):
+    """The picture changes as it may; pods are asked about again and again, with a memory and without."""
+
+    limits: ClassVar[list[dict[str, int]]] = [{}]
+    memory: ClassVar[dict[str, int]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_of: tuple[World, Filter] | None = None
+        self.requests: list[tuple[JsonObject, Sequence[str]]] = []
+
+    @rule(pod=waiting_pods(), names=asked_names)
+    def pod_asks(self, pod: JsonObject, names: list[str]) -> None:
+        self.requests = [*self.requests[-3:], (pod, names)]
+        self._compare(pod, names)
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data(), names=asked_names)
+    def pod_asks_of_other_nodes(self, data: st.DataObject, names: list[str]) -> None:
+        pod, _ = data.draw(st.sampled_from(self.requests))
+        self.requests = [*self.requests[-3:], (pod, names)]
+        self._compare(pod, names)
+
+    @invariant()
+    def all_ask_again(self) -> None:
+        """After every event, and in another order than before."""
+        for pod, names in self.requests:
+            self._compare(pod, names[::-1])
+
+    @rule(name=st.sampled_from(("d1", "d2")), home=st.sampled_from(("", *NODES)))
+    def owner_changes(self, name: str, home: str) -> None:
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": {"homeport.dev/home": home},
+        }
+        self.cluster.others.upsert(DATABASES, DATABASES.decode(encoded({"metadata": metadata})))
+
+    @rule(name=st.sampled_from(("d1", "d2")))
+    def owner_goes(self, name: str) -> None:
+        self.cluster.others.delete(DATABASES, ("default", name))
+
+    @rule(labels=strategies.labels, gone=rarely)
+    def service_changes(self, labels: dict[str, str], gone: bool) -> None:
+        if gone:
+            self.cluster.others.delete(SERVICES, ("default", "web"))
+        else:
+            self.cluster.others.upsert(SERVICES, SERVICES.decode(encoded(service_object("web", labels))))
+
+    def _compare(self, pod: JsonObject, names: Sequence[str]) -> None:
+        if self.asked_of is None:
+            world = World(profile=PROFILE, cluster=self.cluster)
+            self.asked_of = (world, Filter(world, **self.memory))
+        world, remembering = self.asked_of
+        fresh = Filter(world).answer(pod, names)
+        assert fresh == remembering.answer(pod, names)
+        assert fresh == remembering.answer(pod, names), "at once asked again"
+
+
+class CrowdedStandingRefusals(RefusalCache):
+    """The same with room for little: in the counts, and in the memory."""
+
+    limits: ClassVar[list[dict[str, int]]] = CrowdedPicture.limits
+    memory: ClassVar[dict[str, int]] = {"most_verdict_bytes": 4000, "most_pod_bytes": 2000}
+
+
+TestStandingRefusals = RefusalCache.TestCase
+TestStandingRefusals.settings = SETTINGS
+TestCrowdedStandingRefusals = CrowdedStandingRefusals.TestCase
+TestCrowdedStandingRefusals.settings = SETTINGS

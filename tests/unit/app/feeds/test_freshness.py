@@ -1,0 +1,262 @@
+"""How old the picture may get, in virtual time: quiet kinds, watches that are cut off without a word, and outages."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from app.feeds.reflector import QUIET_SECONDS, Reflector
+from app.kube.client import KubeClient
+from app.kube.credentials import Access, Credentials
+from tests.api.virtual import now, virtual_time
+from tests.unit.app.feeds.apiserver import ApiServer, Network
+from tests.unit.app.feeds.test_reflector import THINGS, Sink, Thing, decode, key_of
+
+READY_AGAIN_SECONDS = 5.0
+SHORTEST_AGE = 5.0
+"""The smallest ``maxFeedAge``."""
+
+
+TLS = ssl.create_default_context()
+
+
+class Known(Credentials):
+    """Credentials that need not be read: that takes a thread, and threads know no virtual time."""
+
+    def __init__(self) -> None:
+        """There is no source."""
+
+    async def access(self) -> Access:
+        return Access("http://api", "", TLS, "", "")
+
+
+class World:
+    """A reflector that is kept fresh, and the API server it hears of."""
+
+    def __init__(self, api: ApiServer, sink: Sink, reflector: Reflector[Thing]) -> None:
+        self.api = api
+        self.sink = sink
+        self.reflector = reflector
+        self.caught_behind = 0
+
+    @property
+    def age(self) -> float:
+        return now() - self.reflector.last_contact
+
+    async def until_fresh(self, limit: float) -> float:
+        """How long it takes until the API server is heard of again."""
+        began = now()
+        async with asyncio.timeout(limit):
+            while self.reflector.last_contact < began:  # noqa: ASYNC110  # a reflector tells nobody of its state
+                await asyncio.sleep(0.01)
+        return now() - began
+
+
+@asynccontextmanager
+async def world(max_age: float = 4 * QUIET_SECONDS) -> AsyncIterator[World]:
+    api, sink = ApiServer(), Sink()
+    async with KubeClient(Known(), transport=httpx.MockTransport(api)) as client:
+        reflector = Reflector(
+            client,
+            THINGS,
+            decode=decode,
+            key_of=key_of,
+            sink=sink,
+            quiet=min(QUIET_SECONDS, max_age / 4),
+            clock=now,
+            rng=lambda: 1.0,
+        )
+        tasks = [asyncio.create_task(it) for it in (reflector.run(), reflector.keep_fresh())]
+        found = World(api, sink, reflector)
+        try:
+            await found.until_fresh(1)
+            yield found
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert all(task.cancelled() for task in tasks)
+
+
+async def oldest(found: World, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
+    """The highest age within ``seconds``, with something done every half a second."""
+    worst = 0.0
+    for _ in range(int(2 * seconds)):
+        await asyncio.sleep(0.5)
+        worst = max(worst, found.age)
+        found.caught_behind += found.reflector.state == "watching" and found.reflector._behind
+        meanwhile()
+    return worst
+
+
+@pytest.mark.parametrize("max_age", [SHORTEST_AGE, 20.0, 180.0])
+@pytest.mark.parametrize("busy", [False, True], ids=["a quiet cluster", "a busy cluster"])
+@virtual_time
+async def test_a_quiet_kind_never_grows_too_old(max_age: float, busy: bool) -> None:
+    """And what it costs stays small: requests a minute, never a list."""
+    async with world(max_age) as found:
+        worst = await oldest(found, 600, found.api.write_another_kind if busy else lambda: None)
+
+        assert worst < max_age
+        assert (found.api.requests("list"), found.caught_behind) == (1, 0)
+        a_minute = len(found.api.asked) / 10
+        assert a_minute <= 4 * 60 / min(QUIET_SECONDS, max_age / 4)
+        assert busy or found.api.requests("watch") <= 3
+
+
+@virtual_time
+async def test_a_busy_kind_is_not_asked_after() -> None:
+    async with world(SHORTEST_AGE) as found:
+        await oldest(found, 120, lambda: found.api.write(f"t{now()}"))
+
+        assert (1, 1, 0) == tuple(found.api.requests(it) for it in ("list", "watch", "probe"))
+
+
+@pytest.mark.parametrize("max_age", [SHORTEST_AGE, 180.0])
+@virtual_time
+async def test_a_watch_that_is_cut_off_without_a_word_is_opened_anew(max_age: float) -> None:
+    """Long before its silence would be noticed: its API server has newer things to tell."""
+    async with world(max_age) as found:
+        found.api.cut()
+        found.api.write("late")
+        await asyncio.sleep(min(QUIET_SECONDS, max_age / 4) + 3)
+
+        assert found.sink.told == ["+late"]
+        assert found.age < max_age
+        assert found.api.requests("list") == 1
+
+
+OUTAGES = [0.5, 2.0, 4.0, 7.0, 11.0, 30.0, 100.0, 1000.0]
+
+
+@pytest.mark.parametrize("seconds", OUTAGES)
+@pytest.mark.parametrize("how", ["silent", "refused"])
+@pytest.mark.parametrize("offset", [0.1, 0.9, 1.7, 2.9])
+@virtual_time
+async def test_after_an_outage_it_is_soon_fresh(seconds: float, how: Network, offset: float) -> None:
+    """Whatever was under way when it began; nothing was lost, and no list is needed."""
+    async with world(SHORTEST_AGE) as found:
+        await oldest(found, 10, found.api.write_another_kind)
+        await asyncio.sleep(offset)
+        found.api.lose(how)
+        found.api.write("meanwhile")
+        await asyncio.sleep(seconds)
+        found.api.heal()
+        found.api.write_another_kind()
+
+        await asyncio.sleep(READY_AGAIN_SECONDS)
+        assert found.age < SHORTEST_AGE
+        assert await oldest(found, 30, found.api.write_another_kind) < SHORTEST_AGE
+        assert found.sink.told == ["+meanwhile"]
+        assert found.api.requests("list") == 1
+
+
+@virtual_time
+async def test_after_an_outage_what_was_missed_is_no_news() -> None:
+    """A picture that catches up event by event is as old as the first that is missing."""
+    async with world(SHORTEST_AGE) as found:
+        began = now()
+        found.api.lose("silent")
+        for number in range(40):
+            found.api.write(f"t{number}")
+        found.api.pace = 0.1
+        await asyncio.sleep(20)
+        found.api.heal()
+        heard_at: list[int] = []
+        while found.reflector.last_contact <= began:
+            await asyncio.sleep(0.05)
+            heard_at.append(len(found.sink.told))
+
+    assert 0 < heard_at[len(heard_at) // 2] < 40
+    assert heard_at[-1] == 40
+
+
+@virtual_time
+async def test_after_a_restart_of_the_api_server_everything_is_listed() -> None:
+    async with world(SHORTEST_AGE) as found:
+        found.api.write("before")
+        await asyncio.sleep(1)
+        found.api.write("missed")
+        found.api.restart()
+        await asyncio.sleep(8)
+        found.api.heal()
+
+        assert await found.until_fresh(60) <= READY_AGAIN_SECONDS
+        assert found.sink.names == {"before", "missed"}
+        assert found.api.requests("list") == 2
+
+
+@virtual_time
+async def test_nothing_is_fresh_during_an_outage() -> None:
+    async with world(SHORTEST_AGE) as found:
+        await oldest(found, 10, found.api.write_another_kind)
+        found.api.lose("silent")
+        began = now()
+        await asyncio.sleep(20)
+
+        assert found.reflector.last_contact <= began
+
+
+@pytest.mark.parametrize("asked_for", ["1", "7", "3600"])
+@virtual_time
+async def test_an_api_server_that_asks_to_wait_is_obeyed_within_reason(asked_for: str) -> None:
+    """It is told "too many requests" when it looks closer; afterwards it comes back by itself."""
+    async with world(SHORTEST_AGE) as found:
+        found.api.refuse = httpx.Response(429, json={"message": "slow down"}, headers={"Retry-After": asked_for})
+        before = len(found.api.asked)
+        found.api.lose("refused")
+        found.api.heal()
+        await asyncio.sleep(30)
+        refused = len(found.api.asked) - before
+        found.api.refuse = None
+
+        assert 1 < refused <= 1 + 30 / min(float(asked_for), 10.0)
+        assert await found.until_fresh(60) <= min(float(asked_for), 10.0) + READY_AGAIN_SECONDS
+
+
+def hangs(
+    times: int, answer: Callable[[], httpx.Response]
+) -> Callable[[httpx.Request], Coroutine[None, None, httpx.Response]]:
+    """An API server that takes requests and says nothing; from then on it answers."""
+    left = iter(range(times))
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        if next(left, None) is not None:
+            await asyncio.sleep(request.extensions["timeout"]["read"])
+            raise httpx.ReadTimeout("silent")
+        if "watch" in request.url.params:
+            await asyncio.Event().wait()
+        return answer()
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [(1, 5), (2, 5 + 10), (3, 5 + 10 + 20)],
+)
+@virtual_time
+async def test_a_list_that_hangs_is_asked_for_again_with_more_patience(times: int, seconds: float) -> None:
+    """One that is slow gets its time in the end."""
+
+    def listed() -> httpx.Response:
+        return httpx.Response(200, json={"metadata": {"resourceVersion": "7"}, "items": []})
+
+    async with KubeClient(Known(), transport=httpx.MockTransport(hangs(times, listed))) as client:
+        synced = asyncio.Event()
+        began = now()
+        reflector = Reflector(
+            client, THINGS, decode=decode, key_of=key_of, sink=Sink(), clock=now, on_synced=synced.set
+        )
+        task = asyncio.create_task(reflector.run())
+        await synced.wait()
+        took = now() - began
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert seconds <= took <= seconds + 0.5

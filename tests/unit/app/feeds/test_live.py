@@ -1,0 +1,337 @@
+"""The picture of a live cluster: complete once every kind is listed, and never trusted when it has gone silent."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from time import monotonic
+
+import httpx
+import pytest
+
+from app.cache.cluster import Cluster
+from app.feeds import live
+from app.feeds.feed import FeedState
+from app.feeds.live import LiveFeed
+from app.framework.interface import Unreadable
+from app.framework.status import error
+from app.kube.client import KubeClient
+from app.kube.credentials import CredentialsError
+from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
+from tests.api.apiserver import kubeconfig
+from tests.builders import JsonObject, make_pod, node_object, pod_object, workload_object
+from tests.unit.app.writes.test_api_writes import Leadership
+
+MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
+MAX_AGE = 60.0
+UNREACHABLE = 0
+
+
+class Plane:
+    """An API server that lists what it has, and watches in silence. ``moods`` are statuses by path."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[JsonObject]] = {
+            "/api/v1/nodes": [node_object("n1")],
+            "/api/v1/pods": [pod_object("web-1", node="n1")],
+            "/apis/apps/v1/replicasets": [workload_object("ReplicaSet", "web")],
+        }
+        self.objects: dict[str, JsonObject] = {}
+        self.moods: dict[str, int] = {}
+        self.faults: dict[str, Exception] = {}
+        self.asked: list[httpx.Request] = []
+        self.version = "7"
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        path = request.url.path
+        if path in self.faults:
+            raise self.faults[path]
+        if self.moods.get(path) == UNREACHABLE:
+            raise httpx.ConnectError("no route")
+        if path in self.moods:
+            return httpx.Response(self.moods[path], json={"kind": "Status", "message": "told to"})
+        if request.url.params.get("watch"):
+            return httpx.Response(200, content=_silence())
+        if path in self.lists:
+            body = {"metadata": {"resourceVersion": self.version}, "items": self.lists[path]}
+            return httpx.Response(200, json=body)
+        if path in self.objects:
+            return httpx.Response(200, json=self.objects[path])
+        return _discovery(path)
+
+
+def _discovery(path: str) -> httpx.Response:
+    served = {
+        "/api/v1": [("nodes", "Node", False), ("pods", "Pod", True)],
+        "/apis/apps/v1": [("replicasets", "ReplicaSet", True)],
+    }
+    if path not in served:
+        return httpx.Response(404, json={"kind": "Status", "message": "not found"})
+    resources = [{"name": name, "kind": kind, "namespaced": space} for name, kind, space in served[path]]
+    return httpx.Response(200, json={"resources": resources})
+
+
+async def _silence() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+class World:
+    """A feed, the API server it hears of, and the picture it fills."""
+
+    def __init__(self, folder: Path, plane: Plane) -> None:
+        self.plane = plane
+        self.cluster = Cluster()
+        kinds = (REPLICA_SETS, MACHINES)
+        self.feed = LiveFeed(str(kubeconfig(folder)), self.cluster, kinds, max_age=MAX_AGE)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    plane = Plane()
+    monkeypatch.setattr(live, "KubeClient", functools.partial(KubeClient, transport=httpx.MockTransport(plane)))
+    world = World(tmp_path, plane)
+    yield world
+    await world.feed.stop()
+
+
+@pytest.fixture
+async def complete(world: World) -> World:
+    await world.feed.start()
+    await asyncio.wait_for(world.feed.complete(), 30)
+    return world
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  # a reflector tells nobody of its state
+            await asyncio.sleep(0.001)
+
+
+async def test_before_it_starts_it_waits_for_every_kind(world: World) -> None:
+    assert (
+        "the picture of the cluster is not complete: waiting for v1 Node, v1 Pod, "
+        "apps/v1 ReplicaSet, kubevirt.io/v1 VirtualMachine (starting)"
+    ) == world.feed.problem()
+
+
+async def test_it_is_complete_once_every_kind_is_listed_or_not_served(complete: World) -> None:
+    assert "" == complete.feed.problem()
+    assert ["n1"] == list(complete.cluster.nodes)
+    assert [make_pod("web-1", node="n1")] == list(complete.cluster.pods())
+    assert 1 == complete.cluster.count_of(REPLICA_SETS)
+
+
+async def test_states(complete: World) -> None:
+    await until(lambda: complete.feed.states()["apps/v1 ReplicaSet"].state == "watching")
+    await until(lambda: {it.state for it in complete.feed.states().values()} == {"watching", "not_served"})
+
+    states = complete.feed.states()
+    assert all(0 <= it.age < 5 for it in states.values())
+    assert {
+        "v1 Node": FeedState("watching", 1, 0.0, True),
+        "v1 Pod": FeedState("watching", 1, 0.0, True),
+        "apps/v1 ReplicaSet": FeedState("watching", 1, 0.0, True),
+        "kubevirt.io/v1 VirtualMachine": FeedState("not_served", 0, 0.0, True),
+    } == {kind: FeedState(it.state, it.objects, 0.0, it.synced) for kind, it in states.items()}
+
+
+async def test_finished_pods_are_not_listed(complete: World) -> None:
+    selectors = {
+        request.url.path: request.url.params.get("fieldSelector")
+        for request in complete.plane.asked
+        if request.url.path in complete.plane.lists
+    }
+
+    assert {
+        "/api/v1/nodes": None,
+        "/api/v1/pods": "status.phase!=Succeeded,status.phase!=Failed",
+        "/apis/apps/v1/replicasets": None,
+    } == selectors
+
+
+async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
+    world.plane.moods["/api/v1/nodes"] = 403
+    await world.feed.start()
+
+    await until(lambda: "v1 Pod" not in world.feed.problem() and "forbidden" in world.feed.problem())
+    assert world.feed.problem().startswith(
+        "the picture of the cluster is not complete: waiting for v1 Node (forbidden: "
+    )
+
+
+async def test_a_watch_that_is_silent_for_too_long_is_not_trusted(complete: World) -> None:
+    complete.feed._reflectors[PODS].last_contact -= MAX_AGE + 1
+
+    assert complete.feed.problem().startswith("nothing heard of v1 Pod (")
+    assert complete.feed.problem().endswith(") for more than 60 s")
+
+
+async def test_a_kind_that_is_not_served_is_as_old_as_the_last_look_for_it(
+    complete: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have come to be served since, and then pods are decided on without its objects."""
+    assert "not_served" == complete.feed.states()["kubevirt.io/v1 VirtualMachine"].state
+    assert "" == complete.feed.problem()
+    monkeypatch.setattr(live, "monotonic", lambda: monotonic() + MAX_AGE + 1)
+    for kind, it in complete.feed._reflectors.items():
+        it.last_contact += MAX_AGE + 1 if kind != MACHINES else 0
+
+    assert complete.feed.problem().startswith("nothing heard of kubevirt.io/v1 VirtualMachine (not_served: ")
+
+
+async def test_a_watch_that_fails_by_a_fault_of_ours_begins_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is heard of again nothing is decided, and a restart is not needed."""
+    monkeypatch.setattr(live, "_AFTER_FAULT_SECONDS", 0.01)
+    world.plane.faults["/api/v1/pods"] = RuntimeError("a screw is loose")
+    await world.feed.start()
+
+    await until(lambda: "the watch of v1 Pod failed with RuntimeError: a screw is loose" == world.feed.problem())
+    del world.plane.faults["/api/v1/pods"]
+    await asyncio.wait_for(world.feed.complete(), 30)
+    await until(lambda: "" == world.feed.problem())
+
+
+class TestFetch:
+    PATH = "/api/v1/namespaces/default/pods/young"
+    SET = "/apis/apps/v1/namespaces/default/replicasets/young"
+
+    async def test_a_pod_that_the_watch_has_not_shown(self, complete: World) -> None:
+        complete.plane.objects[self.PATH] = pod_object("young")
+
+        await complete.feed.fetch_pod("default", "young")
+
+        assert make_pod("young") == complete.cluster.pod("default", "young")
+
+    async def test_a_pod_that_is_not_there_is_no_error(self, complete: World) -> None:
+        await complete.feed.fetch_pod("default", "young")
+
+        assert complete.cluster.pod("default", "young") is None
+
+    @pytest.mark.parametrize(
+        ("status", "said"), [(403, "^told to$"), (500, "^told to$"), (UNREACHABLE, "ConnectError no route$")]
+    )
+    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: int, said: str) -> None:
+        complete.plane.moods[self.PATH] = status
+
+        with pytest.raises(OSError, match=said):
+            await complete.feed.fetch_pod("default", "young")
+
+    async def test_a_pod_that_is_answered_with_another_is_one(self, complete: World) -> None:
+        complete.plane.objects[self.PATH] = pod_object("young", namespace="other")
+
+        with pytest.raises(OSError, match=r"^asked for default/young, was answered other/young$"):
+            await complete.feed.fetch_pod("default", "young")
+        assert (None, None) == (
+            complete.cluster.pod("default", "young"),
+            complete.cluster.pod("other", "young"),
+        )
+
+    async def test_an_owner_that_is_answered_with_another_is_missing(self, complete: World) -> None:
+        complete.plane.objects[self.SET] = workload_object("ReplicaSet", "another")
+
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+        assert (None, None) == tuple(
+            complete.cluster.get(REPLICA_SETS, "default", name) for name in ("young", "another")
+        )
+
+    @pytest.mark.parametrize("name", ["..", "../../kube-system/pods/x", "a%2fb", "a" * 1_000_000])
+    async def test_an_owner_of_no_name_is_neither_asked_for_nor_remembered(self, complete: World, name: str) -> None:
+        """An owner reference may hold any text, and a tenant writes it."""
+        asked = len(complete.plane.asked)
+
+        await complete.feed.fetch(REPLICA_SETS, "default", name)
+
+        assert (asked, {}) == (len(complete.plane.asked), complete.feed._missed)
+
+    async def test_an_owner_that_the_watch_has_not_shown(self, complete: World) -> None:
+        complete.plane.objects[self.SET] = workload_object("ReplicaSet", "young")
+
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+        assert complete.cluster.get(REPLICA_SETS, "default", "young") is not None
+
+    @pytest.mark.parametrize("status", [403, 404, 500, UNREACHABLE])
+    async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, status: int) -> None:
+        complete.plane.moods[self.SET] = status
+
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+        assert complete.cluster.get(REPLICA_SETS, "default", "young") is None
+
+    async def test_a_pod_that_makes_no_sense_is_named(self, complete: World) -> None:
+        complete.plane.objects[self.PATH] = pod_object("young", labels={"app": 5})  # type: ignore[dict-item]
+
+        with pytest.raises(OSError, match=r"^metadata.labels: Expected"):
+            await complete.feed.fetch_pod("default", "young")
+
+    async def test_an_owner_that_makes_no_sense_is_named(self, complete: World) -> None:
+        """Missing is what it is not."""
+        complete.plane.objects[self.SET] = {"metadata": {"name": 5}}
+
+        with pytest.raises(Unreadable, match=r"^ReplicaSet default/young cannot be read: Expected"):
+            await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+    async def test_a_kind_that_is_not_served_has_no_objects(self, complete: World) -> None:
+        asked = len(complete.plane.asked)
+
+        await complete.feed.fetch(MACHINES, "default", "young")
+        await complete.feed.fetch(owner_kind("example.com/v1", "Unknown"), "default", "young")
+
+        assert asked == len(complete.plane.asked)
+
+
+async def test_a_kind_whose_watch_is_quiet_is_listed_to_catch_up(complete: World) -> None:
+    """The version of the cluster has moved on, and nobody says whether by an object of this kind."""
+    complete.plane.version = "9"
+    complete.plane.lists["/api/v1/pods"].append(pod_object("web-2", node="n1"))
+    await asyncio.wait_for(complete.feed.catch_up(), 20)
+
+    assert [make_pod(name, node="n1") for name in ("web-1", "web-2")] == list(complete.cluster.pods())
+
+
+async def test_what_is_up_to_date_is_not_listed_again(complete: World) -> None:
+    lists = [it for it in complete.plane.asked if it.url.params.get("limit") not in (None, "1")]
+    await asyncio.wait_for(complete.feed.catch_up(), 20)
+
+    assert lists == [it for it in complete.plane.asked if it.url.params.get("limit") not in (None, "1")]
+
+
+async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> None:
+    complete.feed.lead_by(Leadership("no", "not leading"))
+
+    assert "failed" == await complete.feed.nominator.nominate(make_pod("web-1"), "n1")
+    assert error("no in default") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
+    assert [] == [it for it in complete.plane.asked if it.method != "GET"]
+
+
+async def test_it_stops_whatever_it_waits_for(complete: World) -> None:
+    tasks = set(complete.feed._tasks)
+    await complete.feed.stop()
+
+    assert (9, True) == (len(tasks), all(task.done() for task in tasks))
+
+
+def test_bad_credentials_are_said_when_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(json.dumps({"clusters": []}))
+
+    with pytest.raises(CredentialsError):
+        LiveFeed(str(tmp_path / "kubeconfig"), Cluster(), [], max_age=1)
+
+
+async def test_what_is_left_out_is_told(world: World) -> None:
+    """In the states and in the picture."""
+    world.plane.lists["/api/v1/pods"].append(pod_object("odd", labels={"app": 5}))  # type: ignore[dict-item]
+    await world.feed.start()
+    await asyncio.wait_for(world.feed.complete(), 5)
+
+    assert (("default/odd",), 1) == (world.feed.states()["v1 Pod"].left_out, world.feed.states()["v1 Pod"].objects)
+    assert [("default", "odd")] == list(world.cluster.left_out.of(PODS))
+    assert "" == world.feed.problem()

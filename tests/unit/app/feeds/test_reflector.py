@@ -1,0 +1,781 @@
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import httpx
+import msgspec
+import pytest
+import yaml
+from msgspec import Raw, Struct
+
+from app.feeds.reflector import Reflector, bulk_load
+from app.kube.client import KubeClient, Resource
+from app.kube.credentials import Credentials, Kubeconfig
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import ObjectKey
+
+THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True)
+Json: TypeAlias = dict[str, Any]
+Answer: TypeAlias = httpx.Response | Exception
+
+
+class Meta(Struct):
+    name: str
+    uid: str = ""
+
+
+class Thing(Struct):
+    """``spec`` must be a number, or the object does not decode."""
+
+    metadata: Meta
+    spec: int = 0
+
+
+THING = Decoder[Thing](Thing)
+
+
+def decode(raw: bytes | Raw) -> Thing:
+    return THING.decode(raw)
+
+
+def key_of(found: Thing) -> ObjectKey:
+    return ("ns", found.metadata.name)
+
+
+class Sink:
+    """Keeps what it is told, in words."""
+
+    def __init__(self, *names: str) -> None:
+        self.told: list[str] = []
+        self.names = set(names)
+        self.newest_wins = True
+        self.left_out: dict[str, str] = {}
+        self.on_upsert: Callable[[], None] = lambda: None
+
+    def upsert(self, obj: Thing) -> None:
+        self.told.append(f"+{obj.metadata.name}{obj.spec or ''}")
+        self.names.add(obj.metadata.name)
+        self.on_upsert()
+
+    def delete(self, key: ObjectKey, uid: str) -> None:
+        self.told.append(f"-{key[1]}{uid}")
+        self.names.discard(key[1])
+
+    def keys(self) -> Iterator[ObjectKey]:
+        return iter([("ns", name) for name in sorted(self.names)])
+
+    def has(self, key: ObjectKey) -> bool:
+        return key[1] in self.names
+
+    def leave_out(self, key: ObjectKey, cause: str) -> None:
+        self.left_out[key[1]] = cause
+
+    def take_back(self, key: ObjectKey) -> None:
+        self.left_out.pop(key[1], None)
+
+
+class Stream(httpx.AsyncByteStream):
+    """A watch's body: documents, then an end, a break, or silence without end."""
+
+    def __init__(self, documents: Sequence[Json | bytes], end: Exception | None) -> None:
+        self._documents = documents
+        self._end = end
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for document in self._documents:
+            yield document if isinstance(document, bytes) else msgspec.json.encode(document) + b"\n"
+        if self._end is not None:
+            raise self._end
+
+
+class Open(Stream):
+    """A watch that stays open; more can be said on it later."""
+
+    def __init__(self) -> None:
+        super().__init__((), None)
+        self.opened = asyncio.Event()
+        self.said: asyncio.Queue[Json] = asyncio.Queue()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.opened.set()
+        while True:
+            yield msgspec.json.encode(await self.said.get()) + b"\n"
+            self.said.task_done()
+
+
+def thing(name: str, version: int = 0, spec: Any = 0, uid: str = "") -> Json:
+    return {
+        "metadata": {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": str(version)},
+        "spec": spec,
+        "status": None,
+    }
+
+
+def listed(version: int, *names: str, more: str = "", items: list[Json] | None = None) -> httpx.Response:
+    metadata = {"resourceVersion": str(version), "continue": more}
+    return httpx.Response(200, json={"metadata": metadata, "items": items or [thing(name) for name in names]})
+
+
+def event(type_: str, name: str, version: int, spec: Any = 0, uid: str = "") -> Json:
+    return {"type": type_, "object": thing(name, version, spec, uid)}
+
+
+def bookmark(version: int) -> Json:
+    """As the API server sends one: no name, and null lists where it sends the kind's own type."""
+    metadata = {"name": None, "creationTimestamp": None, "resourceVersion": str(version)}
+    return {"type": "BOOKMARK", "object": {"metadata": metadata, "spec": {"containers": None}, "status": {}}}
+
+
+def failure(code: int, reason: str = "") -> Json:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": reason, "message": "no"}}
+
+
+def watched(*documents: Json | bytes, end: Exception | None = None) -> httpx.Response:
+    return httpx.Response(200, stream=Stream(documents, end))
+
+
+def refused(code: int, retry_after: str = "") -> httpx.Response:
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    return httpx.Response(code, json={"code": code, "reason": "R", "message": "no"}, headers=headers)
+
+
+def discovered(*kinds: str) -> httpx.Response:
+    resources = [{"name": kind.lower() + "s", "kind": kind, "namespaced": True} for kind in kinds]
+    return httpx.Response(200, json={"resources": resources})
+
+
+class Api:
+    """Answers in turn; then every watch stays open."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+        self.tokens: list[str] = []
+        self.accepts: list[str] = []
+        self.last = Open()
+        self.reflector: Reflector[Thing]
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(_words(request))
+        self.tokens.append(request.headers["Authorization"])
+        self.accepts.append(request.headers["Accept"].partition(";g=")[0])
+        answer = self.answers.pop(0) if self.answers else httpx.Response(200, stream=self.last)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _words(request: httpx.Request) -> str:
+    asked = request.url.params
+    if "watch" in asked:
+        return f"watch {asked['resourceVersion']}"
+    if request.url.path == "/apis/example.org/v1":
+        return "discover"
+    return f"list {asked.get('continue', '')}".strip()
+
+
+class Time:
+    """A clock that only moves when somebody sleeps, and remembers for how long."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@asynccontextmanager
+async def reflecting(
+    api: Api, sink: Sink, time: Time, folder: Path, resource: Resource | tuple[str, str] = THINGS, **options: Any
+) -> AsyncIterator[Reflector[Thing]]:
+    """A running reflector that has come to the end of the script."""
+    who = Credentials(Kubeconfig(str(_kubeconfig(folder))))
+    options = {"clock": time, "sleep": time.sleep, "rng": lambda: 1.0, **options}
+    async with KubeClient(who, transport=httpx.MockTransport(api)) as client:
+        found = Reflector(client, resource, decode=decode, key_of=key_of, sink=sink, **options)
+        api.reflector = found
+        task = asyncio.create_task(found.run())
+        try:
+            async with asyncio.timeout(30):
+                await api.last.opened.wait()
+                yield found
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+
+def _kubeconfig(folder: Path) -> Path:
+    config = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "it", "user": "me"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "http://api"}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+    return folder / "kubeconfig"
+
+
+GONE = refused(410)
+BROKEN = httpx.RemoteProtocolError("peer closed connection")
+SILENT = httpx.ReadTimeout("")
+
+SCENARIOS = [
+    pytest.param([listed(10, "a", "b")], "+a +b", "list, watch 10", (0, 0, 0, 0), id="a list, then its watch"),
+    pytest.param([listed(10)], "", "list, watch 10", (0, 0, 0, 0), id="an empty list counts"),
+    pytest.param(
+        [listed(10, "a", more="x"), listed(10, "b", more="y"), listed(10, "c")],
+        "+a +b +c",
+        "list, list x, list y, watch 10",
+        (0, 0, 0, 0),
+        id="a list of three pages",
+    ),
+    pytest.param(
+        [listed(10, "a", more="x"), GONE, listed(20, "a", "b")],
+        "+a +a +b",
+        "list, list x, list, watch 20",
+        (0, 0, 0, 0),
+        id="a page token that is gone starts the list again",
+    ),
+    pytest.param(
+        [
+            listed(10),
+            watched(event("ADDED", "a", 11), event("MODIFIED", "a", 12, 5), event("DELETED", "a", 13, uid="u")),
+        ],
+        "+a +a5 -au",
+        "list, watch 10, watch 13",
+        (3, 0, 1, 0),
+        id="a watch that ended in good order goes on where it was",
+    ),
+    pytest.param(
+        [listed(10, "a"), watched(event("ADDED", "b", 11), end=BROKEN), watched(event("ADDED", "c", 12))],
+        "+a +b +c",
+        "list, watch 10, watch 11, watch 12",
+        (2, 0, 2, 0),
+        id="a broken watch is resumed without a list",
+    ),
+    pytest.param(
+        [listed(10), watched(event("ADDED", "a", 11), b'{"type":"ADDED","obj', end=BROKEN)],
+        "+a",
+        "list, watch 10, watch 11",
+        (1, 0, 1, 0),
+        id="what a break leaves of an event comes again",
+    ),
+    pytest.param(
+        [listed(10), watched(event("ADDED", "a", 11), end=SILENT)],
+        "+a",
+        "list, watch 10, watch 11",
+        (1, 0, 1, 0),
+        id="a silent watch is resumed",
+    ),
+    pytest.param(
+        [listed(10), watched(bookmark(15), bookmark(20))],
+        "",
+        "list, watch 10, watch 20",
+        (0, 0, 1, 0),
+        id="bookmarks move the version and are no objects",
+    ),
+    pytest.param(
+        [listed(10, "a", "b"), GONE, listed(20, "b", "c")],
+        "+a +b +b +c -a",
+        "list, watch 10, list, watch 20",
+        (0, 1, 0, 0),
+        id="a version that is gone: a new list as a difference, deletions last",
+    ),
+    pytest.param(
+        [listed(10, "a"), watched(event("ADDED", "b", 11), failure(410, "Expired")), listed(20, "b")],
+        "+a +b +b -a",
+        "list, watch 10, list, watch 20",
+        (1, 1, 1, 0),
+        id="gone, said within the stream",
+    ),
+    pytest.param(
+        [listed(10, "a"), watched(event("ADDED", "b", 11), failure(500, "InternalError"))],
+        "+a +b",
+        "list, watch 10, watch 11",
+        (1, 0, 1, 0),
+        id="another error within the stream: resumed",
+    ),
+    pytest.param(
+        [listed(10, items=[thing("a"), thing("b", spec="?"), thing("c")])],
+        "+a +c",
+        "list, watch 10",
+        (0, 0, 0, 1),
+        id="one object that does not decode is left out of a list",
+    ),
+    pytest.param(
+        [listed(10, "a", "b"), GONE, listed(20, items=[thing("a"), thing("b", spec="?")])],
+        "+a +b +a",
+        "list, watch 10, list, watch 20",
+        (0, 1, 0, 1),
+        id="it exists: what was known of it stays",
+    ),
+    pytest.param(
+        [listed(10, "b"), watched(event("MODIFIED", "b", 11, "?"), event("ADDED", "a", 12), event("DELETED", "b", 13))],
+        "+b +a -b",
+        "list, watch 10, watch 13",
+        (3, 0, 1, 1),
+        id="its events are passed over, and its deletion is not",
+    ),
+    pytest.param(
+        [listed(10), watched(b"what?\n", b'{"type":"ADDED","object":{}}\n', event("ADDED", "a", 11))],
+        "+a",
+        "list, watch 10, watch 11",
+        (1, 0, 1, 2),
+        id="a line that is no event does not end the watch",
+    ),
+    pytest.param(
+        [httpx.ConnectError(""), refused(503), listed(10, "a")],
+        "+a",
+        "list, list, list, watch 10",
+        (0, 0, 0, 0),
+        id="an API server that comes up late",
+    ),
+    pytest.param(
+        [httpx.Response(200, text="<html>"), httpx.Response(200, json={"metadata": {}}), listed(10)],
+        "",
+        "list, list, list, watch 10",
+        (0, 0, 0, 0),
+        id="an answer that is no list",
+    ),
+]
+
+
+@pytest.mark.parametrize(("script", "told", "asked", "counts"), SCENARIOS)
+async def test_the_sink_comes_to_hold_what_the_cluster_holds(
+    script: list[Answer],
+    told: str,
+    asked: str,
+    counts: tuple[int, int, int, int],
+    sink: Sink,
+    time: Time,
+    tmp_path: Path,
+) -> None:
+    api = Api(*script)
+    async with reflecting(api, sink, time, tmp_path) as found:
+        counted = (found.events, found.relists, found.restarts, found.undecodable)
+
+    assert (told, asked, counts) == (" ".join(sink.told), ", ".join(api.asked), counted)
+    assert (True, "watching", "") == (found.synced, found.state, found.cause)
+
+
+@pytest.mark.parametrize(
+    ("script", "slept"),
+    [
+        pytest.param(
+            [*[httpx.ConnectError("")] * 8, listed(10)],
+            [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0],
+            id="doubled up to 2 s",
+        ),
+        pytest.param([refused(429, "7"), listed(10)], [7.0], id="as long as the API server asks for"),
+        pytest.param([refused(429, "9999"), listed(10)], [10.0], id="within reason"),
+        pytest.param([GONE, listed(10), GONE, listed(10), GONE, listed(10)], [0.05, 0.1, 0.2], id="lists in vain"),
+        pytest.param([listed(10), watched(), watched()], [0.05, 0.1], id="watches that end at once"),
+        pytest.param(
+            [listed(10), watched(), watched(bookmark(11)), watched()], [0.05, 0.05, 0.1], id="an event starts afresh"
+        ),
+        pytest.param([refused(403), refused(403), listed(10)], [10.0, 10.0], id="forbidden: now and then"),
+    ],
+)
+async def test_waiting(script: list[Answer], slept: list[float], sink: Sink, time: Time, tmp_path: Path) -> None:
+    async with reflecting(Api(*script), sink, time, tmp_path):
+        pass
+
+    assert slept == time.slept
+
+
+async def test_a_watch_that_held_starts_afresh(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """A quiet kind's watch ends every five minutes without an event, which is no reason to be late."""
+
+    class Quiet(Stream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            time.now += 290
+            async for document in super().__aiter__():
+                yield document
+
+    quiet = (httpx.Response(200, stream=Quiet((), None)) for _ in range(3))
+    async with reflecting(Api(listed(10), *quiet), sink, time, tmp_path):
+        pass
+
+    assert [0.05, 0.05, 0.05] == time.slept
+
+
+async def test_waiting_is_spread(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """Many reflectors lose the API server at one moment and must not come back at one moment."""
+    api = Api(refused(503), refused(503), listed(10))
+    async with reflecting(api, sink, time, tmp_path, rng=lambda: 0.0):
+        pass
+
+    assert [0.025, 0.05] == time.slept
+
+
+async def test_a_kind_that_is_not_served_is_as_good_as_an_empty_one(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """It counts as synced, is looked for again, and is watched from when it is there."""
+    seen: list[tuple[str, bool]] = []
+    api = Api(refused(404), discovered("Other"), discovered("Thing"), listed(10, "a"))
+    async with reflecting(
+        api,
+        sink,
+        time,
+        tmp_path,
+        ("example.org/v1", "Thing"),
+        on_synced=lambda: seen.append((api.reflector.state, api.reflector.synced)),
+    ) as found:
+        pass
+
+    assert [10.0, 10.0] == time.slept
+    assert ["discover", "discover", "discover", "list", "watch 10"] == api.asked
+    assert (["+a"], "watching", THINGS, [("starting", True)]) == (sink.told, found.state, found.resource, seen)
+
+
+async def test_a_kind_whose_definition_goes_takes_its_objects_along(sink: Sink, time: Time, tmp_path: Path) -> None:
+    api = Api(listed(10, "a"), refused(404), refused(404), discovered("Thing"), listed(20, "b"))
+    async with reflecting(api, sink, time, tmp_path):
+        pass
+
+    assert ["list", "watch 10", "discover", "discover", "list", "watch 20"] == api.asked
+    assert ["+a", "-a", "+b"] == sink.told
+
+
+async def test_a_list_that_is_missing_for_a_moment_takes_nothing_along(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """As while an API server starts."""
+    api = Api(listed(10, "a"), refused(404), discovered("Thing"), listed(20, "a"))
+    async with reflecting(api, sink, time, tmp_path):
+        pass
+
+    assert ["+a", "+a"] == sink.told
+
+
+async def test_a_forbidden_kind_is_named_until_it_is_allowed(sink: Sink, time: Time, tmp_path: Path) -> None:
+    states: list[tuple[str, str, bool]] = []
+
+    async def look_and_sleep(seconds: float) -> None:
+        states.append((api.reflector.state, api.reflector.cause, api.reflector.synced))
+        await time.sleep(seconds)
+
+    api = Api(refused(403), refused(403), listed(10))
+    async with reflecting(api, sink, time, tmp_path, sleep=look_and_sleep) as found:
+        pass
+
+    assert [("forbidden", "no (403 R)", False)] * 2 == states
+    assert ("watching", "", True) == (found.state, found.cause, found.synced)
+
+
+async def test_what_is_known_stays_while_the_api_server_is_away(sink: Sink, time: Time, tmp_path: Path) -> None:
+    states: list[tuple[str, bool]] = []
+
+    async def look_and_sleep(seconds: float) -> None:
+        states.append((api.reflector.state, api.reflector.synced))
+        await time.sleep(seconds)
+
+    api = Api(listed(10, "a"), watched(end=BROKEN), httpx.ConnectError(""))
+    async with reflecting(api, sink, time, tmp_path, sleep=look_and_sleep):
+        pass
+
+    assert ([("retrying", True)] * 2, ["+a"]) == (states, sink.told)
+    assert ["list", "watch 10", "watch 10", "watch 10"] == api.asked
+
+
+async def test_metadata_is_all_that_is_asked_for(sink: Sink, time: Time, tmp_path: Path) -> None:
+    api = Api(listed(10, "a"))
+    async with reflecting(api, sink, time, tmp_path, metadata_only=True):
+        pass
+
+    lists, watches = "application/json;as=PartialObjectMetadataList", "application/json;as=PartialObjectMetadata"
+    assert [lists, watches] == api.accepts
+
+
+async def test_a_long_list_lets_others_run(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """Each upsert takes 1 ms here; nobody waits for more than a few of them."""
+    turns: list[int] = []
+
+    async def other() -> None:
+        while True:
+            turns.append(len(sink.told))
+            await asyncio.sleep(0)
+
+    def a_millisecond() -> None:
+        time.now += 0.001
+
+    sink.on_upsert = a_millisecond
+    task = asyncio.create_task(other())
+    async with reflecting(Api(listed(10, *(f"t{n}" for n in range(40)))), sink, time, tmp_path):
+        pass
+    task.cancel()
+
+    steps = [after - before for before, after in pairwise(turns)]
+    assert (40, True) == (sum(steps), max(steps) <= 5)
+
+
+async def test_what_came_during_a_list_is_not_deleted_by_it(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """A pod read on its own while a list runs is newer than that list; the watch tells if it is gone again."""
+    api = Api(listed(10, "old"), GONE, listed(20, "a"))
+
+    def read_another() -> None:
+        if sink.told[-1] == "+a":
+            sink.names.add("new")
+
+    sink.on_upsert = read_another
+    async with reflecting(api, sink, time, tmp_path):
+        pass
+
+    assert ["+old", "+a", "-old"] == sink.told
+    assert {"a", "new"} == sink.names
+
+
+async def test_what_the_sink_holds_back_is_not_deleted_by_a_list(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """A pod whose bind began while the list ran is no longer among the keys."""
+    api = Api(listed(10, "held"), GONE, listed(20, "a"))
+
+    def hold_back() -> None:
+        if sink.told[-1] == "+a":
+            sink.names.discard("held")
+
+    sink.on_upsert = hold_back
+    async with reflecting(api, sink, time, tmp_path):
+        pass
+
+    assert ["+held", "+a"] == sink.told
+
+
+async def test_an_undecodable_object_is_named_once(
+    sink: Sink, time: Time, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = event("MODIFIED", "b", 11, "?")
+    api = Api(listed(10), watched(bad, bad, event("MODIFIED", "b", 12, 1), bad))
+    async with reflecting(api, sink, time, tmp_path) as found:
+        pass
+
+    assert (3, 2) == (found.undecodable, capsys.readouterr().out.count("object left out"))
+
+
+async def test_contact_and_freshness(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """A list vouches for the moment it was asked for, an event only for being heard."""
+
+    def slow() -> None:
+        time.now += 4
+
+    sink.on_upsert = slow
+    async with reflecting(api := Api(listed(10, "a")), sink, time, tmp_path) as found:
+        assert (1004.0, 1000.0) == (found.last_contact, found.fresh_as_of)
+        time.now += 6
+        await say(api, bookmark(20))
+        assert (1010.0, 1000.0) == (found.last_contact, found.fresh_as_of)
+
+
+async def say(api: Api, document: Json) -> None:
+    api.last.said.put_nowait(document)
+    await api.last.said.join()
+    await asyncio.sleep(0)
+
+
+async def test_a_probe_that_finds_nothing_newer_vouches_for_now(sink: Sink, time: Time, tmp_path: Path) -> None:
+    async with reflecting(api := Api(listed(10, "a")), sink, time, tmp_path) as found:
+        time.now += 50
+        api.answers.append(listed(10, "a"))
+        assert await found.probe()
+
+    assert (1050.0, 1050.0) == (found.last_contact, found.fresh_as_of)
+
+
+async def test_a_probe_that_finds_newer_waits_for_the_watch_to_come_up_to_it(
+    sink: Sink, time: Time, tmp_path: Path
+) -> None:
+    """The newer version may be of another kind, so it is no sign of being late; nor may it be taken for being fresh."""
+    async with reflecting(api := Api(listed(10, "a")), sink, time, tmp_path) as found:
+        answers = []
+        for version in (30, 40):
+            time.now += 50
+            api.answers.append(listed(version, "a"))
+            answers.append(await found.probe())
+        fresh = [found.fresh_as_of]
+        for version in (29, 30, 45):
+            await say(api, bookmark(version))
+            fresh.append(found.fresh_as_of)
+
+    assert ([False, False], [1000.0, 1000.0, 1050.0, 1100.0]) == (answers, fresh)
+
+
+@pytest.mark.parametrize("answer", [refused(503), httpx.ConnectError(""), httpx.Response(200, text="<html>")])
+async def test_a_probe_that_fails_vouches_for_nothing(answer: Answer, sink: Sink, time: Time, tmp_path: Path) -> None:
+    async with reflecting(api := Api(listed(10, "a")), sink, time, tmp_path) as found:
+        time.now += 50
+        api.answers.append(answer)
+        assert not await found.probe()
+
+    assert (1000.0, "watching") == (found.fresh_as_of, found.state)
+
+
+async def test_versions_that_go_back_start_everything_over(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """etcd was restored: a watch from the version we know would be silent until the cluster has come up to it."""
+    async with reflecting(api := Api(listed(10, "a", "b")), sink, time, tmp_path) as found:
+        api.answers += [listed(5, "a"), listed(6, "a")]
+        api.last.opened.clear()
+        believed: list[bool] = []
+        sink.on_upsert = lambda: believed.append(sink.newest_wins)
+        assert not await found.probe()
+        await api.last.opened.wait()
+
+    assert ["list", "watch 10", "list", "list", "watch 6"] == api.asked
+    assert (["+a", "+b", "+a", "-b"], 1) == (sink.told, found.relists)
+    assert ([False], True) == (believed, sink.newest_wins)
+
+
+def test_nothing_is_known_before_the_first_list(sink: Sink, tmp_path: Path) -> None:
+    client = KubeClient(Credentials(Kubeconfig(str(_kubeconfig(tmp_path)))))
+    found = Reflector(client, THINGS, decode=decode, key_of=key_of, sink=sink)
+
+    assert ("starting", False, -inf, -inf) == (found.state, found.synced, found.last_contact, found.fresh_as_of)
+    assert not asyncio.run(found.probe())
+
+
+def test_garbage_is_not_collected_until_the_last_first_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool | str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: seen.append("freeze"))
+    with bulk_load():
+        with bulk_load():
+            seen.append(gc.isenabled())
+        seen.append(gc.isenabled())
+    seen.append(gc.isenabled())
+
+    assert [False, False, "freeze", True] == seen
+
+
+async def test_only_a_first_list_is_a_bulk_load(
+    sink: Sink, time: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[bool] = []
+    monkeypatch.setattr(gc, "freeze", lambda: loads.append(True))
+    async with reflecting(Api(listed(10), GONE, listed(20)), sink, time, tmp_path):
+        pass
+
+    assert ([True], True) == (loads, gc.isenabled())
+
+
+LEVELS = (1_200, 9_000)
+
+
+def deep(found: Json, levels: int) -> bytes:
+    """With fields that somebody claims to manage, nested as deeply as the API server stores them."""
+    text = msgspec.json.encode(found).replace(b'"status":null', b'"status":"DEEP"')
+    return text.replace(b'"DEEP"', b'{"f:a":' * levels + b"{}" + b"}" * levels)
+
+
+def page(*items: Json) -> Json:
+    return {"metadata": {"resourceVersion": "10"}, "items": list(items)}
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+class TestDepth:
+    async def test_an_object_is_as_good_as_any_other(self, levels: int, sink: Sink, time: Time, tmp_path: Path) -> None:
+        """In a list beside others, told by the watch, changed and deleted."""
+        listing = httpx.Response(200, content=deep(page(thing("a", spec=1)), levels))
+        told = [event("ADDED", "b", 11, 2), event("MODIFIED", "b", 12, 3), event("DELETED", "b", 13, uid="u")]
+        api = Api(listing, watched(*(deep(it, levels) + b"\n" for it in told)))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert (["+a1", "+b2", "+b3", "-bu"], "list, watch 10, watch 13") == (sink.told, ", ".join(api.asked))
+        assert (0, set(), 3) == (found.undecodable, found.left_out, found.events)
+
+    async def test_a_probe_and_an_error_are_read(self, levels: int, sink: Sink, time: Time, tmp_path: Path) -> None:
+        gone = failure(410)
+        gone["object"]["status"] = None
+        api = Api(listed(10, "a"), watched(deep(gone, levels) + b"\n"), listed(10, "a"))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            api.answers.append(httpx.Response(200, content=deep(page(thing("a")), levels)))
+            assert await found.probe()
+
+        assert ["list", "watch 10", "list", "watch 10", "list"] == api.asked
+
+
+class TestOneObject:
+    """Whatever one object does, it is left out by itself, named, and taken back when it is gone or mended."""
+
+    FAULTS: ClassVar = (RuntimeError("a screw"), MemoryError(), KeyError("k"), ValueError("v"))
+
+    @pytest.mark.parametrize(
+        "fault", [RuntimeError("a screw"), MemoryError(), KeyError("k"), ValueError("v")], ids=repr
+    )
+    @pytest.mark.parametrize("where", ["decode", "upsert"])
+    async def test_a_fault_does_not_end_the_watch(
+        self, where: str, fault: Exception, sink: Sink, time: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither of a list nor of an event, as often as it comes."""
+
+        def faulty(raw: bytes | Raw) -> Thing:
+            if b'"bad"' in bytes(raw):
+                raise fault
+            return THING.decode(raw)
+
+        def upsert() -> None:
+            if sink.told[-1] == "+bad":
+                raise fault
+
+        if where == "decode":
+            monkeypatch.setitem(globals(), "decode", faulty)
+        else:
+            sink.on_upsert = upsert
+        api = Api(listed(10, "a", "bad", "b"), watched(event("MODIFIED", "bad", 11), event("ADDED", "c", 12)))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert ["+a", "+b", "+c"] == [it for it in sink.told if it != "+bad"]
+        assert ({("ns", "bad")}, 2, {"bad": str(fault)}) == (found.left_out, found.undecodable, sink.left_out)
+
+    @pytest.mark.parametrize(
+        "then",
+        [
+            pytest.param([watched(event("MODIFIED", "b", 11, 5))], id="mended, as the watch tells"),
+            pytest.param([watched(event("DELETED", "b", 11))], id="deleted, as the watch tells"),
+            pytest.param([GONE, listed(20, "a", "b")], id="mended, as a list tells"),
+            pytest.param([GONE, listed(20, "a")], id="deleted, as a list tells"),
+            pytest.param([refused(404), refused(404), discovered("Thing"), listed(20, "a")], id="with its kind"),
+        ],
+    )
+    async def test_it_is_taken_back(self, then: list[Answer], sink: Sink, time: Time, tmp_path: Path) -> None:
+        seen: list[dict[str, str]] = []
+        sink.on_upsert = lambda: seen.append(dict(sink.left_out))
+        api = Api(listed(10, items=[thing("b", spec="?"), thing("a")]), *then)
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert {"b": "Expected `int`, got `str` - at `$.spec`"} == seen[0]
+        assert ({}, set()) == (sink.left_out, found.left_out)
+
+    async def test_one_without_a_name_is_counted(self, sink: Sink, time: Time, tmp_path: Path) -> None:
+        api = Api(listed(10, items=[{"metadata": {}}, thing("a")]))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert (["+a"], {("", "")}, {}) == (sink.told, found.left_out, sink.left_out)
+
+    async def test_one_whose_version_makes_no_sense_is_named(self, sink: Sink, time: Time, tmp_path: Path) -> None:
+        odd = event("MODIFIED", "b", 11)
+        odd["object"]["metadata"]["resourceVersion"] = 5
+        api = Api(listed(10, "a"), watched(odd))
+        async with reflecting(api, sink, time, tmp_path) as found:
+            pass
+
+        assert {("ns", "b")} == found.left_out

@@ -1,0 +1,148 @@
+"""Where the objects of one kind go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.cache.cluster import Cluster
+from app.feeds.sinks import NodeSink, ObjectSink, PodSink, sink_for
+from app.kube.kinds import NODES, PODS, SERVICES, Kind
+from app.kube.selectors import EVERYTHING
+from tests.builders import make_node, make_pod, make_service
+
+
+def picture() -> Cluster:
+    """One object of each kind, and two binds: one in flight, one accepted."""
+    cluster = Cluster()
+    for kind, found in (
+        (NODES, make_node("n1")),
+        (PODS, make_pod("web-1", node="n1")),
+        (SERVICES, make_service("web")),
+    ):
+        sink_for(cluster, kind).upsert(found)
+    for name in ("flying", "accepted"):
+        cluster.upsert_pod(make_pod(name))
+        cluster.assume(make_pod(name), "n1")
+    cluster.accept("uid-default-accepted")
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("kind", "sink"),
+    [
+        pytest.param(PODS, PodSink, id="pods"),
+        pytest.param(NODES, NodeSink, id="nodes"),
+        pytest.param(SERVICES, ObjectSink, id="any other kind"),
+        pytest.param(Kind("v1", "Pod", PODS.decode), PodSink, id="a kind is known by its name"),
+    ],
+)
+def test_each_kind_has_a_sink(kind: Kind[object], sink: type) -> None:  # type: ignore[type-var]
+    assert sink is type(sink_for(Cluster(), kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        pytest.param(NODES, [("", "n1")], id="nodes"),
+        pytest.param(SERVICES, [("default", "web")], id="other objects"),
+        pytest.param(
+            PODS, [("default", "accepted"), ("default", "flying"), ("default", "web-1")], id="pods, however assumed"
+        ),
+    ],
+)
+def test_what_a_fresh_list_has_to_confirm(kind: Kind[object], keys: list[tuple[str, str]]) -> None:  # type: ignore[type-var]
+    assert keys == sorted(sink_for(picture(), kind).keys())
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "uid"),
+    [
+        pytest.param(NODES, ("", "n1"), "uid-n1", id="a node"),
+        pytest.param(PODS, ("default", "web-1"), "uid-default-web-1", id="a pod"),
+        pytest.param(SERVICES, ("default", "web"), "uid-default-web", id="another object"),
+    ],
+)
+class TestDelete:
+    def test_it_is_gone(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
+        for given in (uid, ""):
+            cluster = picture()
+            before = cluster.count_of(kind)
+
+            sink_for(cluster, kind).delete(key, given)
+
+            assert before - 1 == cluster.count_of(kind)
+
+    def test_another_of_the_same_name_stays(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
+        cluster = picture()
+        before = cluster.count_of(kind)
+
+        sink_for(cluster, kind).delete(key, f"{uid}-earlier")
+
+        assert before == cluster.count_of(kind)
+
+    def test_what_is_not_there_is_no_error(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
+        cluster = picture()
+
+        for given in (uid, ""):
+            sink_for(cluster, kind).delete((key[0], "other"), given)
+
+        assert [] == cluster.check()
+
+
+class TestAPodThatAListLacks:
+    """It was deleted while nobody watched. That its bind is in flight does not bring it back: UIDs never do."""
+
+    def lacking(self) -> tuple[Cluster, PodSink]:
+        """A list has begun that will lack the pod whose bind is in flight."""
+        cluster = picture()
+        sink = PodSink(cluster)
+        assert ("default", "flying") in list(sink.keys())
+        return cluster, sink
+
+    @pytest.mark.parametrize(
+        "settles",
+        [
+            pytest.param(lambda it: it.forget("uid-default-flying"), id="its bind is answered with 404"),
+            pytest.param(lambda it: it.accept("uid-default-flying"), id="its bind is answered with 201"),
+            pytest.param(lambda it: it.upsert_read_pod(make_pod("flying", node="n1")), id="it was read before"),
+        ],
+    )
+    @pytest.mark.parametrize("first", ["the list", "the bind"])
+    def test_it_is_gone_whenever_its_bind_settles(self, first: str, settles: Callable[[Cluster], None]) -> None:
+        cluster, sink = self.lacking()
+        if first == "the bind":
+            settles(cluster)
+
+        sink.delete(("default", "flying"), "")
+
+        if first == "the list":
+            settles(cluster)
+        assert (None, []) == (cluster.pod("default", "flying"), cluster.check())
+        assert {"n1": 2} == dict(cluster.counts.pods_by_node("default", EVERYTHING))
+
+    def test_whoever_waits_for_its_bind_is_told(self) -> None:
+        cluster, sink = self.lacking()
+        told: list[bool] = []
+        cluster.assumed.on_settled(lambda: told.append(True))
+
+        sink.delete(("default", "flying"), "")
+
+        assert ([True], ()) == (told, cluster.assumed.in_flight())
+
+    @pytest.mark.parametrize("state", ["waits", "in flight", "accepted"])
+    def test_one_of_its_name_that_was_made_since_is_another(self, state: str) -> None:
+        """Read past the watch while the list was taken; the watch will tell of it."""
+        cluster, sink = self.lacking()
+        cluster.upsert_read_pod(make_pod("flying", uid="another"))
+        if state != "waits":
+            cluster.assume(make_pod("flying", uid="another"), "n1")
+        if state == "accepted":
+            cluster.accept("another")
+
+        sink.delete(("default", "flying"), "")
+
+        known = cluster.pod("default", "flying")
+        assert known is not None
+        assert "another" == known.uid

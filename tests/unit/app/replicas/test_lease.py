@@ -1,0 +1,300 @@
+"""The rules of the election, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.replicas.lease import SCHEDULERS, Election, LeaseRecord, Step, post_seconds
+from app.writes.callers import EVERYBODY, NOBODY, Callers
+from tests.fakes import ManualClock
+
+
+def record(holder: str, version: int, *, seconds: int = 15, callers: str | None = "") -> LeaseRecord:
+    annotations = {} if callers is None else {SCHEDULERS: callers}
+    found = {
+        "metadata": {"name": "homeport", "resourceVersion": str(version), "annotations": annotations},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
+    }
+    return LeaseRecord.of(msgspec.json.encode(found))
+
+
+def callers(*names: str) -> Callers:
+    return Callers(frozenset(names))
+
+
+class World:
+    """One participant and its clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(100.0)
+        self.election = Election(
+            "me", "me:1", lease_duration=15.0, renew_deadline=10.0, retry_period=2.0, clock=self.clock
+        )
+
+    def leading(self) -> World:
+        """It took a Lease that nobody had."""
+        self.election.observe(None)
+        self.write(2)
+        return self
+
+    def write(self, version: int, *, answered_after: float = 0.0) -> dict[str, Any]:
+        sent = self.election.writing()
+        self.clock.now += answered_after
+        self.election.written(record("me", version, callers=said(sent)))
+        return sent
+
+
+def said(written: dict[str, Any]) -> str:
+    """What a write says of who was let bind."""
+    found: str = written["metadata"]["annotations"][SCHEDULERS]
+    return found
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_it_reads_before_it_writes(world: World) -> None:
+    assert Step("read") == world.election.next_step()
+
+
+def test_a_binding_may_take_a_third_of_the_lease_and_ten_seconds_at_most() -> None:
+    assert [5.0, 10.0, 10.0] == [post_seconds(15.0), post_seconds(30.0), post_seconds(600.0)]
+
+
+def test_a_tenure_counts_from_before_the_renewal_was_sent(world: World) -> None:
+    world.leading()
+    world.clock.now += 2.0
+    world.write(3, answered_after=6.0)
+
+    world.clock.now += 3.9
+    assert (True, "") == (world.election.leads, world.election.may_post(5.0))
+    world.clock.now += 0.1
+    assert (False, "this replica does not lead") == (world.election.leads, world.election.may_post(5.0))
+
+
+def test_a_write_that_could_outlast_the_lease_must_not_be_sent(world: World) -> None:
+    world.leading()
+    world.clock.now += 4.0
+
+    assert "" == world.election.may_post(10.9)
+    assert "the lease of this replica may end before the binding is answered" == world.election.may_post(11.0)
+
+
+def test_a_process_that_was_stopped_has_stopped_leading(world: World) -> None:
+    world.leading()
+    world.clock.now += 3600.0
+
+    assert "this replica does not lead" == world.election.may_post(0.0)
+
+
+def test_another_s_tenure_counts_from_when_it_was_seen_to_change(world: World) -> None:
+    world.election.observe(record("other", 5))
+    world.clock.now += 10.0
+    world.election.observe(record("other", 5))
+    world.clock.now += 4.9
+    before = world.election.leader
+    world.clock.now += 0.1
+
+    assert (record("other", 5), None) == (before, world.election.leader)
+    assert Step("write") == world.election.next_step()
+
+
+def test_it_waits_the_duration_that_the_holder_promised(world: World) -> None:
+    world.election.observe(record("other", 5, seconds=60))
+    world.clock.now += 59.0
+    world.election.observe(record("other", 5, seconds=60))
+
+    assert Step("wait", 1.0) == world.election.next_step()
+
+
+def test_the_last_binding_of_another_has_had_its_time_after_its_deadline(world: World) -> None:
+    world.election.observe(record("other", 5))
+    world.clock.now += 17.0
+    world.write(6)
+
+    assert world.election.term is not None
+    assert (120.0, NOBODY, "other") == (
+        world.election.term.safe_at,
+        world.election.term.fence,
+        world.election.term.predecessor,
+    )
+
+
+def test_what_a_late_watch_shows_is_not_believed(world: World) -> None:
+    world.leading()
+    world.election.observe(record("other", 1), lagging=True)
+
+    assert world.election.leads
+
+
+def test_an_answer_that_comes_when_another_has_taken_over_changes_nothing(world: World) -> None:
+    world.leading()
+    world.election.writing()
+    world.clock.now += 60.0
+    world.election.observe(record("other", 9))
+    world.election.written(record("me", 3))
+
+    assert (False, None) == (world.election.leads, world.election.term)
+
+
+def test_a_renewal_keeps_what_others_wrote_and_who_took_it_when(world: World) -> None:
+    world.leading()
+    first = world.election.writing()
+    world.election.written(
+        LeaseRecord.of(msgspec.json.encode({**first, "metadata": {"resourceVersion": "3", "labels": {"a": "b"}}}))
+    )
+    second = world.election.writing()
+
+    assert {"a": "b"} == second["metadata"]["labels"]
+    assert "3" == second["metadata"]["resourceVersion"]
+    assert (first["spec"]["acquireTime"], 0) == (second["spec"]["acquireTime"], second["spec"]["leaseTransitions"])
+
+
+def test_taking_over_counts_as_a_transition(world: World) -> None:
+    world.election.observe(record("other", 5))
+    world.clock.now += 15.0
+
+    assert 1 == world.election.writing()["spec"]["leaseTransitions"]
+
+
+def test_who_resigned_never_leads_again(world: World) -> None:
+    world.leading()
+    given_up = world.election.resignation()
+    assert ("", False) == (given_up["spec"]["holderIdentity"], world.election.leads)
+    world.election.failed()
+    world.election.observe(record("me", 2))  # it did not arrive
+    for _ in range(60):
+        world.clock.now += 1.0
+        assert "write" != world.election.next_step().do
+
+
+def test_who_retires_renews_and_does_not_take(world: World) -> None:
+    world.leading()
+    world.election.retire()
+    world.clock.now += 2.0
+    assert Step("write") == world.election.next_step()
+
+    world.election.observe(record("", 9))
+    for _ in range(60):
+        world.clock.now += 1.0
+        assert "write" != world.election.next_step().do
+
+
+def test_a_name_is_written_at_once_and_counts_once_that_was_seen(world: World) -> None:
+    world.leading()
+    world.clock.now += 0.1
+    assert "wait" == world.election.next_step().do
+
+    world.election.remember("s0")
+    assert (Step("write"), False) == (world.election.next_step(), "s0" in world.election.recorded)
+    sent = world.election.writing()
+    assert ("s0", False) == (said(sent), "s0" in world.election.recorded)
+    world.election.written(record("me", 3, callers="s0"))
+
+    assert (callers("s0"), "wait") == (world.election.recorded, world.election.next_step().do)
+
+
+def test_a_name_that_comes_while_another_is_written_is_written_next(world: World) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.election.writing()
+    world.election.remember("s1")
+    world.election.written(record("me", 3, callers="s0"))
+
+    assert (callers("s0"), Step("write")) == (world.election.recorded, world.election.next_step())
+    assert "s0,s1" == said(world.election.writing())
+
+
+@pytest.mark.parametrize("how", ["conflicted", "failed"])
+def test_a_name_whose_write_failed_is_written_again_as_soon_as_the_lease_was_read(world: World, how: str) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.election.writing()
+    getattr(world.election, how)()
+    world.clock.now += 2.0
+    assert Step("read") == world.election.next_step()
+    world.election.observe(record("me", 3))
+
+    assert (NOBODY, Step("write")) == (world.election.recorded, world.election.next_step())
+
+
+def test_one_who_strips_the_annotation_is_not_answered_write_by_write(world: World) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.election.writing()
+    world.election.written(record("me", 3, callers=None))
+
+    assert (NOBODY, "wait") == (world.election.recorded, world.election.next_step().do)
+
+
+def test_names_that_a_person_adds_stay(world: World) -> None:
+    world.leading()
+    world.election.observe(record("me", 3, callers="by-hand"))
+
+    assert (callers("by-hand"), "by-hand") == (world.election.recorded, said(world.election.writing()))
+
+
+@pytest.mark.parametrize(
+    ("seen", "fence", "carried_on"),
+    [
+        pytest.param([None], NOBODY, "", id="there never was one"),
+        pytest.param([record("other", 5, callers="s0"), None], EVERYBODY, "*", id="it is gone"),
+        pytest.param([record("other", 5, callers="s0,s1")], callers("s0", "s1"), "s0,s1", id="its holder is gone"),
+        pytest.param([record("other", 5)], NOBODY, "", id="its holder let nobody bind"),
+        pytest.param([record("other", 5, callers="*")], EVERYBODY, "*", id="anybody may have been let bind"),
+        pytest.param([record("other", 5, callers=None)], EVERYBODY, "*", id="the names are lost"),
+        pytest.param([record("other", 5, callers="s0, s1")], EVERYBODY, "*", id="the names cannot be read"),
+        pytest.param([record("", 5, callers="s0")], NOBODY, "s0", id="released: names need not be written again"),
+        pytest.param([record("", 5, callers="*")], NOBODY, "", id="released: who anybody was does not matter any more"),
+        pytest.param([record("", 5, callers=None)], NOBODY, "", id="released by one that wrote no names"),
+    ],
+)
+def test_whose_pods_a_take_over_fences_off_and_whom_it_remembers(
+    world: World, seen: list[LeaseRecord | None], fence: Callers, carried_on: str
+) -> None:
+    for found in seen:
+        world.election.observe(found)
+    world.clock.now += 20.0
+    sent = world.write(9)
+
+    assert world.election.term is not None
+    assert (fence, carried_on) == (world.election.term.fence, said(sent))
+
+
+def test_a_lease_that_is_given_up_keeps_the_names(world: World) -> None:
+    world.leading()
+    world.election.remember("s0")
+    world.write(3)
+
+    assert "s0" == said(world.election.resignation())
+
+
+def test_who_does_not_hold_it_remembers_nobody(world: World) -> None:
+    world.election.observe(record("other", 5, callers="s0"))
+    world.election.remember("s1")
+
+    assert (NOBODY, EVERYBODY) == (world.election.recorded, record("other", 5, callers=None).callers or EVERYBODY)
+    world.clock.now += 15.0
+    assert "s0" == said(world.election.writing())
+
+
+class TestRecord:
+    @pytest.mark.parametrize("levels", [1_200, 9_000])
+    def test_however_deep(self, levels: int) -> None:
+        """Anybody who may write it may say who manages its fields; that is not written back."""
+        raw = b'{"metadata":{"resourceVersion":"1","managedFields":%s},"spec":{"holderIdentity":"me"}}'
+        found = LeaseRecord.of(raw % (b"[" * levels + b"]" * levels))
+
+        assert ("me", "1") == (found.holder, found.version)
+
+    @pytest.mark.parametrize(
+        "spec", [{"leaseDurationSeconds": "long"}, {"leaseTransitions": []}, {"holderIdentity": 5}, 5, []], ids=repr
+    )
+    def test_what_is_no_lease(self, spec: Any) -> None:
+        with pytest.raises(msgspec.DecodeError):
+            LeaseRecord.of(msgspec.json.encode({"metadata": {}, "spec": spec}))

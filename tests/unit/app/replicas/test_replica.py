@@ -1,0 +1,445 @@
+"""Taking over and handing over, in virtual time: what may be bound when, and where a verb goes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from app.cache.cluster import Cluster
+from app.kube.core_v1 import decode_pod
+from app.replicas.leader import Elector
+from app.replicas.lease import SCHEDULERS
+from app.replicas.replica import Replica, Route
+from app.writes.fences import Fences
+from tests.api.apiserver import ApiServer
+from tests.api.virtual import now, settle, virtual_time
+from tests.builders import encoded, pod_object
+from tests.unit.app.replicas.lease_server import LeaseServer, client_of
+from tests.unit.app.replicas.test_leader import DEADLINE, LEASE, POST, RETRY, election
+
+HERE = Route("here")
+
+
+class Picture:
+    """A feed that is current when the test says so."""
+
+    def __init__(self) -> None:
+        self.current = asyncio.Event()
+        self.current.set()
+        self.whole = asyncio.Event()
+        self.whole.set()
+        self.asked: list[float] = []
+
+    async def complete(self) -> None:
+        await self.whole.wait()
+
+    async def catch_up(self) -> None:
+        self.asked.append(now())
+        await self.current.wait()
+
+    def breaks_once(self, does: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Fails when it is called first."""
+        faults = [ZeroDivisionError()]
+
+        async def call() -> None:
+            if faults:
+                raise faults.pop()
+            await does()
+
+        return call
+
+    def problem(self) -> str:
+        return ""
+
+
+class One:
+    """A replica, and what it does its work on."""
+
+    def __init__(
+        self,
+        name: str,
+        leases: LeaseServer,
+        pods: ApiServer,
+        known_to_others: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        async def server(request: httpx.Request) -> httpx.Response:
+            if "leases" not in request.url.path:
+                return pods(request)
+            answer = leases(request)
+            if request.method == "PUT":
+                await asyncio.sleep(leases.answers_after)
+            return answer
+
+        self.picture = Picture()
+        self.cluster = Cluster()
+        for found in pods.objects.values():
+            self.cluster.upsert_pod(decode_pod(encoded(found)))
+        self.client = client_of(server)
+        elector = Elector(
+            self.client,
+            election(name),
+            namespace="here",
+            name="homeport",
+            retry_period=RETRY,
+            attempt_seconds=DEADLINE / 2,
+            rng=lambda: 1.0,
+        )
+        self.led: list[bool] = []
+        self.seen = 0
+        self.replica = Replica(
+            elector,
+            self.picture,
+            Fences(self.client, self.cluster),
+            post_seconds=POST,
+            clock=now,
+            on_change=self.led.append,
+            on_leader=self._see,
+            known_to_others=known_to_others or _at_once,
+        )
+
+    def _see(self) -> None:
+        self.seen += 1
+
+
+@asynccontextmanager
+async def running(
+    name: str, leases: LeaseServer, pods: ApiServer | None = None, *, whole: bool = True
+) -> AsyncIterator[One]:
+    one = One(name, leases, pods or ApiServer())
+    if not whole:
+        one.picture.whole.clear()
+    await one.replica.start()
+    try:
+        yield one
+    finally:
+        await one.replica.stop()
+        await one.client.aclose()
+
+
+def held_by_another(callers: str = "default-scheduler") -> LeaseServer:
+    """A Lease that nobody renews any more."""
+    leases = LeaseServer()
+    annotations = {SCHEDULERS: callers}
+    leases.put(
+        {
+            "metadata": {"name": "homeport", "annotations": annotations},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": int(LEASE)},
+        }
+    )
+    return leases
+
+
+async def _at_once() -> None:
+    pass
+
+
+async def _settled() -> bool:
+    return True
+
+
+async def until_it_may(one: One, namespace: str = "default", seconds: float = 100.0) -> float:
+    started = now()
+    while one.replica.may_bind(namespace):
+        await asyncio.sleep(0.05)
+        assert now() - started < seconds, one.replica.may_bind(namespace)
+    return now() - started
+
+
+@virtual_time
+async def test_the_first_replica_leads_and_decides() -> None:
+    async with running("a", LeaseServer()) as a:
+        assert (Route("nowhere"), "no replica leads") == (a.replica.route(binds=True), a.replica.problem())
+        await until_it_may(a)
+        await settle()
+
+        assert (HERE, HERE, "", "leader") == (
+            a.replica.route(binds=True),
+            a.replica.route(binds=False),
+            a.replica.problem(),
+            a.replica.role(),
+        )
+        assert ([True], 1) == (a.led, a.seen)
+
+
+@virtual_time
+async def test_a_follower_says_where_the_leader_is() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        await asyncio.sleep(5)
+
+        assert Route("there", "a:8888", "a") == b.replica.route(binds=True)
+        assert ("", "follower of a at a:8888") == (b.replica.problem(), b.replica.role())
+        assert "this replica does not lead" == b.replica.may_post(0.0) == b.replica.may_write()
+
+
+@virtual_time
+async def test_one_without_a_picture_leaves_the_lease_to_others() -> None:
+    leases = LeaseServer()
+    async with running("a", leases, whole=False) as a:
+        await asyncio.sleep(30)
+        assert (None, "no replica leads") == (leases.holder, a.replica.problem())
+
+        async with running("b", leases) as b:
+            await until_it_may(b)
+            assert leases.holder == "b"
+
+        a.picture.whole.set()
+        await until_it_may(a)
+
+
+@virtual_time
+async def test_so_does_one_that_others_cannot_speak_to() -> None:
+    leases, known = LeaseServer(), asyncio.Event()
+
+    async def known_to_others() -> None:
+        await known.wait()
+
+    one = One("a", leases, ApiServer(), known_to_others)
+    await one.replica.start()
+    await asyncio.sleep(3 * LEASE)
+    assert (False, None) == (one.replica.leads, leases.lease)
+
+    known.set()
+    await until_it_may(one)
+    await one.replica.stop()
+    await one.client.aclose()
+
+
+@virtual_time
+async def test_a_part_that_ends_by_a_fault_begins_again() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+
+        a.picture.catch_up = a.picture.breaks_once(a.picture.catch_up)  # type: ignore[method-assign]  # it breaks once
+        leases.down = "lost"
+        await asyncio.sleep(LEASE)
+        assert not a.replica.leads
+        leases.down = None
+
+        await until_it_may(a)
+
+
+@virtual_time
+async def test_nothing_is_bound_before_the_former_leader_s_last_binding_had_its_time() -> None:
+    leases = LeaseServer()
+    async with running("b", leases) as b:
+        async with running("a", leases) as a:
+            leases.put({"metadata": {}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}})
+            assert not a.led
+        await asyncio.sleep(1)
+        await until_it_may(b)
+
+        assert LEASE + POST - 1 <= now() - 1000.0 - 1 <= LEASE + POST + 2 * RETRY
+        assert b.picture.asked[0] >= 1000.0 + LEASE + POST - 1
+        assert b.led == [True]
+
+
+@virtual_time
+async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
+    async with running("a", LeaseServer()) as a:
+        a.picture.current.clear()
+        await asyncio.sleep(5)
+        said = "taking over: the picture of the cluster is not known to be current"
+        assert (said, said, HERE) == (
+            a.replica.may_bind("default"),
+            a.replica.problem(),
+            a.replica.route(binds=True),
+        )
+        assert said == await a.replica.admitted("default", 1.0)
+
+        waiting = asyncio.create_task(a.replica.admitted("default", 60.0))
+        await asyncio.sleep(1)
+        a.picture.current.set()
+        assert "" == await waiting
+
+
+@virtual_time
+async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_fenced_off() -> None:
+    pods = ApiServer(pod_object("waits"))
+    pods.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
+    async with running("a", held_by_another(), pods) as a:
+        await until_it_may(a, "elsewhere")
+        assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("default")
+        assert "" == a.replica.may_write()
+        assert "" == await a.replica.admitted("default", 60.0)
+        assert "" == a.replica.may_bind("default")
+
+
+@virtual_time
+async def test_a_hand_over_settles_then_releases_and_is_taken_up_at_once() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        await asyncio.sleep(5)
+        ended = asyncio.Event()
+        routes = []
+
+        async def settling() -> bool:
+            routes.append((a.replica.route(binds=True).where, a.replica.route(binds=False).where))
+            assert "" == a.replica.may_bind("default")
+            await ended.wait()
+            return True
+
+        leaving = asyncio.create_task(a.replica.hand_over(settling))
+        await asyncio.sleep(20)  # longer than the lease: it is renewed meanwhile
+        assert (False, "a") == (b.replica.leads, leases.holder)
+        ended.set()
+        began = now()
+        await leaving
+        await until_it_may(b)
+
+        assert now() - began < 0.5
+        assert [("soon", "here")] == routes
+        assert "this replica has handed over" == a.replica.may_post(0.0)
+        assert Route("there", "b:8888", "b") == a.replica.route(binds=True)
+        assert not b.replica.may_bind("default")
+
+
+@virtual_time
+async def test_binds_that_do_not_settle_leave_the_lease_to_expire() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+
+        async def unsettled() -> bool:
+            return False
+
+        await a.replica.hand_over(unsettled)
+
+    assert "a" == leases.holder
+
+
+@virtual_time
+async def test_so_does_a_take_over_that_is_not_complete() -> None:
+    leases, pods = held_by_another(), ApiServer(pod_object("waits"))
+    pods.fail("PATCH", *((500,) * 1000))
+    async with running("a", leases, pods) as a:
+        await until_it_may(a, "elsewhere")
+
+        await a.replica.hand_over(_settled)
+
+    assert "a" == leases.holder
+
+
+@virtual_time
+async def test_who_took_over_in_good_order_and_is_told_to_end_before_it_decides_leaves_nothing_behind() -> None:
+    """Both replicas are evicted, one a moment after the other: the next ones need not wait for a Lease to expire."""
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        b.picture.current.clear()
+        await a.replica.hand_over(_settled)
+        await asyncio.sleep(0.5)
+        assert (True, "b") == (b.replica.leads, leases.holder)
+        assert "taking over" in b.replica.may_bind("default")
+
+        await b.replica.hand_over(_settled)
+
+    assert "" == leases.holder
+
+
+@virtual_time
+async def test_a_lease_that_was_taken_while_it_was_told_to_end_is_released_too() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a, running("b", leases) as b:
+        await until_it_may(a)
+        await asyncio.sleep(5)
+        leases.answers_after = 0.2
+        leaving = asyncio.create_task(a.replica.hand_over(_settled))
+        while leases.holder != "b":  # noqa: ASYNC110  # a server in virtual time tells nobody
+            await asyncio.sleep(0.01)
+        assert not b.replica.leads
+        await b.replica.hand_over(_settled)
+        await leaving
+
+    assert "" == leases.holder
+
+
+@virtual_time
+async def test_renewals_that_stay_away_end_it_all_and_it_is_told() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+        leases.down = "lost"
+        await asyncio.sleep(DEADLINE + 1)
+
+        assert ("this replica does not lead", "no replica leads") == (a.replica.may_post(0.0), a.replica.problem())
+        assert [True, False] == a.led
+        leases.down = None
+        await until_it_may(a)
+        await asyncio.sleep(1)
+        assert [True, False, True] == a.led
+
+
+@virtual_time
+async def test_other_work_of_a_leader_waits_for_it_and_ends_with_it() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await a.replica.leading()
+        began = now()
+        await a.replica.led_for(60.0)
+        assert 60.0 <= now() - began <= 61.0
+        leases.down = "lost"
+        await a.replica.led_for(60.0)
+
+        assert now() - began < 60.0 + LEASE + 1
+
+
+@virtual_time
+async def test_only_pods_of_those_who_were_let_bind_are_fenced_off() -> None:
+    pods = ApiServer(pod_object("waits"), pod_object("stranger", scheduler="volcano"))
+    async with running("a", held_by_another("default-scheduler,s0"), pods) as a:
+        await until_it_may(a)
+
+    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == pods.log
+
+
+@virtual_time
+async def test_the_lease_names_a_scheduler_before_its_first_binding_and_the_next_leader_fences_its_pods() -> None:
+    leases, pods = LeaseServer(), ApiServer(pod_object("waits", scheduler="s0"), pod_object("stranger"))
+    async with running("b", leases, pods) as b, running("a", leases, pods) as a:
+        await until_it_may(a if a.replica.leads else b)
+        leader, other = (a, b) if a.replica.leads else (b, a)
+        assert not leader.replica.is_remembered("s0")
+        assert "" == await leader.replica.remember("s0", 5.0)
+        assert leases.lease is not None
+        assert ("s0", True) == (
+            leases.lease["metadata"]["annotations"][SCHEDULERS],
+            leader.replica.is_remembered("s0"),
+        )
+        assert "this replica does not lead" == await other.replica.remember("s1", 5.0)
+        await leader.replica.stop()
+        await until_it_may(other)
+
+    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == pods.log
+
+
+@virtual_time
+async def test_a_name_that_cannot_be_written_in_time_is_told() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+        leases.down = "lost"
+        began = now()
+
+        assert "the lease could not be made to name this pod's scheduler in time" == await a.replica.remember("s0", 3.0)
+        assert 3.0 == now() - began
+        leases.down = None
+        assert "" == await a.replica.remember("s0", 10.0)
+
+
+@virtual_time
+async def test_a_name_that_the_lease_has_costs_no_write() -> None:
+    leases = LeaseServer()
+    async with running("a", leases) as a:
+        await until_it_may(a)
+        await a.replica.remember("s0", 5.0)
+        written = len(leases.log)
+
+        assert ("", written) == (await a.replica.remember("s0", 5.0), len(leases.log))

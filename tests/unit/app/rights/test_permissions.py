@@ -1,0 +1,146 @@
+"""Every right is needed for something that Homeport does, and follows from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from app.framework.uses import Use
+from app.kube.kinds import NODES, PODS, REPLICA_SETS, SERVICES, Kind, owner_kind, partial_kind
+from app.rights.permissions import Lease, Need, Permission, Rule, Work, guessed_plural, is_known, may_be_absent, rules
+
+PICTURE = "the picture of the cluster, without which nothing is decided"
+CORE = {
+    "list, watch nodes, pods": (PICTURE,),
+    "get pods": ("reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet",),
+    "create pods/binding": ("binding pods",),
+}
+FENCE = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
+GUARD = "leading a pod that was refused on all nodes it was shown to another, by nominatedNodeName (samplingGuard)"
+RACKS: Kind[Any] = partial_kind("example.com/v1", "Rack")
+
+
+def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
+    return {str(rule): rule.reasons for rule in found}
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        pytest.param(Work((), sampling_guard=False), {"patch pods/status": (FENCE,)}, id="nothing but binding"),
+        pytest.param(Work((), sampling_guard=True), {"patch pods/status": (FENCE, GUARD)}, id="the sampling guard"),
+        pytest.param(
+            Work((), sampling_guard=False, lease=Lease("ns", "lock")),
+            {
+                "patch pods/status": (FENCE,),
+                "get, watch, update leases.coordination.k8s.io lock in namespace ns": (
+                    "holding the Lease that says which replica decides (leaderElection)",
+                ),
+                "create leases.coordination.k8s.io in namespace ns": (
+                    "making that Lease; no rule can name an object that is yet to be made",
+                ),
+            },
+            id="replicas",
+        ),
+        pytest.param(
+            Work((), sampling_guard=False, events=True),
+            {
+                "patch pods/status": (FENCE,),
+                "create, patch events.events.k8s.io": (
+                    "telling people of homes, nominations and leaders by Events (events)",
+                ),
+            },
+            id="events",
+        ),
+        pytest.param(
+            Work((Use("A", SERVICES), Use("B", SERVICES), Use("A", REPLICA_SETS), Use("A", SERVICES)), False),
+            {
+                "patch pods/status": (FENCE,),
+                "list, watch services": (f"{PICTURE}: read by A, B",),
+                "list, watch replicasets.apps": (f"{PICTURE}: read by A",),
+            },
+            id="kinds that plugins read, some of them twice",
+        ),
+        pytest.param(
+            Work((Use("A", RACKS, looks_up=True, writes="a mark"), Use("A", SERVICES, writes="a sign")), False),
+            {
+                "patch pods/status": (FENCE,),
+                "list, watch racks.example.com": (f"{PICTURE}: read by A",),
+                "get racks.example.com": ("reading an object that the watch has not brought yet: asked for by A",),
+                "patch racks.example.com": ("writing a mark on these: A",),
+                "list, watch services": (f"{PICTURE}: read by A",),
+                "get, patch services": ("writing a sign on these: A",),
+            },
+            id="kinds that are looked up and written: after a conflict they are read",
+        ),
+        pytest.param(
+            Work((Use("A", PODS, looks_up=True),), False),
+            {
+                "list, watch nodes": (PICTURE,),
+                "list, watch pods": (PICTURE, f"{PICTURE}: read by A"),
+                "get pods": (*CORE["get pods"], "reading an object that the watch has not brought yet: asked for by A"),
+                "create pods/binding": CORE["create pods/binding"],
+                "patch pods/status": (FENCE,),
+            },
+            id="a right that is needed twice is granted once",
+        ),
+    ],
+)
+def test_the_rules_of_a_configuration(work: Work, expected: Mapping[str, tuple[str, ...]]) -> None:
+    core = {} if "list, watch nodes" in expected else CORE
+
+    assert {**core, **expected} == told(rules(work.needs({})))
+
+
+def test_what_a_cluster_says_counts_more_than_a_guess() -> None:
+    work = Work((Use("A", RACKS), Use("A", SERVICES)), sampling_guard=False)
+
+    found = told(rules(work.needs({RACKS: "rackses"}, absent=[SERVICES])))
+
+    assert {"list, watch rackses.example.com"} == set(found) - {*CORE, "patch pods/status"}
+
+
+def test_each_right_is_in_one_rule_and_none_is_added() -> None:
+    needs = [
+        Need(Permission(verb, "", resource, name=name), reason)
+        for verb, resource, name, reason in (
+            ("watch", "a", "", "x"),
+            ("get", "a", "", "x"),
+            ("get", "b", "", "x"),
+            ("watch", "b", "", "x"),
+            ("watch", "c", "", "x"),
+            ("watch", "a", "n", "x"),
+            ("get", "c", "", "y"),
+        )
+    ]
+
+    granted = [
+        Permission(verb, rule.group, resource, rule.namespace, rule.name)
+        for rule in rules(needs)
+        for verb in rule.verbs
+        for resource in rule.resources
+    ]
+    assert sorted(map(str, {need.permission for need in needs})) == sorted(map(str, granted))
+    assert ["get, watch a, b", "watch c", "watch a n", "get c"] == [str(rule) for rule in rules(needs)]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "plural", "known", "may_be_missing"),
+    [
+        ("v1", "Service", "services", True, False),
+        ("apps/v1", "StatefulSet", "statefulsets", True, False),
+        ("kubevirt.io/v1", "VirtualMachineInstance", "virtualmachineinstances", True, True),
+        ("example.com/v1", "Policy", "policies", False, True),
+        ("example.com/v1", "Chassis", "chassises", False, True),
+    ],
+)
+def test_plurals(api_version: str, kind: str, plural: str, known: bool, may_be_missing: bool) -> None:
+    found = owner_kind(api_version, kind)
+
+    assert (plural, known, may_be_missing) == (guessed_plural(found), is_known(found), may_be_absent(found))
+
+
+def test_nodes_are_known() -> None:
+    assert (True, True) == (is_known(NODES), is_known(PODS))

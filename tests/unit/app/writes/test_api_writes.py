@@ -1,0 +1,645 @@
+"""Success is only said of a pod that was seen bound; a write of unknown fate is settled before anything is said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cache.cluster import Cluster
+from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.status import SUCCESS, Code, Status, error, unschedulable
+from app.kube.client import METADATA, KubeClient, Resource
+from app.kube.core_v1 import Pod, decode_pod
+from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
+from app.writes import bind_guard
+from app.writes.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
+from app.writes.bind_guard import BindGuard
+from tests.api.apiserver import ApiServer, Fault, client_of
+from tests.builders import JsonObject, controller, encoded, make_pod, pod_object, workload_object
+
+POD_PATH = "/api/v1/namespaces/default/pods/web-1"
+POST = f"POST {POD_PATH}/binding"
+GET = f"GET {POD_PATH}"
+PATCH = f"PATCH {POD_PATH}/status"
+GONE = error('pods "web-1" not found')
+NOT_ARRIVED = error("the binding did not arrive at the API server")
+
+
+class Bind:
+    """A binder, the API server it talks to, and the pod as it was decided on."""
+
+    def __init__(self, client: KubeClient, server: ApiServer) -> None:
+        self.server = server
+        self.slept: list[float] = []
+        self.bind_guard = BindGuard()
+        self.binder = ApiBinder(client, self.bind_guard, self._sleep)
+        found = server.get("Pod", "web-1")
+        assert found is not None
+        self.pod: Pod = decode_pod(encoded(found))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    async def to(self, node: str = "n1") -> Status:
+        return await self.binder.bind(self.pod, node, {"homeport.dev/home": node})
+
+    @property
+    def bound_to(self) -> str:
+        found = self.server.get("Pod", "web-1")
+        return "" if found is None else found["spec"].get("nodeName", "")
+
+    def change(self, **fields: Any) -> Callable[[], None]:
+        """Somebody writes the pod."""
+        return lambda: self.server.put(pod_object("web-1", **fields))
+
+
+@pytest.fixture
+async def bind(tmp_path: Path) -> AsyncIterator[Bind]:
+    server = ApiServer(pod_object("web-1", labels={"app": "web"}))
+    async with client_of(tmp_path, server) as client:
+        yield Bind(client, server)
+
+
+class TestBinding:
+    @pytest.mark.parametrize(
+        ("pod", "annotations", "metadata"),
+        [
+            pytest.param(
+                make_pod("web-1", uid="u", resource_version="7"),
+                {"homeport.dev/home": "n1"},
+                {"uid": "u", "resourceVersion": "7", "annotations": {"homeport.dev/home": "n1"}},
+                id="UID and version are preconditions, annotations travel along",
+            ),
+            pytest.param(
+                make_pod("web-1", uid="u", resource_version=""), {}, {"uid": "u"}, id="no version, no annotations"
+            ),
+        ],
+    )
+    def test_what_is_posted(self, pod: Pod, annotations: dict[str, str], metadata: JsonObject) -> None:
+        assert {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "web-1", "namespace": "default", **metadata},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        } == binding(pod, "n1", annotations)
+
+
+class TestBinder:
+    async def test_taken(self, bind: Bind) -> None:
+        assert await bind.to() == SUCCESS
+        assert [POST] == bind.server.log
+        found = bind.server.get("Pod", "web-1")
+        assert found is not None
+        assert ("n1", {"homeport.dev/home": "n1"}) == (bind.bound_to, found["metadata"]["annotations"])
+
+    async def test_bound_here_already_is_success(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"}, node="n1")()
+
+        assert await bind.to() == SUCCESS
+        assert [POST, GET] == bind.server.log
+
+    async def test_bound_elsewhere(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"}, node="n2")()
+
+        assert await bind.to() == error('pod web-1 is already assigned to node "n2"')
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            pytest.param({"phase": "Pending", "nominated": "n3"}, id="its status"),
+            pytest.param({"annotations": {"example.com/x": "y"}}, id="annotations"),
+        ],
+    )
+    async def test_a_pod_that_changed_in_nothing_that_decides_is_tried_once_more(
+        self, bind: Bind, changed: dict[str, Any]
+    ) -> None:
+        bind.change(labels={"app": "web"}, **changed)()
+
+        assert await bind.to() == SUCCESS
+        assert ([POST, GET, POST], "n1") == (bind.server.log, bind.bound_to)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            pytest.param({"labels": {"app": "db"}}, id="its labels"),
+            pytest.param({"labels": {"app": "web"}, "tolerations": [{"operator": "Exists"}]}, id="its spec"),
+            pytest.param({"labels": {"app": "web"}, "owner": controller("ReplicaSet", "web")}, id="its owner"),
+            pytest.param({"labels": {"app": "web"}, "terminating": True}, id="it is being deleted"),
+        ],
+    )
+    async def test_a_pod_that_changed_otherwise_is_a_conflict(self, bind: Bind, changed: dict[str, Any]) -> None:
+        bind.change(**changed)()
+
+        assert await bind.to() == unschedulable(
+            "the pod changed while it was being bound: Precondition failed: resourceVersion"
+        )
+        assert ([POST, GET], "") == (bind.server.log, bind.bound_to)
+
+    async def test_a_pod_that_keeps_changing_is_a_conflict(self, bind: Bind) -> None:
+        change = bind.change(labels={"app": "web"}, annotations={"example.com/x": "y"})
+        bind.server.meanwhile("POST", change)
+        bind.server.meanwhile("GET", lambda: bind.server.meanwhile("POST", change))
+
+        assert await bind.to() == unschedulable(
+            "the pod keeps changing while it is being bound: Precondition failed: resourceVersion"
+        )
+        assert ([POST, GET, POST, GET], "") == (bind.server.log, bind.bound_to)
+
+    async def test_somebody_binds_it_there_between_the_two_tries(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"})()
+        bind.server.meanwhile(
+            "GET", lambda: bind.server.meanwhile("POST", bind.change(labels={"app": "web"}, node="n1"))
+        )
+
+        assert await bind.to() == SUCCESS
+
+    @pytest.mark.parametrize(
+        "gone",
+        [
+            pytest.param(lambda server: server.objects.clear(), id="deleted"),
+            pytest.param(lambda server: server.put(pod_object("web-1", uid="new")), id="recreated"),
+        ],
+    )
+    async def test_a_pod_that_is_gone(self, bind: Bind, gone: Callable[[ApiServer], None]) -> None:
+        gone(bind.server)
+
+        status = await bind.to()
+
+        assert not status.is_success
+        assert 'pods "web-1" not found' in status.message
+
+    @pytest.mark.parametrize(
+        ("fault", "expected"),
+        [
+            pytest.param(403, error("the API server refused the binding: told to"), id="forbidden"),
+            pytest.param(422, error("the API server refused the binding: told to"), id="invalid"),
+            pytest.param(
+                "unreachable",
+                error(f"the API server cannot be reached: {POST}: ConnectError no route"),
+                id="never sent",
+            ),
+        ],
+    )
+    async def test_a_clear_failure_is_said_at_once(self, bind: Bind, fault: Fault, expected: Status) -> None:
+        bind.server.fail("POST", fault)
+
+        assert expected == await bind.to()
+        assert [POST] == bind.server.log
+
+
+class TestUnknownOutcome:
+    """A time-out, a reset, a 5xx: nobody knows yet whether the pod is bound."""
+
+    @pytest.mark.parametrize("fault", ["unanswered"])
+    async def test_it_had_arrived(self, bind: Bind, fault: Fault) -> None:
+        bind.server.fail("POST", fault)
+
+        assert await bind.to() == SUCCESS
+        assert [POST, GET] == bind.server.log
+
+    @pytest.mark.parametrize("fault", ["lost", 500, 503, 504])
+    async def test_it_had_not_arrived_and_is_fenced_off_before_the_answer(self, bind: Bind, fault: Fault) -> None:
+        version = bind.pod.resource_version
+        bind.server.fail("POST", fault)
+
+        assert await bind.to() == NOT_ARRIVED
+        assert [POST, GET, PATCH] == bind.server.log
+        found = bind.server.get("Pod", "web-1")
+        assert found is not None
+        assert {FENCE: version} == found["metadata"]["annotations"]
+
+    async def test_it_arrives_late_and_meets_a_conflict(self, bind: Bind) -> None:
+        bind.server.fail("POST", "late")
+
+        assert await bind.to() == NOT_ARRIVED
+        assert [409] == bind.server.arrive()
+        assert "" == bind.bound_to
+
+    async def test_it_arrives_between_the_look_and_the_fence(self, bind: Bind) -> None:
+        bind.server.fail("POST", "late")
+        bind.server.meanwhile("PATCH", bind.server.arrive)
+
+        assert await bind.to() == SUCCESS
+        assert [POST, GET, PATCH, GET] == bind.server.log
+
+    @pytest.mark.parametrize("fault", ["lost", "unanswered", 500, 409])
+    async def test_the_fence_is_tried_until_it_stands(self, bind: Bind, fault: Fault) -> None:
+        bind.server.fail("POST", "late")
+        bind.server.fail("PATCH", fault)
+
+        assert await bind.to() == NOT_ARRIVED
+        assert [409] == bind.server.arrive()
+        assert [POST, GET, PATCH, GET, PATCH] == bind.server.log
+        assert [0.25] == bind.slept
+
+    async def test_it_is_read_until_the_api_server_answers(self, bind: Bind) -> None:
+        bind.server.fail("POST", "unanswered")
+        bind.server.fail("GET", "lost", "unreachable", 500, 403, "another")
+
+        assert await bind.to() == SUCCESS
+        assert [POST, *[GET] * 6] == bind.server.log
+        assert [0.25, 0.5, 1.0, 2.0, 2.0] == bind.slept
+
+    @pytest.mark.parametrize(
+        "gone",
+        [
+            pytest.param(lambda server: server.objects.clear(), id="deleted"),
+            pytest.param(lambda server: server.put(pod_object("web-1", uid="new")), id="recreated"),
+        ],
+    )
+    async def test_a_pod_that_is_gone_needs_no_fence(self, bind: Bind, gone: Callable[[ApiServer], None]) -> None:
+        bind.server.fail("POST", "lost")
+        bind.server.meanwhile("GET", lambda: gone(bind.server))
+
+        assert await bind.to() == GONE
+        assert [POST, GET] == bind.server.log
+
+    async def test_a_pod_that_goes_before_the_fence(self, bind: Bind) -> None:
+        bind.server.fail("POST", "lost")
+        bind.server.meanwhile("PATCH", bind.server.objects.clear)
+
+        assert await bind.to() == GONE
+
+    async def test_bound_elsewhere(self, bind: Bind) -> None:
+        bind.server.fail("POST", "lost")
+        bind.server.meanwhile("GET", bind.change(labels={"app": "web"}, node="n2"))
+
+        assert await bind.to() == error('pod web-1 is already assigned to node "n2"')
+
+    async def test_the_second_try_can_be_unclear_too(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"})()
+        bind.server.fail("POST", 409, "late")
+
+        assert await bind.to() == NOT_ARRIVED
+        assert [409] == bind.server.arrive()
+
+    async def test_the_second_try_can_find_the_api_server_gone(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"})()
+        bind.server.fail("POST", 409, "unreachable")
+
+        assert await bind.to() == error(f"the API server cannot be reached: {POST}: ConnectError no route")
+
+
+SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+MACHINES = Resource("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", namespaced=True)
+MACHINE = partial_kind("kubevirt.io/v1", "VirtualMachine")
+UNSERVED = partial_kind("example.com/v1", "Database")
+
+
+class Write:
+    """A writer, the API server it talks to, and the picture it keeps up to date."""
+
+    def __init__(self, client: KubeClient, server: ApiServer) -> None:
+        self.server = server
+        self.cluster = Cluster()
+        resources: dict[Kind[Any], Resource] = {REPLICA_SETS: SETS, MACHINE: MACHINES}
+        self.writer = ApiWriter(client, self.cluster, resources.get)
+        self.see()
+
+    def see(self) -> None:
+        """The watch shows what is there."""
+        found = self.server.get("ReplicaSet", "web")
+        assert found is not None
+        self.cluster.others.upsert(REPLICA_SETS, REPLICA_SETS.decode(encoded(found)))
+
+    @property
+    def known(self) -> AnnotatedObject:
+        found = self.cluster.get(REPLICA_SETS, "default", "web")
+        assert found is not None
+        return found
+
+    async def annotate(self, **annotations: str | None) -> None:
+        found = self.known
+        await self.writer.annotate(
+            REPLICA_SETS, found, {f"homeport.dev/{key}": value for key, value in annotations.items()}
+        )
+
+    def change(self, **annotations: str) -> Callable[[], None]:
+        """Somebody else writes annotations."""
+        owner = workload_object("ReplicaSet", "web")
+        owner["metadata"]["annotations"] = {f"homeport.dev/{key}": value for key, value in annotations.items()}
+        return lambda: self.server.put(owner)
+
+
+@pytest.fixture
+async def write(tmp_path: Path) -> AsyncIterator[Write]:
+    server = ApiServer(workload_object("ReplicaSet", "web"))
+    async with client_of(tmp_path, server) as client:
+        yield Write(client, server)
+
+
+class TestWriter:
+    async def test_the_picture_has_what_was_written(self, write: Write) -> None:
+        await write.annotate(home="n1", old=None)
+
+        assert {"homeport.dev/home": "n1"} == write.known.annotations
+        found = write.server.get("ReplicaSet", "web")
+        assert found is not None
+        assert found["metadata"]["resourceVersion"] == write.known.resource_version
+        assert ["PATCH /apis/apps/v1/namespaces/default/replicasets/web"] == write.server.log
+
+    async def test_an_annotation_is_removed(self, write: Write) -> None:
+        await write.annotate(home="n1")
+        await write.annotate(home=None)
+
+        assert {} == write.known.annotations
+
+    async def test_a_conflict_leaves_the_newest_form_in_the_picture(self, write: Write) -> None:
+        write.change(home="n7")()
+
+        with pytest.raises(WriteConflict):
+            await write.annotate(home="n1")
+
+        assert {"homeport.dev/home": "n7"} == write.known.annotations
+
+    async def test_after_a_conflict_the_next_write_succeeds(self, write: Write) -> None:
+        write.change(other="x")()
+        with pytest.raises(WriteConflict):
+            await write.annotate(home="n1")
+
+        await write.annotate(home="n1")
+
+        assert {"homeport.dev/home": "n1", "homeport.dev/other": "x"} == write.known.annotations
+
+    @pytest.mark.parametrize("method", ["PATCH", "GET"])
+    async def test_an_object_that_is_gone(self, write: Write, method: str) -> None:
+        write.change(home="n7")()
+        write.server.meanwhile(method, write.server.objects.clear)
+
+        with pytest.raises(ObjectGone, match=r"^ReplicaSet default/web$"):
+            await write.annotate(home="n1")
+
+        assert write.cluster.get(REPLICA_SETS, "default", "web") is None
+
+    @pytest.mark.parametrize("fault", [403, 500, "lost", "unanswered", "unreachable", "another"])
+    async def test_a_write_that_may_have_failed(self, write: Write, fault: Fault) -> None:
+        write.server.fail("PATCH", fault)
+
+        with pytest.raises(OSError):  # noqa: PT011  # every word of it comes from elsewhere
+            await write.annotate(home="n1")
+
+        assert {} == write.known.annotations
+
+    @pytest.mark.parametrize("fault", [403, 500, "lost", "unreachable", "another"])
+    async def test_a_conflict_whose_cause_cannot_be_read(self, write: Write, fault: Fault) -> None:
+        write.change(home="n7")()
+        write.server.fail("GET", fault)
+
+        with pytest.raises(OSError):  # noqa: PT011
+            await write.annotate(home="n1")
+
+    async def test_who_may_not_write_sends_nothing(self, write: Write) -> None:
+        write.writer.may_write = lambda: "somebody else leads"
+
+        with pytest.raises(OSError, match=r"^somebody else leads$"):
+            await write.annotate(home="n1")
+
+        assert [] == write.server.log
+
+    async def test_a_kind_that_is_not_served(self, write: Write) -> None:
+        with pytest.raises(OSError, match=r"^example\.com/v1 Database is not served by the API server$"):
+            await write.writer.annotate(UNSERVED, write.known, {"homeport.dev/home": "n1"})
+
+
+class Keeper:
+    """Answers each last word in turn, and each wait for others to settle."""
+
+    def __init__(self, *words: Status | None, settled: Status = SUCCESS) -> None:
+        self.words = list(words)
+        self.settled = settled
+        self.waits = 0
+
+    def pre_send_check(self, _pod: Pod, _node_name: str) -> Status | None:
+        return self.words.pop(0)
+
+    async def until_settled(self, _pod: Pod) -> Status:
+        self.waits += 1
+        return self.settled
+
+    def seconds_left(self, _pod: Pod) -> float:
+        return 3.0
+
+
+class Leadership:
+    """Names are remembered when asked for, unless there is a ``problem`` with that; ``bars`` says who may not bind.
+
+    ``problem`` is also why it may not write.
+    """
+
+    def __init__(self, bars: str = "", problem: str = "") -> None:
+        self.bars = bars
+        self.problem = problem
+        self.names: list[str] = []
+        self.asked: list[tuple[str, float]] = []
+
+    def may_bind(self, namespace: str) -> str:
+        return self.bars and f"{self.bars} in {namespace}"
+
+    def is_remembered(self, scheduler_name: str) -> bool:
+        return scheduler_name in self.names
+
+    async def remember(self, scheduler_name: str, seconds: float) -> str:
+        self.asked.append((scheduler_name, seconds))
+        if not self.problem:
+            self.names.append(scheduler_name)
+        return self.problem
+
+    def may_write(self) -> str:
+        return self.problem
+
+
+async def test_a_pod_that_somebody_has_fenced_off_is_not_tried_again(bind: Bind) -> None:
+    """A new leader did, since it gave up what its predecessor had on the way."""
+    bind.change(labels={"app": "web"}, annotations={FENCE: "100"})()
+
+    status = await bind.to()
+
+    assert (status.code, [POST, GET], "") == (Code.UNSCHEDULABLE, bind.server.log, bind.bound_to)
+
+
+@pytest.mark.parametrize(
+    ("status", "never"),
+    [(400, True), (403, True), (422, True), (401, False), (404, False), (409, False), (429, False), (500, False)],
+)
+def test_who_refuses_for_good(status: int, never: bool) -> None:
+    assert never == will_never_do(status)
+
+
+class TestGate:
+    REFUSED = unschedulable("no longer possible")
+
+    async def test_what_is_held_back_never_leaves(self, bind: Bind) -> None:
+        bind.bind_guard.keep(Keeper(self.REFUSED))
+
+        assert await bind.to() == self.REFUSED
+        assert bind.server.log == []
+
+    async def test_what_is_not_certain_waits_and_asks_again(self, bind: Bind) -> None:
+        keeper = Keeper(None, None, SUCCESS)
+        bind.bind_guard.keep(keeper)
+
+        assert await bind.to() == SUCCESS
+        assert (2, "n1", [POST]) == (keeper.waits, bind.bound_to, bind.server.log)
+
+    async def test_who_may_not_bind_there_is_held_back(self, bind: Bind) -> None:
+        """Whatever the keeper says: somebody else may lead by now."""
+        bind.bind_guard.lead_by(Leadership("not"))
+
+        assert await bind.to() == error("not in default")
+        assert bind.server.log == []
+
+    async def test_the_first_binding_of_a_scheduler_waits_until_the_lease_names_it(self, bind: Bind) -> None:
+        leadership = Leadership()
+        bind.bind_guard.lead_by(leadership)
+        bind.bind_guard.keep(Keeper(SUCCESS, SUCCESS))
+
+        assert await bind.to() == SUCCESS
+        assert ([("default-scheduler", 3.0)], [POST]) == (leadership.asked, bind.server.log)
+
+    async def test_one_that_the_lease_names_does_not_wait(self, bind: Bind) -> None:
+        leadership = Leadership()
+        leadership.names.append("default-scheduler")
+        bind.bind_guard.lead_by(leadership)
+
+        assert await bind.to() == SUCCESS
+        assert [] == leadership.asked
+
+    async def test_one_that_the_lease_cannot_be_made_to_name_does_not_leave(self, bind: Bind) -> None:
+        bind.bind_guard.lead_by(Leadership(problem="no lease"))
+
+        assert await bind.to() == error("no lease")
+        assert bind.server.log == []
+
+    async def test_what_cannot_become_certain_is_held_back(self, bind: Bind) -> None:
+        bind.bind_guard.keep(Keeper(None, settled=self.REFUSED))
+
+        assert await bind.to() == self.REFUSED
+        assert bind.server.log == []
+
+    async def test_a_second_attempt_asks_again(self, bind: Bind) -> None:
+        """The pod's status moved, and while it was read anew so did the picture."""
+        bind.change(labels={"app": "web"}, annotations={"a": "b"})()
+        bind.bind_guard.keep(Keeper(SUCCESS, self.REFUSED))
+
+        assert await bind.to() == self.REFUSED
+        assert [POST, GET] == bind.server.log
+
+    async def test_nothing_leaves_while_pods_are_not_watched(self, bind: Bind) -> None:
+        looks = iter([False, False, True, True])
+        bind.bind_guard.while_following(lambda: next(looks))
+
+        assert await bind.to() == SUCCESS
+        assert [POST] == bind.server.log
+
+    async def test_a_watch_that_stays_away_holds_it_back(self, bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bind_guard, "BLIND_SECONDS", 0.05)
+        bind.bind_guard.while_following(lambda: False)
+
+        assert await bind.to() == error("pods or nodes are not being watched at the moment")
+        assert [] == bind.server.log
+
+
+LEVELS = (1_200, 9_000)
+
+
+def deep(levels: int) -> Callable[[bytes], bytes]:
+    """The same object with something nested that nobody reads."""
+    return lambda raw: b'{"x":' + b"[" * levels + b"]" * levels + b"," + raw[1:]
+
+
+def odd(raw: bytes) -> bytes:
+    """An object that makes no sense."""
+    return raw.replace(b'"labels"', b'"labels": 5, "were"')
+
+
+class TestWhatIsReadBack:
+    @pytest.mark.parametrize("levels", LEVELS)
+    async def test_however_deep(self, bind: Bind, levels: int) -> None:
+        bind.change(labels={"app": "web"}, phase="Pending")()
+        bind.server.spoil = deep(levels)
+
+        assert await bind.to() == SUCCESS
+        assert ([POST, GET, POST], "n1") == (bind.server.log, bind.bound_to)
+
+    async def test_a_pod_that_makes_no_sense_after_a_conflict_is_named(self, bind: Bind) -> None:
+        bind.change(labels={"app": "web"}, phase="Pending")()
+        bind.server.spoil = odd
+
+        status = await bind.to()
+
+        assert status.code is Code.ERROR
+        assert status.message.startswith('pod "web-1" cannot be read: metadata.labels')
+        assert ([POST, GET], "") == (bind.server.log, bind.bound_to)
+
+    async def test_nor_after_a_second_conflict(self, bind: Bind) -> None:
+        change = bind.change(labels={"app": "web"}, phase="Pending")
+
+        def change_and_spoil() -> None:
+            change()
+            bind.server.spoil = odd
+
+        change()
+        bind.server.meanwhile("GET", lambda: bind.server.meanwhile("POST", change_and_spoil))
+
+        assert (await bind.to()).code is Code.ERROR
+        assert [POST, GET, POST, GET] == bind.server.log
+
+    @pytest.mark.parametrize(
+        ("then", "status"),
+        [
+            pytest.param(lambda it: setattr(it, "spoil", bytes), SUCCESS, id="it is mended"),
+            pytest.param(lambda it: it.objects.clear(), GONE, id="it is deleted"),
+        ],
+    )
+    async def test_while_it_makes_no_sense_nobody_knows_what_became_of_the_bind(
+        self, bind: Bind, then: Callable[[ApiServer], None], status: Status
+    ) -> None:
+        bind.server.fail("POST", "unanswered")
+        bind.server.spoil = odd
+        bind.server.meanwhile("GET", lambda: bind.server.meanwhile("GET", lambda: then(bind.server)))
+
+        assert await bind.to() == status
+        assert ([POST, GET, GET], [2.0]) == (bind.server.log, bind.slept)
+
+
+class TestAnswersOfWrites:
+    MACHINES = partial_kind("kubevirt.io/v1", "VirtualMachine")
+    RESOURCE = Resource("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", namespaced=True)
+
+    @pytest.fixture
+    async def server(self) -> ApiServer:
+        metadata = {"name": "db", "namespace": "default", "uid": "u"}
+        return ApiServer({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata})
+
+    @pytest.fixture
+    async def writer(self, tmp_path: Path, server: ApiServer) -> AsyncIterator[ApiWriter]:
+        async with client_of(tmp_path, server) as client:
+            yield ApiWriter(client, Cluster(), lambda _: self.RESOURCE)
+
+    def machine(self, server: ApiServer) -> AnnotatedObject:
+        return self.MACHINES.decode(encoded(server.get("VirtualMachine", "db")))
+
+    async def test_of_a_custom_resource_only_metadata_is_asked_for(self, server: ApiServer, writer: ApiWriter) -> None:
+        """The whole one may be as large and as deep as its owner likes. So too after a conflict."""
+        found = self.machine(server)
+        await writer.annotate(self.MACHINES, found, {"homeport.dev/home": "n1"})
+        with pytest.raises(WriteConflict):
+            await writer.annotate(self.MACHINES, found, {"homeport.dev/home": "n2"})
+
+        assert [METADATA] * 3 == server.accepts
+
+    @pytest.mark.parametrize("levels", LEVELS)
+    async def test_however_deep(self, server: ApiServer, writer: ApiWriter, levels: int) -> None:
+        server.spoil = deep(levels)
+
+        await writer.annotate(self.MACHINES, self.machine(server), {"homeport.dev/home": "n1"})
+
+    async def test_one_that_makes_no_sense_is_named(self, server: ApiServer, writer: ApiWriter) -> None:
+        found = self.machine(server)
+        server.spoil = lambda raw: raw.replace(b'"uid"', b'"name": 5, "was"')
+
+        with pytest.raises(OSError, match=r"^VirtualMachine default/db cannot be read: Expected"):
+            await writer.annotate(self.MACHINES, found, {"homeport.dev/home": "n1"})

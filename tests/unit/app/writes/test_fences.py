@@ -1,0 +1,195 @@
+"""After a take-over every pod that waits gets a new version, so that what a former leader sent meets a conflict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from app.cache.cluster import Cluster
+from app.kube.client import REQUEST_SECONDS, ApiError, KubeClient
+from app.kube.core_v1 import decode_pod
+from app.writes.api_writes import FENCE, binding
+from app.writes.callers import EVERYBODY, Callers
+from app.writes.fences import Fences
+from tests.api.apiserver import ApiServer, Fault, client_of
+from tests.builders import JsonObject, encoded, make_pod, pod_object
+
+NAMES = Callers(frozenset({"default-scheduler"}))
+
+
+class World:
+    """What the API server has, what the picture has of it, and what fences it off."""
+
+    def __init__(self, client: KubeClient, server: ApiServer) -> None:
+        self.client, self.server = client, server
+        self.cluster = Cluster()
+        self.fences = Fences(client, self.cluster, self._sleep)
+        self.slept: list[float] = []
+        for found in server.objects.values():
+            self.cluster.upsert_pod(decode_pod(encoded(found)))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+    def fenced(self) -> list[str]:
+        return sorted(
+            it["metadata"]["name"]
+            for it in self.server.objects.values()
+            if FENCE in (it["metadata"].get("annotations") or {})
+        )
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    server = ApiServer(
+        pod_object("waits"),
+        pod_object("bound", node="n1"),
+        pod_object("gated", gated=True),
+        pod_object("going", terminating=True),
+        pod_object("foreign", scheduler="volcano"),
+        pod_object("apart", namespace="other"),
+    )
+    async with client_of(tmp_path, server) as client:
+        yield World(client, server)
+
+
+async def test_all_that_may_be_bound_are_fenced_off(world: World) -> None:
+    assert 2 == world.fences.note(NAMES)
+    assert (2, True, True, False) == (
+        world.fences.pending,
+        world.fences.pending_in("default"),
+        world.fences.pending_in("other"),
+        world.fences.pending_in("third"),
+    )
+
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], 0) == (world.fenced(), world.fences.pending)
+
+
+async def test_where_nobody_knows_who_has_bound_all_are_fenced_off(world: World) -> None:
+    assert 3 == world.fences.note(EVERYBODY)
+    await world.fences.raise_all()
+
+    assert ["apart", "foreign", "waits"] == world.fenced()
+
+
+@pytest.mark.parametrize("faults", [{"PATCH": ["another"]}, {"PATCH": [409], "GET": ["another"]}])
+async def test_what_is_answered_about_another_pod_is_no_answer(world: World, faults: dict[str, list[Fault]]) -> None:
+    for method, found in faults.items():
+        world.server.fail(method, *found)
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], None) == (world.fenced(), world.cluster.pod("default", "another"))
+
+
+async def test_a_late_binding_of_before_meets_a_conflict_and_the_next_one_does_not(world: World) -> None:
+    late = world.cluster.pod("default", "waits")
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+    now = world.cluster.pod("default", "waits")
+    assert late is not None
+    assert now is not None
+
+    path = "/api/v1/namespaces/default/pods/waits/binding"
+    with pytest.raises(ApiError) as refused:
+        await world.client.post(path, binding(late, "n1", {}))
+    await world.client.post(path, binding(now, "n2", {}))
+
+    assert 409 == refused.value.status
+    found = world.server.get("Pod", "waits")
+    assert found is not None
+    assert "n2" == found["spec"]["nodeName"]
+
+
+def bound(found: JsonObject) -> JsonObject:
+    return {**found, "spec": {**found["spec"], "nodeName": "n3"}}
+
+
+async def test_one_that_a_late_binding_reached_first_counts_where_it_is(world: World) -> None:
+    world.fences.note(NAMES)
+    world.server.put(bound(pod_object("waits")))
+    await world.fences.raise_all()
+
+    pod = world.cluster.pod("default", "waits")
+    assert pod is not None
+    assert ("n3", ["apart"]) == (pod.node_name, world.fenced())
+
+
+async def test_one_that_is_gone_is_done_with(world: World) -> None:
+    world.fences.note(NAMES)
+    world.server.objects.clear()
+    await world.fences.raise_all()
+
+    assert 0 == world.fences.pending
+
+
+@pytest.mark.parametrize("fault", ["lost", "unanswered", "unreachable", 500, 429])
+async def test_it_is_tried_until_it_is_done(world: World, fault: Fault) -> None:
+    world.server.fail("PATCH", fault, fault, fault)
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert ["apart", "waits"] == world.fenced()
+
+
+@pytest.mark.parametrize("status", [403, 422])
+async def test_where_it_is_refused_a_late_binding_is_waited_for(world: World, status: int) -> None:
+    """All wait for the same moment, and are read then."""
+    world.server.fail("PATCH", status, status)
+    world.fences.note(NAMES)
+    world.server.put(bound(pod_object("waits")))
+    await world.fences.raise_all()
+
+    pod = world.cluster.pod("default", "waits")
+    assert pod is not None
+    assert ("n3", [], 0) == (pod.node_name, world.fenced(), world.fences.pending)
+    assert 2 == sum(REQUEST_SECONDS - 5 < it <= REQUEST_SECONDS for it in world.slept)
+
+
+async def test_a_namespace_that_a_bind_asks_for_comes_first(world: World) -> None:
+    for number in range(40):
+        world.server.put(pod_object(f"web-{number}"))
+        world.cluster.upsert_pod(make_pod(f"web-{number}", resource_version=str(world.server.version)))
+    world.fences.note(NAMES)
+    working = asyncio.create_task(world.fences.raise_all())
+    await world.fences.cleared("other")
+    left = world.fences.pending
+    await world.fences.cleared("default")
+    await working
+
+    assert left > 20
+    assert 42 == len(world.fenced())
+
+
+async def test_a_term_that_ends_leaves_nothing_pending(world: World) -> None:
+    world.fences.note(NAMES)
+    working = asyncio.create_task(world.fences.raise_all())
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+    assert 0 == world.fences.pending
+    await world.fences.cleared("default")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda raw: b'{"x":' + b"[" * 9_000 + b"]" * 9_000 + b"," + raw[1:], id="nested deeply"),
+        pytest.param(lambda raw: raw.replace(b'"labels"', b'"labels": 5, "were"'), id="that makes no sense"),
+    ],
+)
+async def test_an_answer(world: World, spoil: Callable[[bytes], bytes]) -> None:
+    """What counts is that the pod has moved on."""
+    world.fences.note(NAMES)
+    world.server.spoil = spoil
+
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], 0) == (world.fenced(), world.fences.pending)
