@@ -1,7 +1,7 @@
 """Who is let in, when it is its turn, and by when it must be answered.
 
 A scheduler gives up after its ``httpTimeout``, and what is answered later was decided for nobody. So each call has a
-deadline, counted from its first byte. VerbContext calls beyond a limit are turned away at once: behind that many they
+deadline, counted from its first byte. Deciding calls beyond a limit are turned away at once: behind that many they
 would only be late. Binds are never turned away, kube-scheduler has hundreds under way.
 
 Calls that have been read take turns, one decision for each round of the event loop: otherwise a burst would be decided
