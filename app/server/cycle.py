@@ -28,7 +28,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
     500: {"description": "A plugin failed; detail names it."},
-    503: {"description": "The picture of the cluster is incomplete or too old, or there are too many calls for it."},
+    503: {"description": "The picture is incomplete or too old, too many calls are under way, or it took too long."},
 }
 
 _POD_EXAMPLE: Final = {"pod": WEB}

@@ -6,7 +6,8 @@
     prioritize  200, the same score for every host                      an error or an empty list piles up pods
                 500, no body, where the hosts cannot be read
     preempt     500, no body                                            its answer has no field for an error
-    /api/v1     404, 500 or 503, ``detail``                             they are for people and other schedulers
+    cycle,      404, 500 or 503, ``detail``                             they are for other schedulers and people
+    explain
 
 It holds for every outcome that is a failure: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``,
 ``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A verb's non-200
@@ -41,6 +42,6 @@ def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
     return INTERNAL_SERVER_ERROR, b""
 
 
-async def detailed(_: Request, failure: VerbFailure) -> JSONResponse:
-    """The answer of an endpoint under /api/v1 that failed."""
+async def failure_response(_: Request, failure: VerbFailure) -> JSONResponse:
+    """The answer of /api/v1/cycle and /api/v1/explain where they fail."""
     return JSONResponse({"detail": failure.message}, _STATUS_OF.get(failure.outcome, INTERNAL_SERVER_ERROR))

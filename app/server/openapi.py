@@ -94,7 +94,7 @@ class ExtenderBindingResult(BaseModel):
     Error: str
 
 
-class _Told(Struct, frozen=True):
+class _Described(Struct, frozen=True):
     """``examples`` are requests and answers by name. ``fails``: when there is a 500."""
 
     summary: str
@@ -174,20 +174,20 @@ _FILTERED: Final = {
 _SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (7, 7, 10), strict=True)]
 
 _VERBS: Final = {
-    "filter": _Told(
+    "filter": _Described(
         "On which of these nodes may the pod run?",
         ExtenderArgs,
         ExtenderFilterResult,
         {"names": ({"Pod": WEB, "NodeNames": _NAMES}, _FILTERED)},
     ),
-    "prioritize": _Told(
+    "prioritize": _Described(
         "How good is each of these nodes for the pod?",
         ExtenderArgs,
         HostPriorityList,
         {"names": ({"Pod": _CART, "NodeNames": _NAMES}, _SCORED)},
         fails="The hosts could not be read from the request.",
     ),
-    "preempt": _Told(
+    "preempt": _Described(
         "On which of these nodes would the pod pass once the victims are gone?",
         ExtenderPreemptionArgs,
         ExtenderPreemptionResult,
@@ -199,7 +199,7 @@ _VERBS: Final = {
         },
         fails="No answer: it has no field for an error.",
     ),
-    "bind": _Told(
+    "bind": _Described(
         "Bind the pod to the node, if its hard constraints still hold",
         ExtenderBindingArgs,
         ExtenderBindingResult,

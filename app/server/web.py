@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 from starlette.types import Receive, Scope, Send
 
-from app.server.errors import detailed
+from app.server.errors import failure_response
 from app.server.listener import Listener
 from app.server.openapi import with_answers
 from app.server.pages import Pages
@@ -46,11 +46,11 @@ class Web(FastAPI):
     pages: Pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """All but the verbs takes turns: no page is worth a decision that is late.
+        """All but calls of the verbs takes turns: no page is worth a decision that is late.
 
         HEAD is answered wherever GET is; uvicorn, which knows what was asked, leaves the body out.
         """
-        if scope["type"] != "http" or scope["path"] in self.direct:
+        if scope["type"] != "http" or (scope["method"] == "POST" and scope["path"] in self.direct):
             await super().__call__(scope, receive, send)
         else:
             asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
@@ -81,7 +81,7 @@ def create_web(
         docs_url="/docs" if documented else None,
         redoc_url=None,
         openapi_url="/openapi.json" if documented else None,
-        exception_handlers={VerbFailure: detailed},
+        exception_handlers={VerbFailure: failure_response},
     )
     web.direct = direct
     web.pages = pages or Pages()
