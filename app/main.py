@@ -61,7 +61,6 @@ from app.server.operator import (
     ProfileStatus,
     Status,
     operator_router,
-    points_of,
 )
 from app.server.ops import ops_router
 from app.server.pages import Pages
@@ -689,5 +688,5 @@ def _feed_status(found: FeedState) -> FeedStatus:
 
 
 def _profile_status(framework: Framework) -> ProfileStatus:
-    points = {point: [slot.name for slot in slots] for point, slots in framework.slots.items()}
-    return ProfileStatus(scheduler_name=framework.scheduler_name, points=points_of(points))
+    points = {point: [slot.name for slot in slots] for point, slots in framework.slots.items() if slots}
+    return ProfileStatus(scheduler_name=framework.scheduler_name, points=points)

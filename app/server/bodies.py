@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from fastapi import HTTPException
@@ -27,27 +27,23 @@ _FAILURES: Final = {
 T = TypeVar("T")
 
 
-def body_of(parse: Callable[[bytes], T], limit: int) -> Callable[[Request], Awaitable[T]]:
-    """A dependency that reads a body: 413 beyond ``limit`` bytes or 4 MiB, 422 where ``parse`` cannot validate it.
+async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T:
+    """What ``parse`` makes of a body: 413 beyond ``limit`` bytes or 4 MiB, 422 where it cannot validate it.
 
     FastAPI's own way reads a body of any size, takes only ``application/json``, and repeats in its answer what was
     sent, which fails for what is no UTF-8.
     """
-
-    async def read(request: Request) -> T:
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                body = await read_body(request, min(limit, _MOST_BYTES))
-            return parse(bytes(body))
-        except TimeoutError:
-            raise HTTPException(408, f"homeport: the body did not come within {BODY_SECONDS:g} s") from None
-        except VerbFailure as failure:
-            raise HTTPException(413, failure.message) from None
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            raise RequestValidationError(found) from None
-
-    return read
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await read_body(request, min(limit, _MOST_BYTES))
+        return parse(bytes(body))
+    except TimeoutError:
+        raise HTTPException(408, f"homeport: the body did not come within {BODY_SECONDS:g} s") from None
+    except VerbFailure as failure:
+        raise HTTPException(413, failure.message) from None
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError(found) from None
 
 
 def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:

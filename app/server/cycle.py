@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final, Self
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from msgspec import Raw
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.alias_generators import to_camel
@@ -16,10 +17,10 @@ from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.decoding import Decoder
 from app.server.admission import OUT_OF_TIME, Admission
-from app.server.bodies import body_of, documented
+from app.server.bodies import documented, parsed
 from app.server.incoming import ARRIVED
 from app.server.openapi import WEB
-from app.server.timely import OutOfTime, within
+from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 from app.verbs.verdict import shown
@@ -56,10 +57,10 @@ class PodRequest(_Model):
         try:
             parts = _PARTS.decode(body)
         except _UNREADABLE:
-            return cls.model_validate_json(body)  # which says what is wrong
+            parts = {}
         pod = bytes(parts.get("pod", b""))
         if not pod.startswith(b"{"):
-            return cls.model_validate_json(body)
+            return cls.model_validate_json(body)  # a name, or it says what is wrong
         asked = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
         asked._raw = pod  # noqa: SLF001  # its own
         return asked
@@ -124,11 +125,11 @@ class ExplainResponse(_Model):
     plugins: dict[str, PluginExplanation]
 
 
-def _cycle_body(found: Cycle) -> bytes:
+def _cycle_response(found: Cycle) -> Response:
     """A ``CycleResponse``: 5,000 nodes are too many to be made as models and checked."""
     told = _told(found.statuses.values())
     by_plugin, totals = found.scores.by_plugin, found.scores.totals
-    return msgspec.json.encode(
+    return _json(
         {
             "preFilter": shown(found.pre_filter),
             "filter": {name: told[id(status)] for name, status in found.statuses.items()},
@@ -139,11 +140,11 @@ def _cycle_body(found: Cycle) -> bytes:
     )
 
 
-def _explain_body(pod: Pod, found: Explained) -> bytes:
+def _explain_response(pod: Pod, found: Explained) -> Response:
     """An ``ExplainResponse``."""
     rejections = {name: [it for it in by.values() if not it.is_success] for name, by in found.nodes.items()}
     told = _told(chain.from_iterable(rejections.values()))
-    return msgspec.json.encode(
+    return _json(
         {
             "pod": str(pod),
             "preFilter": shown(found.pre_filter),
@@ -163,15 +164,6 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
     """It runs on the same picture and profiles as the verbs, in turns with them, and its picks are waited for."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     lane = admission.deciding
-    cycle_body = Depends(body_of(CycleRequest.parse, max_body_bytes))
-
-    async def entered() -> AsyncIterator[None]:
-        """Before the body is read: each is memory."""
-        lane.enter()
-        try:
-            yield
-        finally:
-            lane.leave()
 
     @router.post(
         "/cycle",
@@ -179,19 +171,20 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
         responses=_FAILURES,
         summary="Run one whole scheduling cycle for a pod",
         openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
-        dependencies=[Depends(entered)],
     )
-    async def cycle(request: Request, asked: CycleRequest = cycle_body) -> Response:
+    async def cycle(request: Request) -> Response:
         deadline = admission.deadline(request.scope.get(ARRIVED))
-
-        async def decide() -> Cycle:
-            await admission.turn(lane, deadline)
-            return await verb.run(_pod(verb, asked), asked.nodes)
-
+        lane.enter()  # before the body is read: each is memory
         try:
-            return _json(_cycle_body(await within(admission.left(deadline), decide())))
-        except OutOfTime:
+            asked = await parsed(request, CycleRequest.parse, max_body_bytes)
+            async with asyncio.timeout(admission.left(deadline)):
+                await admission.turn(lane, deadline)
+                found = await verb.run(_pod(verb, asked), asked.nodes)
+        except (OutOfTime, TimeoutError):
             raise VerbFailure("out_of_time", OUT_OF_TIME) from None
+        finally:
+            lane.leave()
+        return _cycle_response(found)
 
     return router
 
@@ -199,7 +192,6 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
 def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     """The same picture and profiles; it changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
-    pod_body = Depends(body_of(PodRequest.parse, max_body_bytes))
 
     @router.post(
         "/explain",
@@ -208,15 +200,15 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         summary="Why may a pod go where, and what would unblock it?",
         openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
-    async def explain(asked: PodRequest = pod_body) -> Response:
-        pod = _pod(verb, asked)
-        return _json(_explain_body(pod, await verb.explain(pod)))
+    async def explain(request: Request) -> Response:
+        pod = _pod(verb, await parsed(request, PodRequest.parse, max_body_bytes))
+        return _explain_response(pod, await verb.explain(pod))
 
     return router
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:

@@ -14,7 +14,7 @@ Nothing is sent twice to the same leader: the scheduler asks again, and a bind t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -22,6 +22,7 @@ import structlog
 
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
 from app.replicas.replica import NO_LEADER, Route
+from app.server.admission import HostsOf
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
@@ -45,8 +46,6 @@ _KEPT: Final = 3
 
 _BEFORE_THE_CALLER: Final = 0.98
 """Part of the time that is left after which an answer that has not come is told, and counted, to be missing."""
-
-Hosts = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 
 PeerTls = Callable[[], Peer]
 """How to speak to a replica now. Raises ``CertificateError``."""
@@ -72,7 +71,7 @@ class Forwarder:
         self,
         leadership: Leadership,
         metrics: Metrics,
-        hosts: Hosts,
+        hosts: HostsOf,
         *,
         clock: Callable[[], float],
         peer_tls: PeerTls | None = None,

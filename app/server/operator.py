@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -87,8 +87,3 @@ def operator_router(found: Callable[[], Status], recount: Callable[[], Awaitable
         return Check(consistent=not differences, differences=differences)
 
     return router
-
-
-def points_of(slots: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """The extension points that have plugins."""
-    return {point: names for point, names in slots.items() if names}

@@ -44,7 +44,7 @@ _LOG: Final = structlog.get_logger(__name__)
 _SAY_AGAIN_SECONDS: Final = 60.0
 _JSON: Final = "application/json"
 _BEFORE_THE_FORWARDER: Final = 0.95
-"""Part of the time a replica still waits after which it is answered what it sent here."""
+"""Part of the time that a replica waits for what it sent here: by then it is answered."""
 
 
 def verb_endpoints(
@@ -60,17 +60,9 @@ def verb_endpoints(
 
     ``forwarder``: where several replicas run, sends on what is not decided here. ``tracing``: where spans are made.
     """
+    made = partial(_Endpoint, metrics, admission, max_body_bytes, forwarder, tracing)
     return {
-        f"{prefix}/{verb}": _Endpoint(
-            verb,
-            call,
-            metrics,
-            admission,
-            max_body_bytes=max_body_bytes,
-            prefix=prefix,
-            forwarder=forwarder,
-            spans=None if tracing is None else VerbSpans(tracing, verb),
-        )
+        f"{prefix}/{verb}": made(verb, call, prefix)
         for prefix, verbs in callers.items()
         for verb, call in verbs.items()
     }
@@ -80,7 +72,7 @@ def verb_router(endpoints: Mapping[str, Endpoint]) -> APIRouter:
     """A route to each endpoint, for the requests that do not go the short way."""
     router = APIRouter(tags=["extender"])
     for path, endpoint in endpoints.items():
-        router.add_api_route(path, _routed(endpoint), methods=["POST"], name=path, **operation(path))
+        router.add_api_route(path, _routed(endpoint), methods=["POST"], name=path[1:], **operation(path))
     return router
 
 
@@ -111,15 +103,14 @@ class _Endpoint:
 
     def __init__(
         self,
-        verb: Verb,
-        call: VerbCall,
         metrics: Metrics,
         admission: Admission,
-        *,
         max_body_bytes: int,
-        prefix: str,
         forwarder: Forwarder | None,
-        spans: VerbSpans | None,
+        tracing: Tracing | None,
+        verb: Verb,
+        call: VerbCall,
+        prefix: str,
     ) -> None:
         self._verb = verb
         self._prefix = prefix
@@ -128,7 +119,7 @@ class _Endpoint:
         self._lane = admission.binding if verb == "bind" else admission.deciding
         self._max_body_bytes = min(max_body_bytes, MOST_BIND_BYTES) if verb == "bind" else max_body_bytes
         self._forwarder = forwarder
-        self._spans = spans
+        self._spans = None if tracing is None else VerbSpans(tracing, verb)
         self._duration = metrics.request_duration.labels(verb)
         self._counter = cache(partial(metrics.requests.labels, verb))
         self._said: dict[str, float] = {}
@@ -196,7 +187,7 @@ class _Endpoint:
         try:
             return await within(self._admission.left(deadline), decide())
         except OutOfTime:
-            pass  # who is too late has left when he is told so
+            pass  # told below, once the place is free again
         finally:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
