@@ -61,11 +61,11 @@ from app.server.operator import (
     ProfileStatus,
     Status,
     operator_router,
-    points_of,
 )
 from app.server.ops import ops_router
 from app.server.pages import Pages
-from app.server.routes import LEAN, VerbCall, Verbs, direct, verb_router
+from app.server.protocol import Endpoint
+from app.server.routes import LEAN, VerbCall, Verbs, verb_endpoints
 from app.server.tls import Certificates, Files, InMemory, Source, unusable
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
@@ -380,20 +380,20 @@ class Service:
 
     def web(self) -> Web:
         """The HTTP application with everything in it; its lifespan starts and stops the rest."""
-        return self._web((*self._acting(), *self._reading()), self._lifespan)
+        return self._web(self._endpoints(), (*self._acting(), *self._reading()), self._lifespan)
 
     def listeners(self) -> tuple[Web, list[Listener]]:
         """The application with the lifespan, and all that is listened on. Raises ``OSError``."""
         settings = self._settings
         alone = settings.operator_port is None
-        web = self.web() if alone else self._web(self._acting(), self._lifespan, documented=False)
+        web = self.web() if alone else self._web(self._endpoints(), self._acting(), self._lifespan, documented=False)
         found = [self._listener("verbs", web, settings.host, settings.port, settings.serves_tls)]
         if settings.operator_port is not None:
-            pages = self._web(self._reading(), None)
+            pages = self._web({}, self._reading(), None)
             host, port = settings.operator_host, settings.operator_port
             found.append(self._listener("operator", pages, host, port, settings.operator_serves_tls))
         if settings.peer_port is not None:
-            verbs = self._web(self._verb_routers(), None, documented=False)
+            verbs = self._web(self._endpoints(), (), None, documented=False)
             found.append(self._listener("peers", verbs, settings.peer_host, settings.peer_port, tls=True))
         return web, found
 
@@ -419,28 +419,32 @@ class Service:
             turned_away=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
         )
 
-    def _web(self, routers: Sequence[APIRouter], lifespan: Lifespan | None, *, documented: bool = True) -> Web:
-        found = {path: endpoint for router in routers for path, endpoint in direct(router).items()}
+    def _web(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        routers: Sequence[APIRouter],
+        lifespan: Lifespan | None,
+        *,
+        documented: bool = True,
+    ) -> Web:
         return create_web(
-            routers, lifespan, version=self._version, direct=found, pages=self._pages, documented=documented
+            routers, lifespan, version=self._version, direct=endpoints, pages=self._pages, documented=documented
         )
 
     def _acting(self) -> Sequence[APIRouter]:
-        """What decides and binds."""
+        """What decides and binds, besides the verbs."""
         most = self._settings.max_body_bytes
-        cycle = cycle_router(self._cycle, self._admission.deciding, max_body_bytes=most)
-        return (*self._verb_routers(), cycle, waiting_router(self._waiting, max_body_bytes=most))
+        cycle = cycle_router(self._cycle, self._admission, max_body_bytes=most)
+        return (cycle, waiting_router(self._waiting, max_body_bytes=most))
 
-    def _verb_routers(self) -> Sequence[APIRouter]:
-        return (
-            verb_router(
-                self._callers,
-                self._metrics,
-                self._admission,
-                max_body_bytes=self._settings.max_body_bytes,
-                forwarder=self._replicated.forwarder if self._replicated is not None else None,
-                tracing=self._tracing,
-            ),
+    def _endpoints(self) -> dict[str, Endpoint]:
+        return verb_endpoints(
+            self._callers,
+            self._metrics,
+            self._admission,
+            max_body_bytes=self._settings.max_body_bytes,
+            forwarder=self._replicated.forwarder if self._replicated is not None else None,
+            tracing=self._tracing,
         )
 
     def _reading(self) -> Sequence[APIRouter]:
@@ -448,7 +452,7 @@ class Service:
         replica = self._replicated.replica if self._replicated is not None else None
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
-            operator_router(self),
+            operator_router(self.status, self.check),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,
@@ -685,5 +689,5 @@ def _feed_status(found: FeedState) -> FeedStatus:
 
 
 def _profile_status(framework: Framework) -> ProfileStatus:
-    points = {point: [slot.name for slot in slots] for point, slots in framework.slots.items()}
-    return ProfileStatus(scheduler_name=framework.scheduler_name, points=points_of(points))
+    points = {point: [slot.name for slot in slots] for point, slots in framework.slots.items() if slots}
+    return ProfileStatus(scheduler_name=framework.scheduler_name, points=points)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -41,6 +41,7 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
+from app.runtime.slots import BASES
 
 NO = unschedulable("no")
 
@@ -123,6 +124,13 @@ class ManualClock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def bases_of(methods: Iterable[str]) -> tuple[type[Any], ...]:
+    """The bases that a plugin with these methods has to name."""
+    asked = set(methods)
+    bases = [it for it in BASES if vars(it).keys() & asked]
+    return tuple(it for it in bases if not any(it is not other and it in other.__mro__ for other in bases))
 
 
 class FakePlugin:

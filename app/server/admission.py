@@ -1,7 +1,7 @@
 """Who is let in, when it is its turn, and by when it must be answered.
 
 A scheduler gives up after its ``httpTimeout``, and what is answered later was decided for nobody. So each call has a
-deadline, counted from its first byte. VerbContext calls beyond a limit are turned away at once: behind that many they
+deadline, counted from its first byte. Deciding calls beyond a limit are turned away at once: behind that many they
 would only be late. Binds are never turned away, kube-scheduler has hundreds under way.
 
 Calls that have been read take turns, one decision for each round of the event loop: otherwise a burst would be decided
@@ -18,6 +18,7 @@ from math import inf
 from time import monotonic
 from typing import Final
 
+from app.server.timely import OutOfTime
 from app.verbs.outcome import VerbFailure
 from app.verbs.turns import Turns
 
@@ -70,3 +71,9 @@ class Admission:
     def left(self, deadline: float) -> float:
         """Seconds until then."""
         return deadline - self._clock()
+
+    async def turn(self, lane: Lane, deadline: float) -> None:
+        """Wait for a turn to decide. Raises ``OutOfTime`` where it comes too late."""
+        await lane.turn()
+        if self.left(deadline) <= 0:
+            raise OutOfTime

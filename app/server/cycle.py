@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Final, Self
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from msgspec import Raw
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.alias_generators import to_camel
 
-from app.framework.status import Status
+from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.decoding import Decoder
-from app.server.admission import Lane
-from app.server.bodies import body_of, documented
+from app.server.admission import OUT_OF_TIME, Admission
+from app.server.bodies import documented, parsed
+from app.server.incoming import ARRIVED
+from app.server.openapi import WEB
+from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 from app.verbs.verdict import shown
 
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_STATUS_OF = {"not_ready": 503, "overloaded": 503, "nothing_to_do": 404, "fault": 500}
-
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
     500: {"description": "A plugin failed; detail names it."},
-    503: {"description": "The picture of the cluster is incomplete or too old, or too many calls are under way."},
+    503: {"description": "The picture is incomplete or too old, too many calls are under way, or it took too long."},
 }
 
-_POD_EXAMPLE = {
-    "pod": {
-        "metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}},
-        "spec": {
-            "topologySpreadConstraints": [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": "topology.kubernetes.io/zone",
-                    "whenUnsatisfiable": "DoNotSchedule",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        },
-    }
-}
-_NAME_EXAMPLE = {"namespace": "shop", "name": "web-7d4b9c-new01"}
-
+_POD_EXAMPLE: Final = {"pod": WEB}
+_NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 _PARTS: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 
@@ -69,10 +57,10 @@ class PodRequest(_Model):
         try:
             parts = _PARTS.decode(body)
         except _UNREADABLE:
-            return cls.model_validate_json(body)  # which says what is wrong
+            parts = {}
         pod = bytes(parts.get("pod", b""))
         if not pod.startswith(b"{"):
-            return cls.model_validate_json(body)
+            return cls.model_validate_json(body)  # a name, or it says what is wrong
         asked = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
         asked._raw = pod  # noqa: SLF001  # its own
         return asked
@@ -142,28 +130,15 @@ class ExplainResponse(_Model):
     plugins: dict[str, PluginExplanation]
 
 
-class _Told:
-    """Statuses as ``PluginStatus`` has them, each made once: many nodes share one."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[Status, dict[str, Any]]] = {}
-
-    def of(self, status: Status) -> dict[str, Any]:
-        found = self._made.get(id(status))
-        if found is None:
-            found = self._made[id(status)] = (status, shown(status))
-        return found[1]
-
-
-def _cycle_body(found: Cycle) -> bytes:
+def _cycle_response(found: Cycle) -> Response:
     """A ``CycleResponse``: 5,000 nodes are too many to be made as models and checked."""
-    told = _Told()
+    told = _told(found.statuses.values())
     by_plugin, totals = found.scores.by_plugin, found.scores.totals
-    return msgspec.json.encode(
+    return _json(
         {
             "preEnqueue": shown(found.pre_enqueue),
-            "preFilter": told.of(found.pre_filter),
-            "filter": {name: told.of(status) for name, status in found.statuses.items()},
+            "preFilter": shown(found.pre_filter),
+            "filter": {name: told[id(status)] for name, status in found.statuses.items()},
             "scores": {name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
             "totals": totals,
             "node": found.node or None,
@@ -173,40 +148,30 @@ def _cycle_body(found: Cycle) -> bytes:
     )
 
 
-def _explain_body(pod: Pod, found: Explained) -> bytes:
+def _explain_response(pod: Pod, found: Explained) -> Response:
     """An ``ExplainResponse``."""
-    told = _Told()
-    nodes = {
-        name: [told.of(status) for status in statuses.values() if not status.is_success]
-        for name, statuses in found.nodes.items()
-    }
-    return msgspec.json.encode(
+    rejections = {name: [it for it in by.values() if not it.is_success] for name, by in found.nodes.items()}
+    told = _told(chain.from_iterable(rejections.values()))
+    return _json(
         {
             "pod": str(pod),
-            "preFilter": told.of(found.pre_filter),
+            "preFilter": shown(found.pre_filter),
             "feasible": found.feasible,
-            "nodes": nodes,
+            "nodes": {name: [told[id(status)] for status in statuses] for name, statuses in rejections.items()},
             "plugins": found.plugins,
         }
     )
 
 
-def cycle_router(verb: CycleVerb, lane: Lane, *, max_body_bytes: int) -> APIRouter:
+def _told(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
+    """Each status by its ``id``, as ``PluginStatus`` has it: many nodes share one."""
+    return {key: shown(status) for key, status in distinct(list(statuses)).items()}
+
+
+def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:
     """It runs on the same picture and profiles as the verbs, in turns with them, and its picks are waited for."""
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
-
-    async def entered() -> AsyncIterator[None]:
-        """Before the body is read: each is memory."""
-        try:
-            lane.enter()
-        except VerbFailure as failure:
-            raise _http(failure) from failure
-        try:
-            yield
-        finally:
-            lane.leave()
-
-    cycle_body = Depends(body_of(CycleRequest, max_body_bytes, CycleRequest.parse))
+    lane = admission.deciding
 
     @router.post(
         "/cycle",
@@ -214,14 +179,20 @@ def cycle_router(verb: CycleVerb, lane: Lane, *, max_body_bytes: int) -> APIRout
         responses=_FAILURES,
         summary="Run one whole scheduling cycle for a pod",
         openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
-        dependencies=[Depends(entered)],
     )
-    async def cycle(asked: CycleRequest = cycle_body) -> Response:
-        await lane.turn()
+    async def cycle(request: Request) -> Response:
+        deadline = admission.deadline(request.scope.get(ARRIVED))
+        lane.enter()  # before the body is read: each is memory
         try:
-            return _json(_cycle_body(await verb.run(_pod(verb, asked), asked.nodes)))
-        except VerbFailure as failure:
-            raise _http(failure) from failure
+            asked = await parsed(request, CycleRequest.parse, max_body_bytes)
+            async with asyncio.timeout(admission.left(deadline)):
+                await admission.turn(lane, deadline)
+                found = await verb.run(_pod(verb, asked), asked.nodes)
+        except (OutOfTime, TimeoutError):
+            raise VerbFailure("out_of_time", OUT_OF_TIME) from None
+        finally:
+            lane.leave()
+        return _cycle_response(found)
 
     return router
 
@@ -229,7 +200,6 @@ def cycle_router(verb: CycleVerb, lane: Lane, *, max_body_bytes: int) -> APIRout
 def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     """The same picture and profiles; it changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
-    pod_body = Depends(body_of(PodRequest, max_body_bytes, PodRequest.parse))
 
     @router.post(
         "/explain",
@@ -238,18 +208,15 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         summary="Why may a pod go where, and what would unblock it?",
         openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
-    async def explain(asked: PodRequest = pod_body) -> Response:
-        try:
-            pod = _pod(verb, asked)
-            return _json(_explain_body(pod, await verb.explain(pod)))
-        except VerbFailure as failure:
-            raise _http(failure) from failure
+    async def explain(request: Request) -> Response:
+        pod = _pod(verb, await parsed(request, PodRequest.parse, max_body_bytes))
+        return _explain_response(pod, await verb.explain(pod))
 
     return router
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
@@ -259,7 +226,3 @@ def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
         return decode_pod(asked.raw_pod)
     except _UNREADABLE as error:
         raise HTTPException(422, f"pod: {error}") from None
-
-
-def _http(failure: VerbFailure) -> HTTPException:
-    return HTTPException(_STATUS_OF.get(failure.outcome, 500), failure.message)

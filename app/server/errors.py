@@ -6,21 +6,28 @@
     prioritize  200, the same score for every host                      an error or an empty list piles up pods
                 500, no body, where the hosts cannot be read
     preempt     500, no body                                            its answer has no field for an error
+    cycle,      404, 500 or 503, ``detail``                             they are for other schedulers and people
+    explain
 
 It holds for every outcome that is a failure: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``,
-``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A non-200 has no
-body, or the caller's connection is lost.
+``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A verb's non-200
+has no body, or the caller's connection is lost.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
 from app.verbs.outcome import Verb, VerbFailure
 from app.wire.extender_v1 import encode_binding, encode_filter_error, encode_priorities
 
 OK: Final = 200
 INTERNAL_SERVER_ERROR: Final = 500
+
+_STATUS_OF: Final = {"not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
 
 
 def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
@@ -33,3 +40,8 @@ def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
         case "prioritize" if failure.hosts:
             return OK, encode_priorities(dict.fromkeys(failure.hosts, 0))
     return INTERNAL_SERVER_ERROR, b""
+
+
+async def failure_response(_: Request, failure: VerbFailure) -> JSONResponse:
+    """The answer of /api/v1/cycle and /api/v1/explain where they fail."""
+    return JSONResponse({"detail": failure.message}, _STATUS_OF.get(failure.outcome, INTERNAL_SERVER_ERROR))

@@ -14,7 +14,7 @@ Nothing is sent twice to the same leader: the scheduler asks again, and a bind t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -22,10 +22,11 @@ import structlog
 
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
 from app.replicas.replica import NO_LEADER, Route
+from app.server.admission import HostsOf
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
-from app.verbs.outcome import Verb, VerbFailure
+from app.verbs.outcome import Outcome, Verb, VerbFailure
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -45,8 +46,6 @@ _KEPT: Final = 3
 
 _BEFORE_THE_CALLER: Final = 0.98
 """Part of the time that is left after which an answer that has not come is told, and counted, to be missing."""
-
-Hosts = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 
 PeerTls = Callable[[], Peer]
 """How to speak to a replica now. Raises ``CertificateError``."""
@@ -72,7 +71,7 @@ class Forwarder:
         self,
         leadership: Leadership,
         metrics: Metrics,
-        hosts: Hosts,
+        hosts: HostsOf,
         *,
         clock: Callable[[], float],
         peer_tls: PeerTls | None = None,
@@ -88,8 +87,8 @@ class Forwarder:
 
     async def __call__(
         self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
-    ) -> tuple[int, bytes] | None:
-        """The leader's status and body, or ``None``: decide here. ``seconds`` are left to the caller.
+    ) -> tuple[int, bytes, Outcome] | None:
+        """The leader's status and body, and the outcome here; ``None``: decide. ``seconds`` are left to the caller.
 
         ``hopped``: a replica sent it here. ``prefix``: what precedes the verb in its path. Raises ``VerbFailure``
         (``no_leader``).
@@ -98,11 +97,11 @@ class Forwarder:
         patient_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:
-                return MISDIRECTED, b""
+                return MISDIRECTED, b"", "no_leader"
             if route.where == "there":
                 answered = await self._send(verb, prefix, body, route, until)
                 if answered is not None:
-                    return answered.status, answered.body
+                    return answered.status, answered.body, "forwarded"
             if route.where == "nowhere" or not await self._leadership.changed(patient_until - self._clock()):
                 raise await self._failure(verb, body, NO_LEADER)
         return None

@@ -1,27 +1,138 @@
-"""What the OpenAPI document says of the four verbs.
+"""What the OpenAPI document says of the four verbs: no model is made of what they are sent, nor of what they answer.
 
-They are raw routes, because FastAPI's own cost a call more than its decision does, so the document is told by hand. The
-examples are about the sample cluster, and a test runs them there.
+That costs a call more than its decision does. So these models serve the document alone; ``app.wire`` reads and writes.
+The examples are about the sample cluster, and a test runs them there.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from app.server.routes import LEAN
+from msgspec import Struct
+from pydantic import BaseModel, Field
 
-Document = dict[str, Any]
+from app.server.bodies import request_body
 
-_ZONE: Final = "topology.kubernetes.io/zone"
-_TOO_MANY: Final = "node(s) didn't match pod topology spread constraints"
+Json = dict[str, Any]
+_KubernetesObject = Annotated[Json, Field(description="As the Kubernetes API has it.")]
 
 
-def _pod(name: str, uid: str, app: str, when: str) -> Document:
+class NodeList(BaseModel):
+    """Whole nodes."""
+
+    items: list[_KubernetesObject]
+
+
+class ExtenderArgs(BaseModel):
+    """A pod, and the nodes that are asked about: their names, or all of each."""
+
+    Pod: _KubernetesObject
+    Nodes: NodeList | None = None
+    NodeNames: list[str] | None = None
+
+
+class ExtenderFilterResult(BaseModel):
+    """The nodes that pass, in the form that was asked, and why each other one does not."""
+
+    Nodes: NodeList | None
+    NodeNames: list[str] | None
+    FailedNodes: dict[str, str]
+    FailedAndUnresolvableNodes: dict[str, str]
+    Error: str
+
+
+class HostPriority(BaseModel):
+    """The score of a node."""
+
+    Host: str
+    Score: int
+
+
+class MetaPod(BaseModel):
+    """A victim by its UID."""
+
+    UID: str
+
+
+class MetaVictims(BaseModel):
+    """The victims on a node."""
+
+    Pods: list[MetaPod]
+    NumPDBViolations: int
+
+
+class ExtenderPreemptionArgs(BaseModel):
+    """A pod, and the victims on each node: by UID, or whole."""
+
+    Pod: _KubernetesObject
+    NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="The same with whole pods.")
+    NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
+
+
+class ExtenderPreemptionResult(BaseModel):
+    """The nodes on which the pod would pass, and the victims there."""
+
+    NodeNameToMetaVictims: dict[str, MetaVictims]
+
+
+class ExtenderBindingArgs(BaseModel):
+    """A pod and its node."""
+
+    PodName: str
+    PodNamespace: str
+    PodUID: str
+    Node: str
+
+
+class ExtenderBindingResult(BaseModel):
+    """Empty: the pod was seen bound to that node."""
+
+    Error: str
+
+
+class _Described(Struct, frozen=True):
+    """``examples`` are requests and answers by name. ``fails``: when there is a 500."""
+
+    summary: str
+    request: type[BaseModel]
+    response: type[Any]
+    examples: dict[str, tuple[Json, Any]]
+    fails: str = ""
+
+
+def operation(path: str) -> Json:
+    """What a route tells of the verb at ``path``."""
+    prefix, _, verb = path.rpartition("/")
+    told = _VERBS[verb]
+    responses = {200: {"description": "The answer. docs/wire.md has those to a fault."}}
+    if told.fails:
+        responses[500] = {"description": f"{told.fails} No body."}
+    return {
+        "summary": f"{told.summary} ({prefix[1:]})" if prefix else told.summary,
+        "response_model": told.response,
+        "responses": responses,
+        "openapi_extra": request_body(told.request, **{name: asked for name, (asked, _) in told.examples.items()}),
+    }
+
+
+def with_answers(document: Json) -> Json:
+    """The document with the answers of the examples: FastAPI would leave out what is null in them.
+
+    Not below a prefix: what answers leave out there is told in docs/wire.md.
+    """
+    for verb, told in _VERBS.items():
+        if found := document["paths"].get(f"/{verb}"):
+            answers = {name: {"value": answer} for name, (_, answer) in told.examples.items()}
+            found["post"]["responses"]["200"]["content"]["application/json"]["examples"] = answers
+    return document
+
+
+def _pod(name: str, uid: str, app: str, when: str) -> Json:
     """As much of a pod of the sample cluster as the answer depends on."""
     labels = {"app": app}
     spread = {
         "maxSkew": 1,
-        "topologyKey": _ZONE,
+        "topologyKey": "topology.kubernetes.io/zone",
         "whenUnsatisfiable": when,
         "labelSelector": {"matchLabels": labels},
     }
@@ -30,194 +141,67 @@ def _pod(name: str, uid: str, app: str, when: str) -> Document:
     return {"metadata": metadata, "spec": spec}
 
 
-_WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
-_URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
-_CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")
-_NAMES: Final = ["node-a1", "node-b1", "node-c2"]
-
-
-def _victims(uid: str) -> Document:
+def _victims(uid: str) -> Json:
     return {"Pods": [{"UID": uid}], "NumPDBViolations": 0}
 
 
-def _binding(pod: Document, node: str) -> Document:
-    metadata = pod["metadata"]
-    return {
-        "PodName": metadata["name"],
-        "PodNamespace": metadata["namespace"],
-        "PodUID": metadata["uid"],
-        "Node": node,
-    }
+def _binding(pod: Json, node: str) -> Json:
+    meta = pod["metadata"]
+    return {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
 
 
-def _nullable(schema: Document) -> Document:
-    return {"anyOf": [schema, {"type": "null"}]}
+WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
+"""A pod that has no node yet."""
 
+_URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
+_CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")
+_NAMES: Final = ["node-a1", "node-b1", "node-c2"]
+_TOO_MANY: Final = "node(s) didn't match pod topology spread constraints"
+_STAYS: Final = _victims("e628e4b5-8e50-509b-bf97-14d55a254d42")
+_LEAVES: Final = _victims("7e4e8a56-406a-55d2-930f-5f9ce43afaa7")
 
-def _object(**properties: Document) -> Document:
-    return {"type": "object", "properties": properties}
-
-
-def _map(values: Document) -> Document:
-    return {"type": "object", "additionalProperties": values}
-
-
-def _list(items: Document) -> Document:
-    return {"type": "array", "items": items}
-
-
-def _ref(name: str) -> Document:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-_TEXT: Final[Document] = {"type": "string"}
-_WHOLE: Final[Document] = {"type": "integer"}
-_KUBERNETES: Final[Document] = {"type": "object", "description": "As the Kubernetes API has it."}
-_NODE_LIST: Final = _nullable(_object(items=_list(_KUBERNETES)))
-
-_SCHEMAS: Final[Document] = {
-    "ExtenderArgs": {
-        **_object(Pod=_KUBERNETES, Nodes=_NODE_LIST, NodeNames=_nullable(_list(_TEXT))),
-        "description": "A pod, and the nodes that are asked about: their names, or all of each.",
-        "required": ["Pod"],
-    },
-    "ExtenderFilterResult": {
-        **_object(
-            Nodes=_NODE_LIST,
-            NodeNames=_nullable(_list(_TEXT)),
-            FailedNodes=_map(_TEXT),
-            FailedAndUnresolvableNodes=_map(_TEXT),
-            Error=_TEXT,
-        ),
-        "description": "The nodes that pass, in the form that was asked, and why each other one does not.",
-    },
-    "HostPriorityList": _list(_object(Host=_TEXT, Score=_WHOLE)),
-    "MetaVictims": _object(Pods=_list(_object(UID=_TEXT)), NumPDBViolations=_WHOLE),
-    "ExtenderPreemptionArgs": {
-        **_object(
-            Pod=_KUBERNETES,
-            NodeNameToVictims=_nullable(_map(_object(Pods=_list(_KUBERNETES), NumPDBViolations=_WHOLE))),
-            NodeNameToMetaVictims=_nullable(_map(_ref("MetaVictims"))),
-        ),
-        "required": ["Pod"],
-    },
-    "ExtenderPreemptionResult": _object(NodeNameToMetaVictims=_map(_ref("MetaVictims"))),
-    "ExtenderBindingArgs": {
-        **_object(PodName=_TEXT, PodNamespace=_TEXT, PodUID=_TEXT, Node=_TEXT),
-        "required": ["PodName", "PodNamespace", "PodUID", "Node"],
-    },
-    "ExtenderBindingResult": {
-        **_object(Error=_TEXT),
-        "description": "Empty: the pod was seen bound to that node.",
-    },
+_FILTERED: Final = {
+    "Nodes": None,
+    "NodeNames": ["node-c2"],
+    "FailedNodes": {},
+    "FailedAndUnresolvableNodes": {"node-a1": _TOO_MANY, "node-b1": _TOO_MANY},
+    "Error": "",
 }
+_SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (7, 7, 10), strict=True)]
 
-
-def _verb(
-    summary: str, request: str, response: str, examples: dict[str, tuple[Document, Any]], *, fails: str = ""
-) -> Document:
-    """One verb; ``examples`` are request and answer by name."""
-    body = {name: {"value": asked} for name, (asked, _) in examples.items()}
-    answers = {name: {"value": answer} for name, (_, answer) in examples.items()}
-    responses = {
-        "200": {
-            "description": "The answer. docs/wire.md has those to a fault.",
-            "content": {"application/json": {"schema": _ref(response), "examples": answers}},
-        },
-        **({"500": {"description": f"{fails} No body."}} if fails else {}),
-    }
-    content = {"application/json": {"schema": _ref(request), "examples": body}}
-    return {
-        "post": {
-            "tags": ["extender"],
-            "summary": summary,
-            "requestBody": {"required": True, "content": content},
-            "responses": responses,
-        }
-    }
-
-
-_CROWDED: Final = f"homeport: no longer possible: {_TOO_MANY}"
-
-_PATHS: Final[Document] = {
-    "/filter": _verb(
+_VERBS: Final = {
+    "filter": _Described(
         "On which of these nodes may the pod run?",
-        "ExtenderArgs",
-        "ExtenderFilterResult",
-        {
-            "names": (
-                {"Pod": _WEB, "NodeNames": _NAMES},
-                {
-                    "Nodes": None,
-                    "NodeNames": ["node-c2"],
-                    "FailedNodes": {},
-                    "FailedAndUnresolvableNodes": {"node-a1": _TOO_MANY, "node-b1": _TOO_MANY},
-                    "Error": "",
-                },
-            )
-        },
+        ExtenderArgs,
+        ExtenderFilterResult,
+        {"names": ({"Pod": WEB, "NodeNames": _NAMES}, _FILTERED)},
     ),
-    "/prioritize": _verb(
+    "prioritize": _Described(
         "How good is each of these nodes for the pod?",
-        "ExtenderArgs",
-        "HostPriorityList",
-        {
-            "names": (
-                {"Pod": _CART, "NodeNames": _NAMES},
-                [
-                    {"Host": "node-a1", "Score": 7},
-                    {"Host": "node-b1", "Score": 7},
-                    {"Host": "node-c2", "Score": 10},
-                ],
-            )
-        },
+        ExtenderArgs,
+        list[HostPriority],
+        {"names": ({"Pod": _CART, "NodeNames": _NAMES}, _SCORED)},
         fails="The hosts could not be read from the request.",
     ),
-    "/preempt": _verb(
+    "preempt": _Described(
         "On which of these nodes would the pod pass once the victims are gone?",
-        "ExtenderPreemptionArgs",
-        "ExtenderPreemptionResult",
+        ExtenderPreemptionArgs,
+        ExtenderPreemptionResult,
         {
             "meta": (
-                {
-                    "Pod": _URGENT,
-                    "NodeNameToMetaVictims": {
-                        "node-a1": _victims("e628e4b5-8e50-509b-bf97-14d55a254d42"),
-                        "node-c1": _victims("7e4e8a56-406a-55d2-930f-5f9ce43afaa7"),
-                    },
-                },
-                {"NodeNameToMetaVictims": {"node-c1": _victims("7e4e8a56-406a-55d2-930f-5f9ce43afaa7")}},
+                {"Pod": _URGENT, "NodeNameToMetaVictims": {"node-a1": _STAYS, "node-c1": _LEAVES}},
+                {"NodeNameToMetaVictims": {"node-c1": _LEAVES}},
             )
         },
         fails="No answer: it has no field for an error.",
     ),
-    "/bind": _verb(
+    "bind": _Described(
         "Bind the pod to the node, if its hard constraints still hold",
-        "ExtenderBindingArgs",
-        "ExtenderBindingResult",
+        ExtenderBindingArgs,
+        ExtenderBindingResult,
         {
-            "bound": (_binding(_WEB, "node-c2"), {"Error": ""}),
-            "refused": (_binding(_URGENT, "node-a2"), {"Error": _CROWDED}),
+            "bound": (_binding(WEB, "node-c2"), {"Error": ""}),
+            "refused": (_binding(_URGENT, "node-a2"), {"Error": f"homeport: no longer possible: {_TOO_MANY}"}),
         },
     ),
 }
-
-
-def _lean(verb: Document) -> Document:
-    """The same below the prefix; what its answers leave out is told in docs/wire.md."""
-    post = verb["post"]
-    ok = post["responses"]["200"]
-    content = {kind: {"schema": it["schema"]} for kind, it in ok["content"].items()}
-    responses = {**post["responses"], "200": {**ok, "content": content}}
-    return {"post": {**post, "summary": f"{post['summary']} (lean)", "responses": responses}}
-
-
-def with_verbs(document: Document) -> Document:
-    """The document with the verbs in it."""
-    components = document.get("components", {})
-    schemas = {**_SCHEMAS, **components.get("schemas", {})}
-    return {
-        **document,
-        "paths": {**_PATHS, **{f"{LEAN}{path}": _lean(verb) for path, verb in _PATHS.items()}, **document["paths"]},
-        "components": {**components, "schemas": schemas},
-    }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -74,29 +73,17 @@ class Check(BaseModel):
     differences: list[str]
 
 
-class StatusSource(Protocol):
-    """Implemented by the composition root."""
-
-    def status(self) -> Status: ...
-    async def check(self) -> list[str]: ...
-
-
-def operator_router(source: StatusSource) -> APIRouter:
-    """Read-only pages; nothing here changes a decision."""
+def operator_router(found: Callable[[], Status], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
+    """Read-only pages; nothing here changes a decision. ``recount`` tells what differs from it."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/status", summary="Version, feeds, kept counts, profiles")
     async def status() -> Status:
-        return source.status()
+        return found()
 
     @router.get("/check", summary="Recount every kept count and compare, while decisions go on")
     async def check() -> Check:
-        found = await source.check()
-        return Check(consistent=not found, differences=found)
+        differences = await recount()
+        return Check(consistent=not differences, differences=differences)
 
     return router
-
-
-def points_of(slots: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """The extension points that have plugins."""
-    return {point: names for point, names in slots.items() if names}

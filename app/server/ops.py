@@ -37,8 +37,18 @@ def ops_router(
     ``checks`` are the lines of ``/readyz?verbose``. ``counting`` are the short steps in which metrics are brought up to
     date; where one of them fails, what was counted last is exposed.
     """
-    counted = _Counted(counting, clock)
     router = APIRouter(tags=["operations"])
+    tell_at = clock()
+
+    def counted() -> Iterator[object]:
+        """A fault in what is counted takes no other metric with it, and is told now and then."""
+        nonlocal tell_at
+        try:
+            yield from counting()
+        except Exception as fault:  # noqa: BLE001  # whatever it is: a scrape without these figures is worth more than none
+            if clock() >= tell_at:
+                tell_at = clock() + TOLD_SECONDS
+                _LOG.error("figures not counted", traceback="".join(traceback.format_exception(fault)))
 
     @router.get("/livez", response_class=PlainTextResponse, summary="The process serves requests")
     async def livez() -> str:
@@ -59,25 +69,7 @@ def ops_router(
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:
         parts: list[bytes] = []
-        await in_slices(chain(counted.steps(), rendered(metrics.registry, parts)))
+        await in_slices(chain(counted(), rendered(metrics.registry, parts)))
         return Response(b"".join(parts), media_type=CONTENT_TYPE_LATEST)
 
     return router
-
-
-class _Counted:
-    """A fault in what is counted takes no other metric with it, and is told now and then."""
-
-    def __init__(self, counting: Callable[[], Iterable[object]], clock: Callable[[], float]) -> None:
-        self._counting = counting
-        self._clock = clock
-        self._tell_at = clock()
-
-    def steps(self) -> Iterator[object]:
-        try:
-            yield from self._counting()
-        except Exception as fault:  # noqa: BLE001  # whatever it is: a scrape without these figures is worth more than none
-            now = self._clock()
-            if now >= self._tell_at:
-                self._tell_at = now + TOLD_SECONDS
-                _LOG.error("figures not counted", traceback="".join(traceback.format_exception(fault)))

@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Any, ClassVar, Final, Protocol, cast
 
 import httptools
-from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.server.access import WATCHED, Names, is_near
@@ -59,12 +58,10 @@ _CLOSE: Final = b"connection: close\r\n"
 
 
 class Endpoint(Protocol):
-    """Answers both ways: an ASGI application, and for a request that is there as a whole."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+    """Answers a request, whichever way it came in."""
 
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        """Status and JSON body."""
+        """Status and JSON body. Raises ``ClientDisconnect``."""
         ...
 
     def forbidden(self, message: str) -> tuple[int, bytes]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Depends, HTTPException
+from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.framework.interface import WaitingPod, WaitingPods
-from app.server.bodies import body_of, documented
+from app.server.bodies import documented, parsed
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No pod of that UID is waiting."},
@@ -37,17 +37,15 @@ class Waiting(BaseModel):
         )
 
 
-class _Request(BaseModel):
+class AllowRequest(BaseModel):
+    """Lift the wait of one plugin."""
+
     model_config = ConfigDict(extra="forbid")
 
     plugin: str = Field(min_length=1, description="In whose name.")
 
 
-class AllowRequest(_Request):
-    """Lift the wait of one plugin."""
-
-
-class RejectRequest(_Request):
+class RejectRequest(AllowRequest):
     """Give the pod back to its scheduler."""
 
     message: str = Field(min_length=1, description="Why; the scheduler shows it on the pod.")
@@ -74,8 +72,6 @@ def waiting_list_router(waiting: WaitingPods) -> APIRouter:
 def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     """Settles what a plugin would settle otherwise: pods are bound or sent back, so it is served where bind is."""
     router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
-    allow_body = Depends(body_of(AllowRequest, max_body_bytes))
-    reject_body = Depends(body_of(RejectRequest, max_body_bytes))
 
     @router.post(
         "/{uid}/allow",
@@ -83,7 +79,8 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
         responses=_FAILURES,
         openapi_extra=documented(AllowRequest, example={"plugin": "Quota"}),
     )
-    async def allow(uid: str, asked: AllowRequest = allow_body) -> Settled:
+    async def allow(uid: str, request: Request) -> Settled:
+        asked = await parsed(request, AllowRequest.model_validate_json, max_body_bytes)
         pod = _found(waiting, uid)
         if asked.plugin not in pod.pending_plugins():
             raise HTTPException(409, f"{pod.pod} does not wait for plugin {asked.plugin}")
@@ -97,7 +94,8 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
         responses=_FAILURES,
         openapi_extra=documented(RejectRequest, example={"plugin": "Quota", "message": "the budget is spent"}),
     )
-    async def reject(uid: str, asked: RejectRequest = reject_body) -> Settled:
+    async def reject(uid: str, request: Request) -> Settled:
+        asked = await parsed(request, RejectRequest.model_validate_json, max_body_bytes)
         pod = _found(waiting, uid)
         if not pod.reject(asked.plugin, asked.message):
             raise HTTPException(409, f"{pod.pod} was settled before")

@@ -15,15 +15,17 @@ from typing import Any, Final, cast
 import structlog
 import uvicorn
 from fastapi import APIRouter, FastAPI
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from app.server.errors import failure_response
 from app.server.listener import Listener
-from app.server.openapi import with_verbs
+from app.server.openapi import with_answers
 from app.server.pages import Pages
 from app.server.protocol import Endpoint, HttpProtocol
 from app.server.root import root_router
-from app.server.tls import Certificates
+from app.server.routes import verb_router
 from app.telemetry.background import Background
+from app.verbs.outcome import VerbFailure
 
 _KEEP_ALIVE_SECONDS: Final = 120
 """Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
@@ -38,40 +40,24 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Web(FastAPI):
-    """An application with all its routes. ``direct``, by path: what a POST reaches without being routed."""
+    """An application with all its routes. ``direct``, by path: what a POST reaches in the short way too."""
 
     direct: Mapping[str, Endpoint]
     pages: Pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """POSTs to the verbs go straight to them: routes and middleware cost a call as much as its decision.
+        """All but calls of the verbs takes turns: no page is worth a decision that is late.
 
-        All else takes turns: no page is worth a decision that is late. HEAD is answered wherever GET is.
+        HEAD is answered wherever GET is; uvicorn, which knows what was asked, leaves the body out.
         """
-        if scope["type"] != "http":
+        if scope["type"] != "http" or (scope["method"] == "POST" and scope["path"] in self.direct):
             await super().__call__(scope, receive, send)
-            return
-        endpoint = self.direct.get(scope["path"]) if scope["method"] == "POST" else None
-        if endpoint is not None:
-            await endpoint(scope, receive, send)
-        elif scope["method"] == "HEAD":
-            await self.pages(super().__call__, {**scope, "method": "GET"}, receive, _without_body(send))
         else:
-            await self.pages(super().__call__, scope, receive, send)
+            asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self.pages(super().__call__, asked, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """With the verbs, which are raw routes."""
-        found = super().openapi()
-        return with_verbs(found) if self.direct else found
-
-
-def _without_body(send: Send) -> Send:
-    async def send_head(message: Message) -> None:
-        if message["type"] == "http.response.body":
-            message = {"type": "http.response.body", "body": b"", "more_body": message.get("more_body", False)}
-        await send(message)
-
-    return send_head
+        return with_answers(super().openapi())
 
 
 def create_web(
@@ -85,7 +71,7 @@ def create_web(
 ) -> Web:
     """The application of a listener. One of them has the lifespan; ``pages`` is shared by those of a process.
 
-    ``documented``: with /docs and /openapi.json.
+    ``direct``: the verbs' endpoints by path. ``documented``: with /docs and /openapi.json.
     """
     web = Web(
         title="Homeport",
@@ -95,10 +81,11 @@ def create_web(
         docs_url="/docs" if documented else None,
         redoc_url=None,
         openapi_url="/openapi.json" if documented else None,
+        exception_handlers={VerbFailure: failure_response},
     )
     web.direct = direct
     web.pages = pages or Pages()
-    for router in routers:
+    for router in (verb_router(direct), *routers):
         web.include_router(router)
     web.include_router(root_router(version, partial(_pages_of, web), direct))
     return web
@@ -124,7 +111,6 @@ class _Server(uvicorn.Server):
         self._leave = leave
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Task[None] | None = None
-        self._told = False
         self._signalled_at: float | None = None
         self._background = Background()
 
@@ -137,12 +123,10 @@ class _Server(uvicorn.Server):
         for it in self._listeners:
             it.serve(partial(HttpProtocol, it, self.config, self.server_state, self.lifespan.state, _loop=loop))
         self.servers = cast("list[asyncio.Server]", list(self._listeners))  # closed, and waited for, as servers are
-        for number, found in enumerate({id(it): it for it in self._certificates()}.values()):
+        certificates = dict.fromkeys(it.certificates for it in self._listeners if it.certificates is not None)
+        for number, found in enumerate(certificates):
             self._background.begin(f"certificates {number}", found.follow)
         self.started = True
-
-    def _certificates(self) -> Iterable[Certificates]:
-        return (it.certificates for it in self._listeners if it.certificates is not None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         since = self._signalled_at or monotonic()
@@ -154,27 +138,23 @@ class _Server(uvicorn.Server):
         connections, requests = len(self.server_state.connections), len(self.server_state.tasks)
         _LOG.info("ended", seconds=round(monotonic() - since, 3), connections=connections, requests=requests)
 
-    def _say_ending(self, sig: int) -> None:
-        _LOG.info("ending", signal=signal.Signals(sig).name)
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._loop is not None and self._signalled_at is None:
-            self._signalled_at = monotonic()
-            self._loop.call_soon_threadsafe(self._say_ending, sig)  # a handler may have broken into a line
-        if self._leave is None or self._loop is None or self._told:
+        if self._loop is None or self._signalled_at is not None:
             super().handle_exit(sig, frame)
             return
-        self._told = True
-        self._loop.call_soon_threadsafe(self._begin_to_leave, self._leave, sig)
+        self._signalled_at = monotonic()
+        self._loop.call_soon_threadsafe(self._begin_to_leave, sig)  # a handler may have broken into a line of the log
 
-    def _begin_to_leave(self, leave: Callable[[], Awaitable[None]], sig: int) -> None:
-        async def leave_and_end() -> None:
-            try:
-                await leave()
-            finally:
-                super(_Server, self).handle_exit(sig, None)
+    def _begin_to_leave(self, sig: int) -> None:
+        _LOG.info("ending", signal=signal.Signals(sig).name)
+        self._leaving = asyncio.get_running_loop().create_task(self._leave_and_end(sig))
 
-        self._leaving = asyncio.get_running_loop().create_task(leave_and_end())
+    async def _leave_and_end(self, sig: int) -> None:
+        try:
+            if self._leave is not None:
+                await self._leave()
+        finally:
+            super().handle_exit(sig, None)
 
 
 def run(web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None) -> None:

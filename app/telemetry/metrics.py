@@ -73,7 +73,7 @@ class Metrics:
         )
         self.due_bind_wait = Histogram(
             "homeport_due_bind_wait_seconds",
-            "Time filter calls waited for binds that were on their way.",
+            "Time decisions waited for binds that were on their way: filter, prioritize and cycle.",
             buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )

@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 from app.config.profile import Profile
 from app.framework.interface import Handle, PluginArgs, PluginSpec
 from app.framework.status import SUCCESS
+from tests.fakes import bases_of
 
 FAULTY: Final = "Faulty"
 FAULT: Final = "a screw is loose"
@@ -26,7 +27,7 @@ class FaultyArgs(PluginArgs):
 def faulty(*methods: str) -> PluginSpec[FaultyArgs]:
     """A plugin with these methods, each of which raises; it filters and scores quietly unless told otherwise."""
     parts = {**_QUIET, **{name: _fails_later if name in _ACTING else _fails for name in methods}}
-    plugin: Any = type(FAULTY, (), {"__init__": _made, **parts})
+    plugin: Any = type(FAULTY, bases_of(parts), {"__init__": _made, **parts})
     return PluginSpec(FAULTY, FaultyArgs, plugin)
 
 

@@ -16,6 +16,7 @@ from app.framework.interface import PostFilterPlugin, PostFilterResult, PreEnque
 from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
+from app.server.admission import OUT_OF_TIME
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
@@ -180,6 +181,19 @@ class TestCycle:
         await api.post("filter", by_name(ALSO))
 
         assert 0 == await waits(api)
+
+    async def test_it_has_no_more_time_than_other_calls(self, tmp_path: Path) -> None:
+        """It waits for a bind that is due until then, and then leaves its place to the next one."""
+        settings = Settings(
+            cluster=saved(tmp_path, ALSO), profiles=OURS, due_bind_wait=1.0, http_timeout=0.5, max_in_flight=1
+        )
+        async with serving(settings) as api:
+            await ask(api, "cycle", {"pod": NEW, "nodes": ["n2"]})
+            late = await ask(api, "cycle", {"pod": ALSO})
+            status, found = await ask(api, "cycle", {"pod": PLAIN, "nodes": ["n1"]})
+
+        assert (503, {"detail": OUT_OF_TIME}) == late
+        assert (200, "n1") == (status, found["node"])
 
 
 async def waits(api: Api) -> float:

@@ -44,6 +44,7 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
     ],
+    "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
 }
 """Modules without a file of their name, by the file that tests them: small parts of something, or ways to it."""
 

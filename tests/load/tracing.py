@@ -15,7 +15,7 @@ from typing import Final
 
 from app.server.incoming import Whole
 from app.server.protocol import Endpoint
-from app.server.routes import LEAN, direct, verb_router
+from app.server.routes import LEAN, verb_endpoints
 from app.telemetry import otlp
 from app.telemetry.otlp import OtlpTracing
 from tests.collector import Collector
@@ -54,8 +54,8 @@ async def measure(url: str) -> dict[str, list[float]]:
             tracing = otlp.otlp(url, rate, version="bench", instance="bench")
         callers = {LEAN: service._callers[LEAN]}
         admission = service._admission
-        router = verb_router(callers, service._metrics, admission, max_body_bytes=1 << 24, tracing=tracing)
-        endpoints[name] = direct(router)[f"{LEAN}/filter"]
+        made = verb_endpoints(callers, service._metrics, admission, max_body_bytes=1 << 24, tracing=tracing)
+        endpoints[name] = made[f"{LEAN}/filter"]
     found: dict[str, list[float]] = {name: [] for name in endpoints}
     for _ in range(TURNS):
         for name, endpoint in endpoints.items():

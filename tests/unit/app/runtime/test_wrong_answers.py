@@ -16,9 +16,8 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.slots import BASES
 from tests.builders import make_node, make_pod
-from tests.fakes import NO, FakePlugin
+from tests.fakes import NO, FakePlugin, bases_of
 from tests.unit.app.runtime.engine import framework
 
 POD: Final = make_pod("pending", priority=5)
@@ -47,9 +46,7 @@ def plugin(**answers: Any) -> FakePlugin:
 
     acting = ("pre_bind", "bind", "post_bind")
     methods = {name: later(it) if name in acting else method(it) for name, it in answers.items()}
-    bases = [it for it in BASES if vars(it).keys() & answers.keys()]
-    inner = [it for it in bases if not any(it is not other and it in other.__mro__ for other in bases)]
-    made: FakePlugin = type("Bad", (FakePlugin, *inner), methods)("Bad")
+    made: FakePlugin = type("Bad", (FakePlugin, *bases_of(answers)), methods)("Bad")
     return made
 
 

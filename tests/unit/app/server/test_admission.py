@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission, Lane
-from app.server.incoming import ARRIVED
-from app.server.routes import VerbCall, direct, verb_router
+from app.server.incoming import ARRIVED, Streamed
+from app.server.routes import VerbCall, verb_endpoints
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
 from tests.api.virtual import now, settle, virtual_time
@@ -69,7 +71,7 @@ class Door:
         self._answer = answer
         calls: dict[Verb, VerbCall] = {verb: self._verb(verb) for verb in VERBS}
         admission = Admission(LIMIT, most, self._hosts, clock=now)
-        self._endpoints = direct(verb_router({"": calls}, self.metrics, admission, max_body_bytes=8 << 20))
+        self._endpoints = verb_endpoints({"": calls}, self.metrics, admission, max_body_bytes=8 << 20)
 
     def _verb(self, verb: Verb) -> VerbCall:
         async def call(_body: bytes | memoryview) -> Answer:
@@ -83,17 +85,13 @@ class Door:
         return bytes(body).decode().split() if body else []
 
     async def post(self, verb: Verb, body: Body | None = None, *, arrived: float | None = None) -> Reply:
-        sent: list[Message] = []
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
         scope: dict[str, Any] = {"type": "http", "method": "POST", "path": f"/{verb}", "headers": []}
         if arrived is not None:
             scope[ARRIVED] = arrived
-        await self._endpoints[f"/{verb}"](scope, body or Body(b"n1 n2"), send)
-        content = b"".join(it.get("body", b"") for it in sent)
-        return sent[0]["status"], json.loads(content) if content else None
+        asked = Streamed(Request(scope, body or Body(b"n1 n2")))
+        status, content = await self._endpoints[f"/{verb}"].answer(asked)
+        assert isinstance(content, bytes)
+        return status, json.loads(content) if content else None
 
     def counted(self, verb: Verb, outcome: str) -> float:
         return (
@@ -192,7 +190,8 @@ async def test_a_place_is_free_again_however_a_call_ended(how: str) -> None:
 
     door = Door({"out of time": never, "failed": fail}.get(how, at_once), most=1)
     for _ in range(3):
-        await door.post("filter", Gone() if how == "hung up" else None)
+        with suppress(ClientDisconnect):
+            await door.post("filter", Gone() if how == "hung up" else None)
 
     assert 0 == door.counted("filter", "overloaded")
 

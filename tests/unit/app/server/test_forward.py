@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from starlette.applications import Starlette
 
 from app.replicas.replica import Route
 from app.server.admission import Admission
 from app.server.forward import FORWARDED, Forwarder, seconds_left
-from app.server.routes import verb_router
+from app.server.routes import verb_endpoints
+from app.server.web import create_web
 from app.telemetry.metrics import Metrics
 from app.verbs.candidates import asked_hosts
 from app.verbs.outcome import Answer, Verb, VerbFailure
@@ -91,14 +91,14 @@ class Follower:
         self.routes = Routes(*routes)
         self.decides: Serve = self._here
         self.forwarder = Forwarder(self.routes, self.metrics, self._hosts, clock=monotonic)
-        router = verb_router(
+        endpoints = verb_endpoints(
             {"": dict.fromkeys(VERBS, self._decide), "/lean": dict.fromkeys(VERBS, self._decide)},
             self.metrics,
             Admission(time_limit, 100, self._hosts),
             max_body_bytes=1 << 20,
             forwarder=self.forwarder,
         )
-        self.web = Starlette(routes=list(router.routes))
+        self.web = create_web((), None, version="test", direct=endpoints)
 
     async def _hosts(self, body: bytes | memoryview) -> Sequence[str]:
         return await asked_hosts(body, {})

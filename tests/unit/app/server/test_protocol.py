@@ -11,12 +11,11 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 import uvicorn
-from fastapi import APIRouter, FastAPI
-from starlette.requests import ClientDisconnect, Request
-from starlette.types import Receive, Scope, Send
+from fastapi import FastAPI
+from starlette.requests import ClientDisconnect
 
 from app.server import protocol
-from app.server.incoming import Incoming, Streamed
+from app.server.incoming import Incoming, Whole
 from app.server.listener import Listener
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
 from app.server.web import create_web, server
@@ -38,20 +37,12 @@ class Echo:
         self.left = 0
 
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        self.ways.append("short")
-        return await self._told(request)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.ways.append("asgi")
+        self.ways.append("short" if isinstance(request, Whole) else "asgi")
         try:
-            _, body = await self._told(Streamed(Request(scope, receive)))
+            return await self._told(request)
         except ClientDisconnect:
             self.left += 1
-            return
-        assert isinstance(body, bytes)
-        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            raise
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
         return 200, message.encode()
@@ -110,13 +101,13 @@ def post(body: bytes, *headers: str, path: str = "/lean/filter", version: str = 
 
 @asynccontextmanager
 async def serving(most: int = 100) -> AsyncIterator[Served]:
-    echo, router = Echo(), APIRouter()
+    echo = Echo()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
 
-    web = create_web([router], lifespan, version="test", direct={"/lean/filter": echo})
+    web = create_web((), lifespan, version="test", direct={"/lean/filter": echo})
     turned_away: list[str] = []
     listener = on_loopback(web, most=most, turned_away=lambda _, cause: turned_away.append(cause))
     running = server(web, [listener])
@@ -268,8 +259,8 @@ async def test_another_method_is_none_of_the_endpoints_business() -> None:
     async with serving() as served, httpx.AsyncClient(trust_env=False) as http:
         url = f"http://127.0.0.1:{served.port}/lean/filter"
 
-        assert 404 == (await http.get(url)).status_code
-        assert 404 == (await http.put(url, content=b"x")).status_code
+        assert 405 == (await http.get(url)).status_code
+        assert 405 == (await http.put(url, content=b"x")).status_code
         assert [] == served.echo.ways
 
 

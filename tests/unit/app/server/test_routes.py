@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.types import Message
 from structlog.testing import capture_logs
 
 from app.server.admission import Admission
-from app.server.routes import verb_router
+from app.server.routes import verb_endpoints
+from app.server.web import create_web
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
 
@@ -26,10 +27,10 @@ def admission() -> Admission:
     return Admission(5.0, 10, no_hosts)
 
 
-def web(metrics: Metrics) -> Starlette:
+def web(metrics: Metrics) -> FastAPI:
     verbs: tuple[Verb, ...] = ("filter", "prioritize", "preempt", "bind")
-    router = verb_router({"": dict.fromkeys(verbs, _raises)}, metrics, admission(), max_body_bytes=10)
-    return Starlette(routes=list(router.routes))
+    endpoints = verb_endpoints({"": dict.fromkeys(verbs, _raises)}, metrics, admission(), max_body_bytes=10)
+    return create_web((), None, version="test", direct=endpoints)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from app.server.web import server
+from app.server.incoming import Incoming
+from app.server.pages import Application, Pages
+from app.server.web import create_web, server
 from tests.listening import on_loopback
 
 
@@ -71,3 +74,37 @@ async def test_a_second_signal_does_not_wait() -> None:
 
     await serving
     assert running.should_exit
+
+
+class Endpoint:
+    async def answer(self, request: Incoming) -> tuple[int, bytes]:
+        return 200, b"{}"
+
+    def forbidden(self, message: str) -> tuple[int, bytes]:
+        return 403, message.encode()
+
+
+class Queue(Pages):
+    """Notes who takes a turn, and lets him through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[tuple[str, str]] = []
+
+    async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        self.taken.append((scope["method"], scope["path"]))
+        await application(scope, receive, send)
+
+
+async def test_a_call_of_a_verb_waits_for_no_page() -> None:
+    """Only the call itself: who asks for a verb as for a page takes his turn."""
+    pages = Queue()
+    web = create_web((), None, version="test", direct={"/filter": Endpoint()}, pages=pages)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http:
+        told = [
+            (await http.request(method, path)).status_code
+            for method, path in (("POST", "/filter"), ("GET", "/filter"), ("HEAD", "/"), ("GET", "/nothing"))
+        ]
+
+    assert [200, 405, 200, 404] == told
+    assert [("GET", "/filter"), ("GET", "/"), ("GET", "/nothing")] == pages.taken

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from app.server.limits import read_body
+from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
 

@@ -1,0 +1,29 @@
+"""Which nodes changed since when."""
+
+import pytest
+
+from app.cache import changes
+from app.cache.changes import NodeChanges
+
+
+def noted(*names: str) -> NodeChanges:
+    found = NodeChanges()
+    for name in names:
+        found.note(name)
+    return found
+
+
+def test_each_is_told_once_the_newest_first() -> None:
+    found = noted("a", "b", "a", "c")
+
+    assert ["c", "a", "b"] == list(found.since(0) or ())
+    assert ["c", "a"] == list(found.since(2) or ())
+    assert [] == list(found.since(found.now) or ())
+
+
+def test_what_is_too_long_ago_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST", 2)
+    found = noted("a", "b", "c")
+
+    assert found.since(0) is None
+    assert ["c", "b"] == list(found.since(1) or ())

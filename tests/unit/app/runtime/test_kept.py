@@ -1,0 +1,206 @@
+"""What is kept of verdicts and scores, and when it no longer stands. A million changes: `tests/conformance/kept.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.cache import changes
+from app.cache.cluster import Cluster
+from app.framework.filter_result import FilterResult
+from app.framework.interface import Reads
+from app.framework.status import Status, unresolvable
+from app.kube.core_v1 import Pod
+from app.runtime import kept as kept_module
+from app.runtime.kept import Kept, KeptScores, KeptVerdicts
+from app.runtime.slots import PluginSlot
+from tests.builders import make_node, make_pod
+from tests.fakes import Rejects
+
+NO = unresolvable("no")
+POD: Pod = make_pod("new")
+SPOT = [{"key": "spot", "effect": "NoSchedule"}]
+
+
+class Desk:
+    """Three nodes; those with a taint are rejected, by one plugin or by two. ``asked`` is what had to be judged."""
+
+    def __init__(self, *plugins: str, reads: Reads = Reads.NODE, most_bytes: int = 1 << 20) -> None:
+        self.cluster = Cluster()
+        for name in ("n1", "n2", "n3"):
+            self.cluster.upsert_node(make_node(name))
+        self.slots = [PluginSlot.of(it, Rejects(it), reads=reads) for it in plugins or ("A",)]
+        self.verdicts = KeptVerdicts(self.cluster, most_bytes)
+        self.asked: list[str] = []
+        self.fails = False
+
+    def taint(self, name: str) -> None:
+        self.cluster.upsert_node(make_node(name, taints=SPOT))
+
+    def clear(self, name: str) -> None:
+        self.cluster.upsert_node(make_node(name))
+
+    def judge(self, kept: Kept, names: Sequence[str]) -> FilterResult:
+        if self.fails:
+            raise LookupError("broken")
+        self.asked += [f"{kept.slot.name} {name}" for name in names]
+        rejected: dict[str, Status] = {it: NO for it in names if self.cluster.nodes[it].node.taints}
+        return FilterResult([it for it in names if it not in rejected], rejected)
+
+    def score(self, kept: KeptScores, names: Sequence[str]) -> list[int]:
+        self.asked += [f"{kept.slot.name} {name}" for name in names]
+        return [len(self.cluster.nodes[it].pods) for it in names]
+
+    def passing(self, *names: str, pod: Pod = POD) -> tuple[list[str], list[str]]:
+        """Who passes, and what had to be judged for it."""
+        self.asked.clear()
+        _, left = self.verdicts.passing(self.slots, pod, names or ("n1", "n2", "n3"), self.judge)
+        return list(left), self.asked[:]
+
+    def stands(self) -> object:
+        return self.verdicts.standing(self.slots[0], POD, self.judge)
+
+
+def test_a_node_is_judged_when_it_is_first_asked_about_and_when_it_changed() -> None:
+    desk = Desk()
+    desk.taint("n2")
+
+    assert (["n1"], ["A n1", "A n2"]) == desk.passing("n1", "n2")
+    assert (["n1", "n3"], ["A n3"]) == desk.passing()
+    desk.taint("n1")
+    assert (["n3"], ["A n1"]) == desk.passing()
+    desk.clear("n2")
+    assert (["n2", "n3"], ["A n2"]) == desk.passing()
+
+
+def test_the_first_that_rejects_ends_it() -> None:
+    desk = Desk("A", "B")
+    desk.taint("n2")
+
+    assert (["n1", "n3"], ["A n1", "A n2", "A n3", "B n1", "B n3"]) == desk.passing()
+    assert (["n1", "n3"], []) == desk.passing()
+
+
+def test_names_of_no_node_do_not_pass_until_there_is_one() -> None:
+    desk = Desk()
+
+    assert (["n1"], ["A n1"]) == desk.passing("n1", "n9")
+    desk.cluster.upsert_node(make_node("n9"))
+    assert (["n1", "n9"], ["A n9"]) == desk.passing("n1", "n9")
+    desk.cluster.delete_node("n9")
+    assert (["n1"], []) == desk.passing("n1", "n9")
+
+
+def test_a_rejection_stands_as_long_as_it_would_be_given_again() -> None:
+    desk = Desk()
+    desk.taint("n2")
+    desk.passing()
+    before = desk.stands()
+
+    desk.clear("n1")
+    desk.taint("n3")
+    desk.cluster.upsert_node(make_node("n2", taints=SPOT, zone="a"))
+    assert before == desk.stands(), "n2 is judged again, and rejected again"
+
+    desk.clear("n2")
+    assert before != desk.stands()
+
+
+def test_a_rejection_of_a_node_that_is_gone_does_not_stand_for_its_successor() -> None:
+    desk = Desk()
+    desk.taint("n2")
+    desk.passing()
+    before = desk.stands()
+
+    desk.cluster.delete_node("n2")
+
+    assert before != desk.stands()
+
+
+def test_pods_on_the_node_count_for_a_plugin_that_reads_them() -> None:
+    for reads, judged in ((Reads.NODE, []), (Reads.PODS_ON_NODE, ["A n1"])):
+        desk = Desk(reads=reads)
+        desk.passing()
+        desk.cluster.upsert_pod(make_pod("bound", node="n1"))
+        assert judged == desk.passing()[1]
+
+
+def test_a_fault_is_not_kept_and_nothing_stands_that_was_in_question() -> None:
+    desk = Desk()
+    desk.taint("n2")
+    desk.passing()
+    before = desk.stands()
+    desk.clear("n2")
+    desk.fails = True
+
+    with pytest.raises(LookupError):
+        desk.passing()
+    desk.fails = False
+
+    assert before != desk.stands()
+    assert (["n1", "n2", "n3"], ["A n2"]) == desk.passing()
+
+
+def test_what_changed_too_long_ago_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST", 1)
+    desk = Desk()
+    desk.taint("n2")
+    desk.passing()
+    before = desk.stands()
+    desk.clear("n2")
+    desk.clear("n1")
+    desk.taint("n1")
+
+    assert before != desk.stands()
+    assert (["n2", "n3"], ["A n1", "A n2", "A n3"]) == desk.passing()
+
+
+def test_where_many_rejected_nodes_changed_they_are_judged_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_module, "_MOST_AGAIN", 1)
+    desk = Desk()
+    for name in ("n1", "n2", "n3"):
+        desk.taint(name)
+    desk.passing()
+    for name in ("n1", "n2", "n3"):
+        desk.clear(name)
+
+    assert (["n1"], ["A n1"]) == desk.passing("n1")
+    assert (["n1", "n2", "n3"], ["A n2", "A n3"]) == desk.passing()
+
+
+def test_memory_is_bounded() -> None:
+    desk = Desk(most_bytes=4000)
+    for number in range(10):
+        desk.passing(pod=make_pod("new", labels={"app": f"app-{number}"}))
+
+    assert 1 <= len(desk.verdicts._verdicts) < 10
+    assert len(desk.verdicts._passes) < 10
+    assert (["n1", "n2", "n3"], ["A n1", "A n2", "A n3"]) == desk.passing()
+
+
+def test_scores_are_kept_until_their_node_changes() -> None:
+    desk = Desk(reads=Reads.PODS_ON_NODE)
+    (slot,) = desk.slots
+    desk.cluster.upsert_pod(make_pod("bound", node="n1"))
+
+    assert [0, 1] == desk.verdicts.scores(slot, POD, ["n2", "n1"], desk.score)
+    assert [1, 0, 0] == desk.verdicts.scores(slot, POD, ["n1", "n2", "n3"], desk.score)
+    assert ["A n2", "A n1", "A n3"] == desk.asked
+    desk.cluster.upsert_pod(make_pod("another", node="n2"))
+    assert [1, 1, 0] == desk.verdicts.scores(slot, POD, ["n1", "n2", "n3"], desk.score)
+    assert ["A n2"] == desk.asked[3:]
+
+
+def test_a_check_tells_what_differs() -> None:
+    desk = Desk()
+    desk.taint("n2")
+    desk.passing()
+    desk.verdicts.scores(desk.slots[0], POD, ["n1"], desk.score)
+    assert {""} == {*desk.verdicts.checking_verdicts(desk.judge), *desk.verdicts.checking_scores(desk.score)}
+
+    desk.verdicts.of(desk.slots[0], POD).passed.add("n2")
+    desk.cluster.nodes["n1"].pods["x"] = POD
+
+    assert "kept verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))
+    assert "kept scores of A differ" in list(desk.verdicts.checking_scores(desk.score))

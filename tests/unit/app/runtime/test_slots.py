@@ -1,0 +1,54 @@
+"""A plugin's forms are read off the bases it names. What contradicts itself: `tests/contract/test_reads.py`."""
+
+from app.framework.interface import (
+    BatchFilterPlugin,
+    ClusterFilterPlugin,
+    FilterPlugin,
+    PreFilterPlugin,
+    Reads,
+    ScorePlugin,
+)
+from app.framework.parts import Part
+from app.runtime.slots import PluginSlot, declares, is_plain, overrides
+from tests.fakes import HalvesInBatch, Prepares, Rejects, RejectsInBatch, RejectsUncertain, ScoresNodes
+
+
+def test_a_class_declares_what_it_inherits() -> None:
+    assert declares(RejectsInBatch, BatchFilterPlugin)
+    assert declares(RejectsInBatch, FilterPlugin)
+    assert not declares(RejectsInBatch, PreFilterPlugin)
+    assert not declares(lambda: RejectsInBatch, FilterPlugin), "a factory names no bases"
+
+
+def test_a_default_is_no_form_of_its_own() -> None:
+    assert overrides(HalvesInBatch, ScorePlugin, "normalize")
+    assert not overrides(ScoresNodes, ScorePlugin, "normalize")
+    assert not overrides(RejectsUncertain, ClusterFilterPlugin, "signature")
+
+
+def test_a_slot_has_what_its_plugin_has() -> None:
+    plain, batch = PluginSlot.of("A", Rejects("A")), PluginSlot.of("B", RejectsInBatch("B"))
+    uncertain = PluginSlot.of("C", RejectsUncertain("C"))
+    scores = PluginSlot.of("D", HalvesInBatch("D", {}), weight=3)
+
+    assert (False, True, False) == (plain.filters_in_batch, batch.filters_in_batch, batch.any_names)
+    assert (None, None, None) == (plain.depends_on, plain.filter_certain, uncertain.signature)
+    assert None not in (uncertain.depends_on, uncertain.filter_certain)
+    assert (3, True, True) == (scores.weight, scores.scores_in_batch, scores.normalizes)
+
+
+def test_who_reads_the_cluster_sees_all_of_a_pod_and_is_not_kept() -> None:
+    reading = PluginSlot.of("A", Rejects("A"))
+    one, other = (PluginSlot.of(it, Rejects(it), reads=Reads.NODE, parts=frozenset({Part.LABELS})) for it in "BC")
+
+    assert (None, False) == (reading.parts, reading.is_kept)
+    assert one.is_kept
+    assert one.parts is other.parts
+
+
+def test_which_plugins_say_nothing() -> None:
+    assert is_plain(Rejects, Reads.CLUSTER)
+    assert not is_plain(Rejects, Reads.NODE)
+    assert not is_plain(RejectsInBatch, Reads.CLUSTER)
+    assert not is_plain(RejectsUncertain, Reads.CLUSTER)
+    assert not is_plain(Prepares, Reads.CLUSTER)

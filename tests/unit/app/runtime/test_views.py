@@ -1,0 +1,89 @@
+"""What a plugin that does not read the cluster sees of a pod."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Final
+
+import pytest
+
+from app.framework.parts import Part
+from app.kube.core_v1 import Pod
+from app.runtime.views import PodParts, Undeclared
+from tests.builders import controller, make_pod
+
+FIELDS: Final[dict[str, Any]] = {
+    "labels": {"app": "web"},
+    "tolerations": [{"key": "spot", "operator": "Exists"}],
+    "annotations": {"homeport.dev/home": "n1"},
+    "owner": controller("ReplicaSet", "web"),
+    "node_selector": {"disk": "ssd"},
+    "priority": 7,
+}
+
+
+def pod(name: str = "web-1", **changed: Any) -> Pod:
+    return make_pod(name, **{**FIELDS, **changed})
+
+
+@pytest.mark.parametrize("part", list(Part), ids=lambda part: part.name)
+def test_each_part_is_where_its_path_says(part: Part) -> None:
+    found: Any = pod()
+    seen: Any = PodParts([part]).view(found)
+    for name in part.value.split("."):
+        found, seen = getattr(found, name), getattr(seen, name)
+
+    assert found == seen
+
+
+@pytest.mark.parametrize(
+    ("parts", "path"),
+    [
+        pytest.param([Part.LABELS], "namespace", id="another part"),
+        pytest.param([Part.LABELS], "spec", id="the spec"),
+        pytest.param([Part.TOLERATIONS], "spec.affinity", id="another part of the spec"),
+        pytest.param(None, "name", id="of all parts the name"),
+        pytest.param(None, "uid", id="of all parts the UID"),
+        pytest.param(None, "key", id="what is made of the name"),
+    ],
+)
+def test_another_one_is_a_fault_that_names_it(parts: list[Part] | None, path: str) -> None:
+    seen = PodParts(parts).view(pod())
+
+    with pytest.raises(Undeclared, match=f"read pod.{path}, which it does not declare"):
+        attrgetter(path)(seen)
+
+
+def test_who_declares_nothing_sees_all_but_who_it_is() -> None:
+    found = pod()
+    seen = PodParts(None).view(found)
+
+    for name in ("namespace", "labels", "spec", "annotations", "owner"):
+        assert getattr(found, name) == getattr(seen, name)
+
+
+def test_nothing_can_be_changed() -> None:
+    seen: Any = PodParts([Part.LABELS]).view(pod())
+
+    with pytest.raises(AttributeError, match="not to be changed"):
+        seen.labels = {}
+
+
+@pytest.mark.parametrize(
+    ("parts", "changed", "same"),
+    [
+        pytest.param([Part.TOLERATIONS], {"labels": {"app": "db"}}, True, id="what it does not read"),
+        pytest.param([Part.TOLERATIONS], {"tolerations": []}, False, id="what it reads"),
+        pytest.param([Part.LABELS, Part.PRIORITY], {"priority": 8}, False, id="one of two"),
+        pytest.param([], {"labels": {"app": "db"}, "tolerations": []}, True, id="nothing at all"),
+        pytest.param(None, {"annotations": {"homeport.dev/home": "n2"}}, False, id="an annotation of ours"),
+        pytest.param(None, {"uid": "another"}, True, id="the UID"),
+        pytest.param([Part.TOLERATIONS], {"affinity": {"x": "x" * (64 << 10)}}, False, id="a part that is too long"),
+    ],
+)
+def test_equal_signatures_are_equal_parts(parts: list[Part] | None, changed: dict[str, Any], same: bool) -> None:
+    signature = PodParts(parts).signature
+
+    assert signature(pod()) == signature(pod("web-2"))
+    assert same is (signature(pod()) == signature(pod("web-2", **changed)))
+    assert isinstance(hash(signature(pod(**changed))), int)
