@@ -23,7 +23,7 @@ from app.server.forward import FORWARDED, MISDIRECTED, Forwarder, seconds_left
 from app.server.incoming import Incoming, Streamed
 from app.server.protocol import Endpoint
 from app.server.spans import VerbSpans
-from app.server.timely import OutOfTime, within
+from app.server.timely import OutOfTime, earlier, within
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Answer, Outcome, Verb, VerbFailure
@@ -32,7 +32,9 @@ from app.wire.extender_v1 import LongBody
 _Told = tuple[int, bytes | LongBody, Outcome]
 """Status, body, outcome."""
 
-VerbCall = Callable[[bytes | memoryview], Awaitable[Answer]]
+VerbCall = Callable[..., Awaitable[Answer]]
+"""Takes a body; that of bind also the seconds that its caller still waits."""
+
 Verbs = Mapping[Verb, VerbCall]
 LEAN: Final = "/lean"
 """Below this prefix, answers leave out what kube-scheduler does not need to read."""
@@ -44,7 +46,7 @@ MOST_BIND_BYTES: Final = 64 << 10
 _SAY_AGAIN_SECONDS: Final = 60.0
 _JSON: Final = "application/json"
 _CONTENT_TYPE: Final = (b"content-type", _JSON.encode())
-_BEFORE_THE_FORWARDER: Final = 0.95
+_BEFORE_THE_FORWARDER: Final = 0.05
 
 
 def verb_router(
@@ -141,7 +143,7 @@ class _Endpoint:
         counter.inc()
 
     def _deadline(self, request: Incoming) -> float:
-        return self._admission.deadline(request.arrived)
+        return self._admission.deadline(request.arrived, verb=self._verb)
 
     def _say_failed(self, failure: VerbFailure) -> None:
         """What keeps coming, or is made to, is not logged line by line."""
@@ -174,7 +176,8 @@ class _Endpoint:
             await self._lane.turn()
             if self._admission.left(deadline) <= 0:
                 return None
-            answer = await self._call(body)
+            left = (self._admission.left(deadline),) if self._verb == "bind" else ()
+            answer = await self._call(body, *left)
             return OK, answer.body, answer.outcome
 
         try:
@@ -238,7 +241,8 @@ class _LedEndpoint(_Endpoint):
     def _deadline(self, request: Incoming) -> float:
         """What a replica sent here is answered before that one gives up."""
         left = seconds_left(request.header(FORWARDED))
-        return self._admission.deadline(request.arrived, inf if left is None else left * _BEFORE_THE_FORWARDER)
+        seconds = inf if left is None else earlier(left, _BEFORE_THE_FORWARDER)
+        return self._admission.deadline(request.arrived, seconds, verb=self._verb)
 
     async def _elsewhere(self, request: Incoming, body: bytes | memoryview, deadline: float) -> _Told | None:
         hopped = seconds_left(request.header(FORWARDED)) is not None
