@@ -200,7 +200,7 @@ class ApiBinder:
 
 
 def _seen(found: Pod | None, pod: Pod, node_name: str) -> Status | None:
-    """What a read-back settles; ``None`` if the pod waits unbound."""
+    """What a read-back settles; ``None`` if the pod is pending."""
     if found is None or found.uid != pod.uid:
         return _gone(pod)
     if not found.node_name:
