@@ -171,6 +171,8 @@ class Transaction:
             raise NotBound(status)
 
     async def _until_certain(self, pod: Pod) -> None:
+        if self._cluster.generation == self._holds_at:
+            return
         while not await prepared(partial(self._is_certain, pod)):
             await self._until_others_settled(pod)
 
