@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, PermitPlugin, PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS
@@ -51,7 +51,7 @@ def worst_skew_after(accepted: Accepted, in_flight: list[str], zone: str) -> int
     return worst
 
 
-class Hesitates:
+class Hesitates(PermitPlugin):
     """Makes every third pod wait at Permit, for much longer than anybody else waits for anything."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:

@@ -372,7 +372,7 @@ class TestTogether:
         assert ["a", "d"] == found.on("n1")
 
 
-class Group:
+class Group(PermitPlugin):
     """Makes every pod wait."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import BindPlugin, FilterPlugin, Handle, PluginSpec
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
@@ -18,7 +18,7 @@ from tests.fakes import NoArgs
 from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, web, zones
 
 
-class Binds:
+class Binds(BindPlugin):
     """A bind plugin of somebody else's. ``seen``: what the binder told it."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
@@ -69,7 +69,7 @@ class Skips(Binds):
         return Status(Code.SKIP)
 
 
-class Breaks:
+class Breaks(FilterPlugin):
     """A filter with a fault that shows only while ``broken``."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
@@ -81,9 +81,9 @@ class Breaks:
         return SUCCESS
 
 
-def bench_with(plugin: type[Any], *objects: Any, reads_pods: bool = True) -> tuple[Bench, Any]:
+def bench_with(plugin: type[Any], *objects: Any) -> tuple[Bench, Any]:
     """A bench whose profile has this plugin, before DefaultBinder if it binds."""
-    spec: PluginSpec[Any] = PluginSpec(plugin.__name__, NoArgs, plugin, reads_pods=reads_pods)
+    spec: PluginSpec[Any] = PluginSpec(plugin.__name__, NoArgs, plugin)
     defaults = {**DEFAULT_WEIGHTS, spec.name: 1}
     profile: JsonObject | None = None
     if issubclass(plugin, Binds):
@@ -178,7 +178,7 @@ class TestFaults:
     @virtual_time
     async def test_a_filter_that_breaks_at_the_last_check_is_the_one_that_is_named(self) -> None:
         """The bind plugin that its fault came through has none."""
-        bench, plugin = bench_with(Breaks, reads_pods=False)
+        bench, plugin = bench_with(Breaks)
         bench.binder.connected.clear()
         call = await bench.start("web-1", "n1")
 
