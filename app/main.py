@@ -65,7 +65,7 @@ from app.server.operator import (
 from app.server.ops import ops_router
 from app.server.pages import Pages
 from app.server.protocol import Endpoint
-from app.server.routes import LEAN, VerbCall, Verbs, verb_endpoints
+from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.tls import Certificates, Files, InMemory, Source, unusable
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
@@ -80,8 +80,7 @@ from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
 from app.verbs.filter import FilterVerb
-from app.verbs.leader_only import LeaderOnlyBind
-from app.verbs.outcome import Outcome
+from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
@@ -108,6 +107,9 @@ _LEAVE_SECONDS: Final = 12.5
 
 _LAST_SECONDS: Final = 2.0
 """Of them, for what has no reason to take any."""
+
+_NO_LONGER_LEADS: Final = "this replica no longer leads"
+"""Told to pods that wait at Permit: what it may not bind, it keeps nobody waiting for."""
 
 _OTHER_FILES: Final = 2048
 """Connections to the API server and to replicas; and files that are read."""
@@ -146,7 +148,7 @@ class Service:
         self._refused = RefusedPods(self._metrics.refusals.labels)
         self._guard = Guard(self._metrics)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
-        self._waiting = WaitingPods()
+        self._waiting = WaitingPods(self._cluster.assumed)
         resolved = resolve(settings.profiles, Registry(specs, defaults))
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
@@ -165,12 +167,14 @@ class Service:
         self._frameworks = self._build(resolved)
         self._tell_changes(resolved)
         context = self._verb_context()
+        limits = {verb: settings.time_limits[verb] - _MARGIN for verb in VERBS}
         self._bind = BindVerb(
             context,
             self._feed.binder,
             self._feed.bind_guard,
+            self._waiting,
             monotonic,
-            time_limit=(limit := settings.http_timeout - _MARGIN),
+            time_limit=limits["bind"],
             bind_others=settings.bind_others,
         )
         guarding = replace(context, problem=self._problem_here)
@@ -185,12 +189,14 @@ class Service:
             computed=self._metrics.refusal_answers.labels("computed"),
             refused=self._refused.refused,
         )
-        bind: VerbCall = self._bind
-        if self._replicated is not None:
-            bind = LeaderOnlyBind(self._bind, self._replicated.replica, monotonic, time_limit=limit)
-        self._callers = {"": self._verbs(context, bind), LEAN: self._verbs(context, bind, lean=True)}
+        self._callers = {"": self._verbs(context), LEAN: self._verbs(context, lean=True)}
         self._pages = Pages()
-        self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
+        self._admission = Admission(
+            settings.http_timeout - _MARGIN,
+            settings.max_in_flight,
+            lambda body: asked_hosts(body, self._cluster.nodes),
+            of_verb=limits,
+        )
         self._collect()
         for profile in resolved:
             for notice in profile.notices:
@@ -248,12 +254,12 @@ class Service:
         if self._settings.sampling_guard:
             self._sampling.answered(pod, shown, only, outcome)
 
-    def _verbs(self, context: VerbContext, bind: VerbCall, *, lean: bool = False) -> Verbs:
+    def _verbs(self, context: VerbContext, *, lean: bool = False) -> Verbs:
         return {
             "filter": FilterVerb(context, self._standing, self._handed, self._answered, lean=lean),
             "prioritize": PrioritizeVerb(context, self._handed, lean=lean),
             "preempt": PreemptVerb(context),
-            "bind": bind,
+            "bind": self._bind,
         }
 
     def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
@@ -301,6 +307,7 @@ class Service:
         self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
         if not leads:
             self._refused.forget()
+            self._waiting.give_back_all(_NO_LONGER_LEADS)
         record = self._replicated.replica.record if self._replicated is not None else None
         if leads and record is not None:
             asked = self._settings.leader_election

@@ -101,7 +101,7 @@ class Cluster:
         return len(self.nodes) if kind == NODES else self.others.count(kind)
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Waiting pods that are nominated to the node."""
+        """Pending pods that are nominated to the node."""
         return self._nominated.get(node_name, {}).values()
 
     @property
@@ -227,7 +227,7 @@ class Cluster:
         self._move(pod, None)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Place a waiting pod on a node, in flight: counted, not certain."""
+        """Place a pending pod on a node, in flight: counted, not certain."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
@@ -243,14 +243,14 @@ class Cluster:
         self.assumed.accept(uid)
 
     def forget(self, uid: str) -> None:
-        """The binding failed: the pod waits again. No effect once the watch has shown it bound."""
+        """The binding failed: the pod is pending again. No effect once the watch has shown it bound."""
         assumed = self.assumed.remove(uid)
         if assumed is None:
             return
         self._changes += 1
-        waiting = replace(assumed, node_name="")
-        self._pods[waiting.namespace][waiting.name] = waiting
-        self._move(assumed, waiting)
+        pending = replace(assumed, node_name="")
+        self._pods[pending.namespace][pending.name] = pending
+        self._move(assumed, pending)
 
     def has_part(self, uid: str, key: ObjectKey) -> bool:
         """Whether the pod itself is placed or nominated in the picture: then ``without`` it, the picture differs."""

@@ -33,6 +33,9 @@ _LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 
+_OF_ONE_VERB: Final = "The httpTimeout of who calls {}, where it is another. Default: httpTimeout."
+
+
 class SettingsError(ValueError):
     """Everything that is wrong with the settings, a sentence a line."""
 
@@ -252,6 +255,17 @@ class Settings(BaseSettings):
         le=600.0,
         description="The scheduler's httpTimeout for this extender; the two must be equal. Durations as in Go: 5s.",
     )
+    filter_timeout: Seconds | None = Field(default=None, ge=0.5, le=600.0, description=_OF_ONE_VERB.format("filter"))
+    prioritize_timeout: Seconds | None = Field(
+        default=None, ge=0.5, le=600.0, description=_OF_ONE_VERB.format("prioritize")
+    )
+    preempt_timeout: Seconds | None = Field(default=None, ge=0.5, le=600.0, description=_OF_ONE_VERB.format("preempt"))
+    bind_timeout: Seconds | None = Field(
+        default=None,
+        ge=0.5,
+        le=1200.0,
+        description="The same for bind. It is also the longest that a pod can wait at Permit, of 15m at most.",
+    )
     max_priority: int = Field(
         default=10,
         ge=1,
@@ -379,6 +393,17 @@ class Settings(BaseSettings):
     def has_authority(self) -> bool:
         """Whether callers can be known by their certificates."""
         return self.client_ca_file is not None or self.self_signed is not None
+
+    @property
+    def time_limits(self) -> Mapping[str, float]:
+        """By verb, how long its caller waits, in seconds."""
+        own = {
+            "filter": self.filter_timeout,
+            "prioritize": self.prioritize_timeout,
+            "preempt": self.preempt_timeout,
+            "bind": self.bind_timeout,
+        }
+        return {verb: self.http_timeout if limit is None else limit for verb, limit in own.items()}
 
     @property
     def serves_tls(self) -> bool:

@@ -53,7 +53,7 @@ _AFTER_FAULT_SECONDS: Final = 2.0
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class CountedNominations(Leadership, Protocol):
+class MayWrite(Leadership, Protocol):
     """Whether this process decides, where it is one of several."""
 
     def may_write(self) -> str:
@@ -101,7 +101,7 @@ class LiveFeed:
         """Whoever the picture is read as; closed when the feed stops."""
         return self._client
 
-    def lead_by(self, leadership: CountedNominations) -> None:
+    def lead_by(self, leadership: MayWrite) -> None:
         """Ask before each write whether this process leads."""
         self.bind_guard.lead_by(leadership)
         self._writer.may_write = self._nominator.may_write = leadership.may_write

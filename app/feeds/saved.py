@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +15,11 @@ from app.cache.cluster import Cluster
 from app.feeds.sinks import sink_for
 from app.framework.interface import ObjectGone
 from app.framework.status import SUCCESS, Status, error
+from app.kube.client import PreSendCheck
 from app.kube.core_v1 import Pod
 from app.kube.decoding import KEPT, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
-from app.writes.bind_guard import BindGuard, HeldBack
+from app.writes.bind_guard import BindGuard, NotBound
 from app.writes.nominator import Nominated
 
 _JSON: Final[Decoder[Any]] = Decoder(Any)
@@ -122,13 +123,13 @@ class MemoryBinder:
         self._bind_guard = bind_guard
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        async def send(ask: Callable[[], None]) -> Status:
+        async def send(ask: PreSendCheck) -> Status:
             ask()
             return self._bound(pod, node_name, annotations)
 
         try:
             return await self._bind_guard.through(pod, node_name, send)
-        except HeldBack as held:
+        except NotBound as held:
             return held.status
 
     def _bound(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:

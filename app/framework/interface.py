@@ -245,10 +245,17 @@ class Writer(Protocol):
 
 
 class Binder(Protocol):
-    """Binds pods. Owns UID and version preconditions and the reading back of unknown outcomes."""
+    """Binds pods. Owns UID and version preconditions and the reading back of unknown outcomes.
+
+    For bind plugins: within ``BindPlugin.bind``, or a task begun there, it binds the pod and the node that this was
+    called with. The decision is checked once more in the step that sends the Binding.
+    """
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Success means: seen bound to that node."""
+        """Success means: seen bound to that node. A rejection: the pod or the picture is not what was decided on.
+
+        A fault that a filter plugin has in that last check comes out of here as it is; let it pass.
+        """
         ...
 
 

@@ -194,6 +194,8 @@ class Guard:
         answer: object = _FAULT
         try:
             answer = await function(*args, **kwargs)
+        except PluginError:
+            raise  # another plugin's, met by what this one asked for, as a bind plugin's binder: told already
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault, args) from fault
         finally:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
 
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
@@ -12,12 +12,41 @@ from app.kube.core_v1 import Pod
 MAX_WAIT_SECONDS: Final = 15 * 60.0
 
 
-class WaitingPod:
-    """Implements ``framework.WaitingPod``. ``waits`` is the time in seconds that each plugin grants."""
+class Reservations(Protocol):
+    """Who keeps the place of a pod meanwhile."""
 
-    def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> None:
+    def reserve(self, uid: str) -> None:
+        """It waits from now on."""
+        ...
+
+    def proceed(self, uid: str) -> None:
+        """It no longer does, whatever came of it."""
+        ...
+
+
+class _NoReservations:
+    """Where no pod has a place."""
+
+    def reserve(self, _uid: str) -> None:
+        return
+
+    def proceed(self, _uid: str) -> None:
+        return
+
+
+_NO_RESERVATIONS: Final = _NoReservations()
+
+
+class WaitingPod:
+    """Implements ``framework.WaitingPod``. ``waits`` is the time in seconds that each plugin grants.
+
+    ``proceed`` is called in the step in which it is settled: who is allowed together with others goes on with them.
+    """
+
+    def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:
         self.pod = pod
         self.node_name = node_name
+        self._proceed = proceed
         loop = asyncio.get_running_loop()
         self._settled: asyncio.Future[Status] = loop.create_future()
         self._timers = {
@@ -39,23 +68,32 @@ class WaitingPod:
         return self._settle(unschedulable(message).by(plugin))
 
     async def settled(self) -> Status:
-        """Success, or the rejection."""
-        return await self._settled
+        """Success, or the rejection. Who stops waiting for it has given the pod up."""
+        try:
+            return await self._settled
+        finally:
+            self._end()
 
     def _settle(self, status: Status) -> bool:
-        for timer in self._timers.values():
-            timer.cancel()
         if self._settled.done():
             return False
         self._settled.set_result(status)
+        self._end()
         return True
+
+    def _end(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._proceed(self.pod.uid)
 
 
 class WaitingPods:
-    """Implements ``framework.WaitingPods``; one for all profiles."""
+    """Implements ``framework.WaitingPods``; one for all profiles. ``reservations``: who keeps their places."""
 
-    def __init__(self) -> None:
+    def __init__(self, reservations: Reservations = _NO_RESERVATIONS) -> None:
         self._pods: dict[str, WaitingPod] = {}
+        self._reservations = reservations
+        self._closed = ""
 
     def get(self, uid: str) -> WaitingPod | None:
         return self._pods.get(uid)
@@ -65,11 +103,29 @@ class WaitingPods:
 
     async def wait(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> Status:
         """Keep the pod waiting, and return what came of it."""
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, waits)
+        if self._closed:
+            return unschedulable(self._closed)
+        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, waits, self._reservations.proceed)
+        self._reservations.reserve(pod.uid)
         try:
             return await waiting.settled()
         finally:
             del self._pods[pod.uid]
+
+    def give_back(self, uid: str, message: str) -> None:
+        """The pod goes back to its scheduler, in the name of no plugin; no effect if it does not wait."""
+        waiting = self._pods.get(uid)
+        if waiting is not None:
+            waiting.reject("", message)
+
+    def give_back_all(self, message: str) -> None:
+        for uid in tuple(self._pods):
+            self.give_back(uid, message)
+
+    def close(self, message: str) -> None:
+        """Give all back, and from now on every pod that would wait."""
+        self._closed = message
+        self.give_back_all(message)
 
 
 def _timed_out(plugin: str, seconds: float) -> str:

@@ -13,13 +13,13 @@ Not here: what is told to whom is turned away (``errors``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from time import monotonic
 from typing import Final
 
 from app.server.timely import OutOfTime
-from app.verbs.outcome import VerbFailure
+from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.turns import Turns
 
 READ_WHEN_LATE: Final = 4 << 20
@@ -54,19 +54,32 @@ class Lane:
 
 
 class Admission:
-    """``time_limit``: seconds from arrival to the answer. ``most``: deciding calls under way at once."""
+    """``time_limit``: seconds from arrival to the answer, ``of_verb``: where a verb has a limit of its own.
 
-    def __init__(self, time_limit: float, most: int, hosts_of: HostsOf, clock: Callable[[], float] = monotonic) -> None:
+    ``most``: deciding calls under way at once.
+    """
+
+    def __init__(
+        self,
+        time_limit: float,
+        most: int,
+        hosts_of: HostsOf,
+        clock: Callable[[], float] = monotonic,
+        *,
+        of_verb: Mapping[Verb, float] = {},
+    ) -> None:
         self._time_limit = time_limit
+        self._of_verb = of_verb
         self._clock = clock
         self.hosts_of = hosts_of
         self.deciding = Lane(most)
         self.binding = Lane()
         self.late_reads = asyncio.Semaphore(MOST_LATE_READS)
 
-    def deadline(self, arrived: float | None, seconds: float = inf) -> float:
+    def deadline(self, arrived: float | None, seconds: float = inf, *, verb: Verb | None = None) -> float:
         """When the answer to this request must leave, on the clock; ``seconds``: if its caller waits no longer."""
-        return (self._clock() if arrived is None else arrived) + min(self._time_limit, seconds)
+        limit = self._time_limit if verb is None else self._of_verb.get(verb, self._time_limit)
+        return (self._clock() if arrived is None else arrived) + min(limit, seconds)
 
     def left(self, deadline: float) -> float:
         """Seconds until then."""

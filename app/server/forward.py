@@ -23,6 +23,7 @@ import structlog
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
 from app.replicas.replica import NO_LEADER, Route
 from app.server.admission import HostsOf
+from app.server.timely import earlier
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
@@ -44,8 +45,8 @@ _MOST_OPEN: Final = 1024
 _KEPT: Final = 3
 """Leaders whose connections are kept: the one there is, and those whose requests may still be under way."""
 
-_BEFORE_THE_CALLER: Final = 0.98
-"""Part of the time that is left after which an answer that has not come is told, and counted, to be missing."""
+_BEFORE_THE_CALLER: Final = 0.02
+"""Part of the time that is left by which an answer that has not come is told, and counted, to be missing."""
 
 PeerTls = Callable[[], Peer]
 """How to speak to a replica now. Raises ``CertificateError``."""
@@ -93,7 +94,7 @@ class Forwarder:
         ``hopped``: a replica sent it here. ``prefix``: what precedes the verb in its path. Raises ``VerbFailure``
         (``no_leader``).
         """
-        until = self._clock() + seconds * _BEFORE_THE_CALLER
+        until = self._clock() + earlier(seconds, _BEFORE_THE_CALLER)
         patient_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:

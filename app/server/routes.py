@@ -26,13 +26,15 @@ from app.server.incoming import Incoming, Streamed
 from app.server.openapi import operation
 from app.server.protocol import Endpoint
 from app.server.spans import Told, VerbSpans
-from app.server.timely import OutOfTime, within
+from app.server.timely import OutOfTime, earlier, within
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
 
-VerbCall = Callable[[bytes | memoryview], Awaitable[Answer]]
+VerbCall = Callable[..., Awaitable[Answer]]
+"""Takes a body; that of bind also the seconds that its caller still waits."""
+
 Verbs = Mapping[Verb, VerbCall]
 LEAN: Final = "/lean"
 """Below this prefix, answers leave out what kube-scheduler does not need to read."""
@@ -43,8 +45,8 @@ MOST_BIND_BYTES: Final = 64 << 10
 _LOG: Final = structlog.get_logger(__name__)
 _SAY_AGAIN_SECONDS: Final = 60.0
 _JSON: Final = "application/json"
-_BEFORE_THE_FORWARDER: Final = 0.95
-"""Part of the time that a replica waits for what it sent here: by then it is answered."""
+_BEFORE_THE_FORWARDER: Final = 0.05
+"""Part of the time that a replica waits for what it sent here by which it is answered earlier."""
 
 
 def verb_endpoints(
@@ -165,7 +167,8 @@ class _Endpoint:
     async def _decided(self, request: Incoming) -> Told:
         """By the deadline. Raises ``VerbFailure``."""
         hop = None if self._forwarder is None else seconds_left(request.header(FORWARDED))
-        deadline = self._admission.deadline(request.arrived, inf if hop is None else hop * _BEFORE_THE_FORWARDER)
+        seconds = inf if hop is None else earlier(hop, _BEFORE_THE_FORWARDER)
+        deadline = self._admission.deadline(request.arrived, seconds, verb=self._verb)
         try:
             self._lane.enter()
         except VerbFailure as failure:
@@ -176,12 +179,13 @@ class _Endpoint:
             nonlocal body
             body = await request.body(self._max_body_bytes)
             if self._forwarder is not None:
-                left = self._admission.left(deadline)
-                told = await self._forwarder(self._verb, body, left, hopped=hop is not None, prefix=self._prefix)
+                seconds = self._admission.left(deadline)
+                told = await self._forwarder(self._verb, body, seconds, hopped=hop is not None, prefix=self._prefix)
                 if told is not None:
                     return told
             await self._admission.turn(self._lane, deadline)
-            answer = await self._call(body)
+            left = (self._admission.left(deadline),) if self._verb == "bind" else ()
+            answer = await self._call(body, *left)
             return OK, answer.body, answer.outcome
 
         try:

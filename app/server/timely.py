@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator
 from types import coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+_MOST_EARLIER: Final = 0.5
+"""Seconds: an answer takes no longer on its way where there is more time for it."""
 
 
 class OutOfTime(Exception):
     """The time limit is over."""
+
+
+def earlier(seconds: float, part: float) -> float:
+    """So many seconds less a ``part`` of them, at most half a second: by then an answer is on its way in time."""
+    return seconds - min(seconds * part, _MOST_EARLIER)
 
 
 async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:

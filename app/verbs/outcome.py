@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
 from app.wire.extender_v1 import LongBody
 
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
+VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
 
 Outcome = Literal[
     "feasible",

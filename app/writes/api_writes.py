@@ -20,7 +20,7 @@ from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.writes.answers import as_asked
-from app.writes.bind_guard import BindGuard, HeldBack
+from app.writes.bind_guard import BindGuard, NotBound
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -87,7 +87,7 @@ class ApiBinder:
         """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error."""
         try:
             await self._post(pod, node_name, annotations)
-        except HeldBack as held:
+        except NotBound as held:
             return held.status
         except ApiError as refused:
             if refused.status == _CONFLICT:
@@ -101,7 +101,7 @@ class ApiBinder:
         return SUCCESS
 
     async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> None:
-        """Raises ``HeldBack`` where the pre-send check holds it back; it then never left."""
+        """Raises ``NotBound`` where the pre-send check holds it back; it then never left."""
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
         await self._bind_guard.through(
             pod, node_name, lambda ask: self._client.post(path, body, before=ask, timeout=self._post_seconds)
@@ -122,7 +122,7 @@ class ApiBinder:
             return unschedulable(f"the pod changed while it was being bound: {refused.message}")
         try:
             await self._post(replace(pod, resource_version=found.resource_version), node_name, annotations)
-        except HeldBack as held:
+        except NotBound as held:
             return held.status
         except ApiError as again:
             if again.status != _CONFLICT:
@@ -200,7 +200,7 @@ class ApiBinder:
 
 
 def _seen(found: Pod | None, pod: Pod, node_name: str) -> Status | None:
-    """What a read-back settles; ``None`` if the pod waits unbound."""
+    """What a read-back settles; ``None`` if the pod is pending."""
     if found is None or found.uid != pod.uid:
         return _gone(pod)
     if not found.node_name:

@@ -2,50 +2,91 @@
 
 Between a decision and the moment its write can leave, time passes: a connection is opened, credentials are read. The
 picture moves on meanwhile. So the sender asks again when nothing is left to wait for, and what may leave then leaves.
+
+What is asked is the check that the transaction has passed down, see ``passed_down``. It travels with the call, through
+a plugin that knows nothing of it: ``Binder.bind`` takes a pod, a node and annotations, and that is a contract with the
+plugins of others. What it says comes back as what ``bind`` returns or raises.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from app.framework.status import SUCCESS, Status, error
+from msgspec import Struct
+
+from app.framework.status import Status, error
+from app.kube.client import PreSendCheck
 from app.kube.core_v1 import Pod
 
 Sent = TypeVar("Sent")
 
+BLIND_SECONDS: Final = 2.0
+"""How long a Binding waits for a watch that is being opened again."""
 
-class HeldBack(Exception):
-    """The Binding did not leave. ``status`` says why."""
+_LOOK_SECONDS: Final = 0.01
+
+
+class NotBound(Exception):
+    """The pod is not bound. ``status`` says why: an Error, or a rejection where it is not what was decided on."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
 
 
-class _NotYet(Exception):
-    """It may leave once ``until`` has returned, which raises ``HeldBack`` if that does not come to be."""
+class NotYet(Exception):
+    """The check shall be asked again after ``until``, which raises ``NotBound`` if there is no use in that."""
 
-    def __init__(self, until: Callable[[Pod], Awaitable[None]]) -> None:
+    def __init__(self, until: Callable[[], Awaitable[object]]) -> None:
         super().__init__()
         self.until = until
 
 
-class PreSendCheck(Protocol):
-    """Who decides about a bind."""
+class _Passed(Struct):
+    """What a transaction has passed down: its check is good for that pod on that node, until it is ``over``."""
 
-    def pre_send_check(self, pod: Pod, node_name: str) -> Status | None:
-        """Success: it leaves now. ``None``: not certain before other binds are settled. Else: it does not leave."""
-        ...
+    uid: str
+    node: str
+    check: PreSendCheck
+    seconds_left: Callable[[], float]
+    over: bool = False
 
-    async def until_settled(self, pod: Pod) -> Status:
-        """Wait until another bind is settled. Success: ask again."""
-        ...
 
-    def seconds_left(self, pod: Pod) -> float:
-        """How long this bind may still wait for anything."""
-        ...
+_PASSED: Final[ContextVar[_Passed]] = ContextVar("passed")
+
+
+@contextmanager
+def passed_down(
+    pod: Pod, node_name: str, check: PreSendCheck, seconds_left: Callable[[], float] = lambda: BLIND_SECONDS
+) -> Iterator[None]:
+    """Within it, and in tasks that are begun within it, a Binding of this pod to this node may leave.
+
+    ``check`` is asked in the step in which it would leave. If it returns, it does. It raises ``NotBound`` where it must
+    not leave, ``NotYet`` where something is to be awaited first; whatever else it raises comes out of the binder, as it
+    is. ``seconds_left``: how long this bind may wait for anything.
+    """
+    passed = _Passed(pod.uid, node_name, check, seconds_left)
+    token = _PASSED.set(passed)
+    try:
+        yield
+    finally:
+        passed.over = True
+        _PASSED.reset(token)
+
+
+def _passed_to(pod: Pod, node_name: str) -> _Passed:
+    """Raises ``NotBound``."""
+    passed = _PASSED.get(None)
+    if passed is None or passed.uid != pod.uid:
+        raise NotBound(error(f'no bind of pod "{pod}" is under way here'))
+    if passed.node != node_name:
+        raise NotBound(error(f'decided on node "{passed.node}", not on "{node_name}"'))
+    return passed
 
 
 class Leadership(Protocol):
@@ -53,6 +94,10 @@ class Leadership(Protocol):
 
     def may_bind(self, namespace: str) -> str:
         """Why it may not bind there now; empty if it may."""
+        ...
+
+    async def admitted(self, namespace: str, seconds: float) -> str:
+        """The same, after a wait of at most so many seconds for it to become possible."""
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
@@ -70,30 +115,14 @@ class _Alone:
     def may_bind(self, _namespace: str) -> str:
         return ""
 
+    async def admitted(self, _namespace: str, _seconds: float) -> str:
+        return ""
+
     def is_remembered(self, _scheduler_name: str) -> bool:
         return True
 
     async def remember(self, _scheduler_name: str, _seconds: float) -> str:
         return ""
-
-
-BLIND_SECONDS: Final = 2.0
-"""How long a Binding waits for a watch that is being opened again."""
-
-_LOOK_SECONDS: Final = 0.01
-
-
-class _Open:
-    """Lets everything out, for a picture on which nobody else decides."""
-
-    def pre_send_check(self, _pod: Pod, _node_name: str) -> Status | None:
-        return SUCCESS
-
-    async def until_settled(self, _pod: Pod) -> Status:
-        return SUCCESS
-
-    def seconds_left(self, _pod: Pod) -> float:
-        return BLIND_SECONDS
 
 
 def _always() -> bool:
@@ -102,61 +131,59 @@ def _always() -> bool:
 
 
 class BindGuard:
-    """One for all binders of a process. Open until somebody ``keep``s it."""
+    """One for all binders of a process, and the one place where bind asks who leads: at its beginning and its end."""
 
     def __init__(self) -> None:
-        self._keeper: PreSendCheck = _Open()
         self._leadership: Leadership = _Alone()
         self._follows: Callable[[], bool] = _always
 
-    def keep(self, keeper: PreSendCheck) -> None:
-        self._keeper = keeper
-
     def lead_by(self, leadership: Leadership) -> None:
-        """It is asked after the keeper."""
+        """It is asked after the check."""
         self._leadership = leadership
 
     def while_following(self, follows: Callable[[], bool]) -> None:
         """``follows``: whether pods and nodes are being watched. While not, others bind and we do not see it."""
         self._follows = follows
 
-    async def through(self, pod: Pod, node_name: str, send: Callable[[Callable[[], None]], Awaitable[Sent]]) -> Sent:
-        """``send`` asks what it is given immediately before it sends. Raises ``HeldBack`` and what ``send`` raises."""
+    async def admitted(self, namespace: str, seconds: float) -> str:
+        """Why no bind in the namespace is begun here, after a wait of at most so many seconds; empty if one may be."""
+        problem = self._leadership.may_bind(namespace)
+        return await self._leadership.admitted(namespace, seconds) if problem else ""
+
+    async def through(self, pod: Pod, node_name: str, send: Callable[[PreSendCheck], Awaitable[Sent]]) -> Sent:
+        """``send`` asks what it is given immediately before it sends.
+
+        Raises ``NotBound`` and what ``send`` and the check raise.
+        """
+        passed = _passed_to(pod, node_name)
+        ask = partial(self._ask, passed, pod)
         while True:
             try:
-                return await send(lambda: self._ask(pod, node_name))
-            except _NotYet as not_yet:
+                return await send(ask)
+            except NotYet as not_yet:
                 until = not_yet.until
-            await until(pod)
+            await until()
 
-    def _ask(self, pod: Pod, node_name: str) -> None:
+    def _ask(self, passed: _Passed, pod: Pod) -> None:
+        if passed.over:
+            raise NotBound(error(f'the bind of pod "{pod}" is over'))
         if not self._follows():
-            raise _NotYet(self._until_following)
-        word = self._keeper.pre_send_check(pod, node_name)
-        if word is None:
-            raise _NotYet(self._until_settled)
-        if not word.is_success:
-            raise HeldBack(word)
+            raise NotYet(self._until_following)
+        passed.check()
         problem = self._leadership.may_bind(pod.namespace)
         if problem:
-            raise HeldBack(error(problem))
+            raise NotBound(error(problem))
         if not self._leadership.is_remembered(pod.spec.scheduler_name):
-            raise _NotYet(self._until_remembered)
+            raise NotYet(partial(self._until_remembered, pod.spec.scheduler_name, passed.seconds_left))
 
-    async def _until_settled(self, pod: Pod) -> None:
-        waited = await self._keeper.until_settled(pod)
-        if not waited.is_success:
-            raise HeldBack(waited)
-
-    async def _until_remembered(self, pod: Pod) -> None:
-        seconds = self._keeper.seconds_left(pod)
-        problem = await self._leadership.remember(pod.spec.scheduler_name, seconds)
+    async def _until_remembered(self, scheduler_name: str, seconds_left: Callable[[], float]) -> None:
+        problem = await self._leadership.remember(scheduler_name, seconds_left())
         if problem:
-            raise HeldBack(error(problem))
+            raise NotBound(error(problem))
 
-    async def _until_following(self, _pod: Pod) -> None:
+    async def _until_following(self) -> None:
         for _ in range(round(BLIND_SECONDS / _LOOK_SECONDS)):
             if self._follows():
                 return
             await asyncio.sleep(_LOOK_SECONDS)  # a watch is opened again in a moment, or not for long
-        raise HeldBack(error("pods or nodes are not being watched at the moment"))
+        raise NotBound(error("pods or nodes are not being watched at the moment"))

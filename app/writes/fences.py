@@ -1,4 +1,4 @@
-"""Fences off what a former leader may still have on the way: every pod that waits gets a new version.
+"""Fences off what a former leader may still have on the way: every pending pod gets a new version.
 
 A Binding carries the version of the pod that it was decided on. One that was held up somewhere, beyond every deadline,
 arrives at a pod that has moved on, and meets a conflict.
@@ -40,7 +40,7 @@ class Fences:
         self._client = client
         self._cluster = cluster
         self._sleep = sleep
-        self._waiting: dict[str, list[Pod]] = {}
+        self._noted: dict[str, list[Pod]] = {}
         self._left: dict[str, int] = {}
         self._asked: dict[str, None] = {}
         self._moved = asyncio.Event()
@@ -62,13 +62,13 @@ class Fences:
             await self._moved.wait()
 
     def note(self, callers: Callers) -> int:
-        """Every pod that waits for one of these schedulers now has to be fenced off; returns how many these are."""
-        self._waiting.clear()
+        """Every pending pod of one of these schedulers now has to be fenced off; returns how many these are."""
+        self._noted.clear()
         self._late_until = monotonic() + REQUEST_SECONDS
         for pod in self._cluster.pods():
             if _may_be_bound(pod) and pod.spec.scheduler_name in callers:
-                self._waiting.setdefault(pod.namespace, []).append(pod)
-        self._left = {namespace: len(pods) for namespace, pods in self._waiting.items()}
+                self._noted.setdefault(pod.namespace, []).append(pod)
+        self._left = {namespace: len(pods) for namespace, pods in self._noted.items()}
         return self.pending
 
     async def raise_all(self) -> None:
@@ -78,7 +78,7 @@ class Fences:
                 for _ in range(min(AT_ONCE, self.pending)):
                     group.create_task(self._work())
         except asyncio.CancelledError:
-            self._waiting.clear()
+            self._noted.clear()
             self._left.clear()
             self._asked.clear()
             self._tell()
@@ -99,13 +99,13 @@ class Fences:
             await self._sleep(PAUSE_SECONDS)
 
     def _next(self) -> Pod | None:
-        namespace = next((it for it in self._asked if it in self._waiting), next(iter(self._waiting), None))
+        namespace = next((it for it in self._asked if it in self._noted), next(iter(self._noted), None))
         if namespace is None:
             return None
-        pods = self._waiting[namespace]
+        pods = self._noted[namespace]
         pod = pods.pop()
         if not pods:
-            del self._waiting[namespace]
+            del self._noted[namespace]
         return pod
 
     async def _until_fenced(self, pod: Pod) -> None:

@@ -151,8 +151,21 @@ async def test_a_request_that_says_too_little_or_too_much(
     assert (422, fields) == (status, [it["loc"][0] for it in found["detail"]])
 
 
+async def test_a_pod_may_wait_for_as_long_as_who_binds_does(tmp_path: Path) -> None:
+    """That can be another entry of the scheduler's than the one that filters, which waits for half a second."""
+    settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), http_timeout=0.5, bind_timeout=900.0)
+    async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
+        call = asyncio.create_task(api.post("bind", binding()))
+        await asyncio.sleep(0.6)
+        found = await api.get("/api/v1/waiting")
+        for plugin in ("Licence", "Budget"):
+            await settle(api, "allow", plugin=plugin)
+
+        assert ([WAITING], Reply(200, {"Error": ""}, "bound")) == (found, await call)
+
+
 async def test_out_of_time_the_pod_is_not_bound(tmp_path: Path) -> None:
-    """The caller's httpTimeout is the longest a pod can wait."""
+    """The caller's time limit is the longest a pod can wait."""
     settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), http_timeout=1.0)
     async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
         reply = await api.post("bind", binding())

@@ -39,6 +39,8 @@ MODULES: Final = (
     "app.kube.connections",
     "app.runtime.framework",
     "app.verbs.bind",
+    "app.verbs.settlements",
+    "app.verbs.transaction",
     "plugins.default_binder",
     "plugins.sticky_node.plugin",
 )

@@ -112,6 +112,7 @@ def everything(cluster: Cluster) -> dict[str, Any]:
         "pods": {pod.key: pod for pod in cluster.pods()},
         "bound": {pod.key for pod in bound_pods(cluster)},
         "in flight": {pod.uid: pod for pod in cluster.assumed.in_flight()},
+        "reserved": {pod.uid: pod for pod in cluster.assumed.reserved()},
         "assumed": len(cluster.assumed),
         "nominated": {name: {pod.uid: pod for pod in cluster.nominated(name)} for name in cluster.nominated_nodes},
         "groups": {group: dict(nodes) for group, nodes in cluster.counts._snapshot().items()},
@@ -119,11 +120,12 @@ def everything(cluster: Cluster) -> dict[str, Any]:
 
 
 class Assumption:
-    """Where a pod was assumed, and whether its binding was accepted."""
+    """Where a pod was assumed, whether its binding was accepted, and whether it waits at Permit."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.accepted = False
+        self.reserved = False
 
 
 class Picture(RuleBasedStateMachine):
@@ -260,9 +262,24 @@ class Picture(RuleBasedStateMachine):
     @precondition(lambda self: self.assumptions)
     @rule(data=st.data())
     def binding_is_accepted(self, data: st.DataObject) -> None:
+        """Of one at Permit there is none."""
         uid = data.draw(st.sampled_from(sorted(self.assumptions)))
-        self.assumptions[uid].accepted = True
+        self.assumptions[uid].accepted = not self.assumptions[uid].reserved
         self.cluster.accept(uid)
+
+    @precondition(lambda self: self.assumptions)
+    @rule(data=st.data())
+    def pod_waits_at_permit(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.assumptions)))
+        self.assumptions[uid].reserved = not self.assumptions[uid].accepted
+        self.cluster.assumed.reserve(uid)
+
+    @precondition(lambda self: self.assumptions)
+    @rule(data=st.data())
+    def pod_is_let_go_by_permit(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.assumptions)))
+        self.assumptions[uid].reserved = False
+        self.cluster.assumed.proceed(uid)
 
     @precondition(lambda self: self.assumptions)
     @rule(data=st.data())
@@ -365,6 +382,8 @@ class Picture(RuleBasedStateMachine):
             rebuilt.assume(decode_pod(encoded(newest)), assumption.node)
             if assumption.accepted:
                 rebuilt.accept(uid)
+            if assumption.reserved:
+                rebuilt.assumed.reserve(uid)
         for node in reversed(self.nodes.values()):
             rebuilt.upsert_node(decode_node(encoded(node)))
         assert everything(rebuilt) == everything(self.cluster)

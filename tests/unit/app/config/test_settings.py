@@ -62,6 +62,10 @@ class TestSources:
             "insecure": False,
             "max_connections": 2000,
             "http_timeout": 5.0,
+            "filter_timeout": None,
+            "prioritize_timeout": None,
+            "preempt_timeout": None,
+            "bind_timeout": None,
             "max_priority": 10,
             "max_body_bytes": 134217728,
             "max_in_flight": 100,
@@ -170,6 +174,16 @@ class TestMistakes:
                 {"httpTimeout": "100ms"},
                 f'httpTimeout "100ms" (FILE, line 3): {DURATION}, from 500ms to 10m',
                 id="short",
+            ),
+            pytest.param(
+                {"bindTimeout": "21m"},
+                f'bindTimeout "21m" (FILE, line 3): {DURATION}, from 500ms to 20m',
+                id="longer than any pod waits at Permit",
+            ),
+            pytest.param(
+                {"filterTimeout": 5},
+                f"filterTimeout 5 (FILE, line 3): {DURATION}, from 500ms to 10m: it has no unit",
+                id="of one verb, no unit",
             ),
             pytest.param(
                 {"httpTimeout": "5"},
@@ -491,6 +505,17 @@ TLS_HOP: Final = (
     'leaderElection {"leaderElect": true} (flag --leader-elect), clientCAFile (default): replicas that speak TLS to '
     "each other check by clientCAFile who the other one is"
 )
+
+
+class TestTimeLimits:
+    def test_one_for_all(self) -> None:
+        assert dict.fromkeys(("filter", "prioritize", "preempt", "bind"), 2.0) == Settings(http_timeout=2.0).time_limits
+
+    def test_one_for_each(self, tmp_path: Path) -> None:
+        """From a file, a flag and a variable alike."""
+        found = load_settings({"bind_timeout": "15m"}, config=config(tmp_path, httpTimeout="3s", filterTimeout="1s"))
+
+        assert {"filter": 1.0, "prioritize": 3.0, "preempt": 3.0, "bind": 900.0} == found.time_limits
 
 
 class TestLeaderElection:

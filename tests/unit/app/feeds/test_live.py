@@ -22,9 +22,10 @@ from app.kube.client import KubeClient
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import CredentialsError
 from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
+from app.writes.bind_guard import passed_down
 from tests.apiserver import RESOURCES, ApiServer, Fault, kubeconfig
 from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object, workload_object
-from tests.unit.app.writes.test_api_writes import Leadership
+from tests.unit.app.writes.leadership import Leadership
 
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
 MAX_AGE = 60.0
@@ -271,7 +272,8 @@ async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> N
     complete.feed.lead_by(Leadership("no", "not leading"))
 
     assert "failed" == await complete.feed.nominator.nominate(make_pod("web-1"), "n1")
-    assert error("no in default") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
+    with passed_down(make_pod("web-1"), "n1", lambda: None):
+        assert error("no in default") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
     assert [] == [it for it in complete.plane.requests if it.method != "GET"]
 
 

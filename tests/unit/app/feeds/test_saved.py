@@ -14,11 +14,12 @@ from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState, SavedFeed
 from app.feeds.saved import MemoryBinder, MemoryWriter, SavedClusterError, load_saved
 from app.framework.interface import ObjectGone
-from app.framework.status import SUCCESS, error
+from app.framework.status import SUCCESS, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, SERVICES, Kind, owner_kind
-from app.writes.bind_guard import BindGuard
+from app.writes.bind_guard import BindGuard, NotBound, passed_down
 from tests.builders import JsonObject, make_node, make_pod, node_object, pod_object, service_object, workload_object
+from tests.unit.app.writes.test_bind_guard import Words
 
 NODE = node_object("n1", zone="z1")
 POD = pod_object("web-1", node="n1", labels={"app": "web"})
@@ -209,7 +210,8 @@ class TestMemory:
         pod = make_pod("web-1", annotations={"homeport.dev/a": "1"}, nominated="n2")
         cluster = self.cluster(pod)
 
-        assert await MemoryBinder(cluster, BindGuard()).bind(pod, "n1", {"homeport.dev/home": "n1"}) == SUCCESS
+        with passed_down(pod, "n1", lambda: None):
+            assert await MemoryBinder(cluster, BindGuard()).bind(pod, "n1", {"homeport.dev/home": "n1"}) == SUCCESS
         assert make_pod(
             "web-1",
             node="n1",
@@ -225,7 +227,17 @@ class TestMemory:
     async def test_a_pod_that_is_not_there(self, pods: list[Pod]) -> None:
         binder = MemoryBinder(self.cluster(*pods), BindGuard())
 
-        assert await binder.bind(make_pod("web-1"), "n1", {}) == error('pods "web-1" not found')
+        with passed_down(make_pod("web-1"), "n1", lambda: None):
+            assert await binder.bind(make_pod("web-1"), "n1", {}) == error('pods "web-1" not found')
+
+    async def test_what_is_held_back_changes_nothing(self) -> None:
+        pod = make_pod("web-1")
+        cluster = self.cluster(pod)
+
+        with passed_down(pod, "n1", Words(NotBound(unschedulable("no longer possible")))):
+            status = await MemoryBinder(cluster, BindGuard()).bind(pod, "n1", {})
+
+        assert (unschedulable("no longer possible"), pod) == (status, cluster.pod("default", "web-1"))
 
     @pytest.mark.parametrize(
         ("annotations", "expected"),

@@ -68,3 +68,87 @@ async def test_who_stops_waiting_leaves_nothing_behind() -> None:
 
     assert () == pods.all()
     assert not waiting.reject("A", "too late")
+
+
+class Places:
+    """Writes down for whom a place is kept."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def reserve(self, uid: str) -> None:
+        self.log.append(f"reserve {uid}")
+
+    def proceed(self, uid: str) -> None:
+        self.log.append(f"proceed {uid}")
+
+
+class TestReservations:
+    @staticmethod
+    async def waiting() -> tuple[asyncio.Task[Status], WaitingPods, Places]:
+        places = Places()
+        pods = WaitingPods(places)
+        task = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
+        await asyncio.sleep(0)
+        return task, pods, places
+
+    async def test_its_place_is_kept_while_it_waits(self) -> None:
+        task, pods, places = await self.waiting()
+        assert [f"reserve {POD.uid}"] == places.log
+
+        pods.give_back(POD.uid, "enough")
+
+        assert [f"reserve {POD.uid}", f"proceed {POD.uid}"] == places.log
+        assert unschedulable("enough") == await task
+
+    async def test_it_goes_on_in_the_step_in_which_it_is_allowed(self) -> None:
+        """Pods that are allowed together see one another in flight."""
+        task, pods, places = await self.waiting()
+        (waiting,) = pods.all()
+
+        waiting.allow("A")
+
+        assert f"proceed {POD.uid}" == places.log[-1]
+        await task
+
+    async def test_who_stops_waiting_no_longer_does(self) -> None:
+        task, _, places = await self.waiting()
+
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        assert f"proceed {POD.uid}" == places.log[-1]
+
+
+class TestGivenBack:
+    async def test_one_that_does_not_wait(self) -> None:
+        task, pods, waiting = await waiting_for(A=A_WHILE)
+
+        pods.give_back("unknown", "enough")
+
+        assert ((waiting,), False) == (pods.all(), task.done())
+        pods.give_back_all("enough")
+        await task
+
+    async def test_all(self) -> None:
+        pods, others = WaitingPods(), [make_pod(name) for name in "ab"]
+        tasks = [asyncio.create_task(pods.wait(it, "n1", {"A": A_WHILE})) for it in others]
+        await asyncio.sleep(0)
+
+        pods.give_back_all("this replica no longer leads")
+
+        assert [unschedulable("this replica no longer leads")] * 2 == [await it for it in tasks]
+        later = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
+        await asyncio.sleep(0)
+        assert not later.done()
+        pods.give_back_all("enough")
+        await later
+
+    async def test_after_the_end_nobody_waits(self) -> None:
+        task, pods, _ = await waiting_for(A=A_WHILE)
+
+        pods.close("the process ends")
+
+        assert unschedulable("the process ends") == await task
+        assert unschedulable("the process ends") == await pods.wait(POD, "n1", {"A": A_WHILE})

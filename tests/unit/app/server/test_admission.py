@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -65,17 +65,21 @@ class Gone(Body):
 class Door:
     """Four verbs behind admission; each call is answered by ``answer``, which may take its time."""
 
-    def __init__(self, answer: Callable[[], Awaitable[None]], most: int = MOST) -> None:
+    def __init__(
+        self, answer: Callable[[], Awaitable[None]], most: int = MOST, of_verb: Mapping[Verb, float] = {}
+    ) -> None:
         self.decided: list[Verb] = []
+        self.told: list[float] = []
         self.metrics = Metrics()
         self._answer = answer
         calls: dict[Verb, VerbCall] = {verb: self._verb(verb) for verb in VERBS}
-        admission = Admission(LIMIT, most, self._hosts, clock=now)
+        admission = Admission(LIMIT, most, self._hosts, clock=now, of_verb=of_verb)
         self._endpoints = verb_endpoints({"": calls}, self.metrics, admission, max_body_bytes=8 << 20)
 
     def _verb(self, verb: Verb) -> VerbCall:
-        async def call(_body: bytes | memoryview) -> Answer:
+        async def call(_body: bytes | memoryview, *seconds: float) -> Answer:
             self.decided.append(verb)
+            self.told += seconds
             await self._answer()
             return Answer(b'"decided"', "bound" if verb == "bind" else "scored")
 
@@ -117,6 +121,26 @@ async def test_what_is_not_decided_in_time_is_answered_by_then(verb: Verb, waite
     assert failed(verb, OUT_OF_TIME) == await door.post(verb, arrived=began - waited)
     assert began + LIMIT - waited == pytest.approx(now())
     assert 1 == door.counted(verb, "out_of_time")
+
+
+@pytest.mark.parametrize(("verb", "limit"), [("bind", 60.0), ("filter", LIMIT)])
+@virtual_time
+async def test_a_verb_may_have_a_limit_of_its_own(verb: Verb, limit: float) -> None:
+    door, began = Door(never, of_verb={"bind": 60.0}), now()
+
+    assert failed(verb, OUT_OF_TIME) == await door.post(verb)
+    assert began + limit == pytest.approx(now())
+
+
+@virtual_time
+async def test_bind_is_told_how_long_its_caller_waits() -> None:
+    """Its transaction ends before: nothing is bound for a caller who has given up at Permit."""
+    door = Door(at_once)
+
+    await door.post("bind", arrived=now() - 3.0)
+    await door.post("filter")
+
+    assert [LIMIT - 3.0] == door.told
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -106,7 +106,7 @@ class Follower:
     async def _here(self, _body: bytes) -> bytes | None:
         return b'{"by":"follower"}'
 
-    async def _decide(self, body: bytes | memoryview) -> Answer:
+    async def _decide(self, body: bytes | memoryview, *_: float) -> Answer:
         return Answer(await self.decides(bytes(body)) or b"", "bound")
 
     async def post(self, verb: Verb, body: Any = None, **headers: str) -> tuple[int, Any]:

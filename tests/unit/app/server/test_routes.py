@@ -15,7 +15,7 @@ from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
 
 
-async def _raises(body: bytes | memoryview) -> Answer:
+async def _raises(body: bytes | memoryview, *_: float) -> Answer:
     raise RuntimeError("a screw is loose")
 
 

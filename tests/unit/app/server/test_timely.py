@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.server.timely import OutOfTime, within
+from app.server.timely import OutOfTime, earlier, within
 from tests.api.virtual import now, virtual_time
 
 Call = Callable[[], Coroutine[Any, Any, str]]
@@ -120,3 +120,15 @@ async def test_the_task_may_be_cancelled_from_outside() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"),
+    [
+        pytest.param(4.0, 3.8, id="a part of it"),
+        pytest.param(900.0, 899.5, id="half a second at most"),
+        pytest.param(0.0, 0.0, id="nothing"),
+    ],
+)
+def test_what_is_left_for_somebody_further_on(seconds: float, left: float) -> None:
+    assert left == pytest.approx(earlier(seconds, 0.05))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from app.config.profile import Profile
 from app.feeds.saved import MemoryWriter
 from app.framework.interface import Handle, PluginSpec
 from app.framework.status import SUCCESS, Status
+from app.kube.client import PreSendCheck
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
@@ -25,7 +26,7 @@ from app.telemetry.metrics import Metrics
 from app.verbs.bind import BindVerb
 from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
-from app.writes.bind_guard import BindGuard, HeldBack
+from app.writes.bind_guard import BindGuard, NotBound
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.virtual import now, settle
 from tests.builders import JsonObject, constraint, encoded, make_node, make_pod
@@ -65,7 +66,7 @@ class ScriptedBinder:
         self.connected.set()
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        async def send(ask: Callable[[], None]) -> Status:
+        async def send(ask: PreSendCheck) -> Status:
             await self.connected.wait()
             ask()
             posted = Posted(pod, node_name, annotations)
@@ -74,7 +75,7 @@ class ScriptedBinder:
 
         try:
             return await self.bind_guard.through(pod, node_name, send)
-        except HeldBack as held:
+        except NotBound as held:
             return held.status
 
     @property
@@ -130,7 +131,7 @@ class Bench:
         self.problem = ""
         self.show(*objects)
         found = resolve([Profile.model_validate(profile or {})], Registry([*IN_TREE, *specs], defaults))[0]
-        self.waiting = WaitingPods()
+        self.waiting = WaitingPods(self.cluster.assumed)
         handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
@@ -152,7 +153,13 @@ class Bench:
         self.due = ExpectedBinds(now, wait_seconds=0.0, observe=lambda _: None)
         context = VerbContext(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
         self.verb = BindVerb(
-            context, self.binder, self.binder.bind_guard, now, time_limit=LIMIT, bind_others=bind_others
+            context,
+            self.binder,
+            self.binder.bind_guard,
+            self.waiting,
+            now,
+            time_limit=LIMIT,
+            bind_others=bind_others,
         )
 
     def show(self, *objects: Node | Pod) -> None:
@@ -190,7 +197,7 @@ class Bench:
 
     @property
     def assumed(self) -> dict[str, str]:
-        """Pods whose binding may yet fail, with their nodes."""
+        """Pods whose binding is in flight, with their nodes."""
         return {pod.name: pod.node_name for pod in self.cluster.assumed.in_flight()}
 
     def on(self, node: str) -> list[str]:

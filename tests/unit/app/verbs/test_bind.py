@@ -27,16 +27,16 @@ from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind
 from app.kube.meta_v1 import ObjectKey
-from app.verbs.bind import ENTANGLED, UNSETTLED
 from app.verbs.outcome import VerbFailure
+from app.verbs.settlements import ENTANGLED, UNSETTLED
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, encoded, make_pod, workload_object
 from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
-from tests.unit.app.writes.test_api_writes import Leadership
+from tests.unit.app.writes.leadership import Leadership
 
 OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
-PENDING: Result = ("bind_conflict", UNSETTLED)
+IN_VAIN: Result = ("bind_conflict", f"homeport: {UNSETTLED}")
 
 
 class NoArgs(PluginArgs):
@@ -353,8 +353,8 @@ class TestInFlight:
         await asyncio.sleep(1.0)
         joined = await bench.start("b", "n1")
 
-        assert await b == PENDING
-        assert await joined == PENDING
+        assert await b == IN_VAIN
+        assert await joined == IN_VAIN
         assert now() - started == pytest.approx(0.95 * LIMIT)
         assert {"a": "n3"} == bench.assumed
 
@@ -628,7 +628,7 @@ class TestLastWord:
         await bench.start("a", "n3")
         bench.binder.connected.set()
 
-        assert await call == ("bind_conflict", UNSETTLED)
+        assert await call == IN_VAIN
         assert {"a": "n3"} == bench.assumed
 
     @virtual_time
@@ -647,7 +647,7 @@ class TestLastWord:
         await settle()
         bench.binder.answer("a")
 
-        assert (BOUND, ("bind_conflict", ENTANGLED)) == (await first, await second)
+        assert (BOUND, ("bind_conflict", f"homeport: {ENTANGLED}")) == (await first, await second)
 
     @virtual_time
     async def test_counts_that_were_given_up_meanwhile_are_made_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -667,6 +667,85 @@ class TestLastWord:
         bench.binder.answer("web-1")
 
         assert BOUND == await call
+
+
+class TestTakeOver:
+    """A bind that comes during a take-over waits for it, within the time its caller has."""
+
+    @staticmethod
+    def bench(opens: float) -> tuple[Bench, Leadership]:
+        bench, leadership = Bench(*zones(), web("web-1")), Leadership(opens=opens)
+        leadership.names.append("default-scheduler")
+        bench.binder.bind_guard.lead_by(leadership)
+        return bench, leadership
+
+    @virtual_time
+    async def test_where_all_is_well_nobody_waits(self) -> None:
+        bench, leadership = self.bench(0.0)
+
+        assert BOUND == await bench.bind("web-1", "n1")
+        assert [] == leadership.admissions
+
+    @virtual_time
+    async def test_it_waits_for_the_take_over(self) -> None:
+        (bench, leadership), started = self.bench(3.0), now()
+        call = await bench.start("web-1", "n1")
+        assert ([], {}) == (bench.binder.posted, bench.assumed)
+
+        await asyncio.sleep(3.0)
+        await settle()
+        bench.binder.answer("web-1")
+
+        assert (BOUND, 3.0) == (await call, now() - started)
+        assert [("default", 0.9 * LIMIT)] == leadership.admissions
+
+    @pytest.mark.parametrize(
+        ("opens", "expected", "waited"),
+        [
+            pytest.param(60.0, ("no_leader", "homeport: taking over"), 0.9 * LIMIT, id="one that takes too long"),
+            pytest.param(3.0, OUT_OF_TIME, LIMIT, id="both together do"),
+        ],
+    )
+    def test_not_for_ever(self, opens: float, expected: Result, waited: float) -> None:
+        @virtual_time
+        async def check() -> None:
+            (bench, _), started = self.bench(opens), now()
+
+            assert expected == await (await bench.start("web-1", "n1"))
+            assert waited == pytest.approx(now() - started)
+
+        check()
+
+    @virtual_time
+    async def test_what_cannot_be_read_is_told_at_once(self) -> None:
+        (bench, leadership), started = self.bench(60.0), now()
+
+        with pytest.raises(VerbFailure, match="malformed bind request"):
+            await bench.verb(b"{")
+        assert ([], 0.0) == (leadership.admissions, now() - started)
+
+
+class TestTimeLimits:
+    @virtual_time
+    async def test_a_caller_that_waits_for_less_is_told_by_then(self) -> None:
+        """Another replica sent it here, after it had waited there."""
+        bench, started = Bench(*zones(), web("web-1")), now()
+        body = {"PodName": "web-1", "PodNamespace": "default", "PodUID": "uid-default-web-1", "Node": "n1"}
+
+        with pytest.raises(VerbFailure) as failed:
+            await bench.verb(msgspec.json.encode(body), 2.0)
+
+        assert (OUT_OF_TIME, 2.0) == ((failed.value.outcome, failed.value.message), now() - started)
+
+    @virtual_time
+    async def test_a_long_limit_leaves_half_a_second_to_say_why(self) -> None:
+        bench = Bench(*zones(), web("web-1", "n1"), web("web-2", "n2"), web("a"), web("b"))
+        bench.verb._time_limit = 600.0
+        await bench.start("a", "n3")
+        started = now()
+
+        assert IN_VAIN == await (await bench.start("b", "n1"))
+        assert 599.5 == pytest.approx(now() - started)
 
 
 class TestPostBind:
@@ -730,9 +809,9 @@ class TestUncertainPlugins:
         bench = self.bench()
         await bench.start("a", "n1")
 
-        assert await (await bench.start("b", "n2")) == PENDING
+        assert await (await bench.start("b", "n2")) == IN_VAIN
         await settle()
-        assert await bench.bind("c", "n2") == PENDING
+        assert await bench.bind("c", "n2") == IN_VAIN
         bench.binder.answer("a")
         await settle()
         assert await bench.bind("b", "n2") == BOUND

@@ -8,12 +8,18 @@ from __future__ import annotations
 import asyncio
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 
-from app.framework.status import SUCCESS, error
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Handle, PermitPlugin, PluginSpec
+from app.framework.status import SUCCESS, Code, Status, error
+from app.kube.core_v1 import Pod
+from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import constraint, make_node, make_pod
+from tests.fakes import NoArgs
 from tests.unit.app.verbs.bench import WEB, Bench, Result
 
 ZONES = ("z1", "z2", "z3")
@@ -45,13 +51,37 @@ def worst_skew_after(accepted: Accepted, in_flight: list[str], zone: str) -> int
     return worst
 
 
-class Run:
-    """One random story: pods come and go to random nodes, the API server answers in random order and mood."""
+class Hesitates(PermitPlugin):
+    """Makes every third pod wait at Permit, for much longer than anybody else waits for anything."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        waits = int(pod.name.removeprefix("web-")) % 3 == 0
+        return (Status(Code.WAIT), 600.0) if waits else (SUCCESS, 0.0)
+
+
+SPEC: PluginSpec[Any] = PluginSpec("Hesitates", NoArgs, Hesitates)
+
+
+class Run:
+    """One random story: pods come and go to random nodes, the API server answers in random order and mood.
+
+    ``hesitates``: some wait at Permit, and are let go or rejected at random, one or many at a time.
+    """
+
+    def __init__(self, seed: int, *, hesitates: bool = False) -> None:
         self.random = Random(seed)
         self.max_skew = self.random.choice((1, 1, 2))
-        self.bench = Bench(*(make_node(name, zone=zone) for name, zone in NODES.items()))
+        nodes = [make_node(name, zone=zone) for name, zone in NODES.items()]
+        defaults = {**DEFAULT_WEIGHTS, "Hesitates": 1} if hesitates else DEFAULT_WEIGHTS
+        self.bench = Bench(*nodes, specs=[SPEC] if hesitates else [], defaults=defaults)
+        self.actions = [self.ask, self.ask, self.answer, self.answer, self.wait, self.hang_up]
+        if hesitates:
+            self.bench.verb._time_limit = 60.0
+            self.actions += [self.let_go, self.let_go]
+        self.reserved = 0
         self.accepted = Accepted()
         self.calls: list[asyncio.Task[Result]] = []
         self.made = 0
@@ -59,7 +89,7 @@ class Run:
 
     async def play(self) -> None:
         for _ in range(60):
-            await self.random.choice((self.ask, self.ask, self.answer, self.answer, self.wait, self.hang_up))()
+            await self.random.choice(self.actions)()
             await settle()
             self.look()
         while self.bench.binder.under_way:
@@ -100,6 +130,16 @@ class Run:
     async def wait(self) -> None:
         await asyncio.sleep(self.random.choice((0.0, 0.1, 2.0, 6.0)))
 
+    async def let_go(self) -> None:
+        """Permit's plugin has made up its mind about some that wait, in one step."""
+        waiting = list(self.bench.waiting.all())
+        self.reserved = max(self.reserved, len(self.bench.cluster.assumed.reserved()))
+        for pod in self.random.sample(waiting, self.random.randint(0, len(waiting))):
+            if self.random.random() < 0.3:
+                pod.reject("Hesitates", "no")
+            else:
+                pod.allow("Hesitates")
+
     async def hang_up(self) -> None:
         if self.calls:
             self.random.choice(self.calls).cancel()
@@ -114,17 +154,19 @@ class Run:
         self.judged = len(self.bench.binder.posted)
 
 
+@pytest.mark.parametrize("hesitates", [False, True], ids=["", "some wait at Permit"])
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_no_interleaving_breaks_a_hard_constraint(seed: int) -> None:
+def test_no_interleaving_breaks_a_hard_constraint(seed: int, hesitates: bool) -> None:
     @virtual_time
     async def play() -> None:
-        run = Run(seed)
+        run = Run(seed, hesitates=hesitates)
         started = now()
         await run.play()
 
         assert run.accepted.zone_of
         assert skew(run.accepted.counts()) <= run.max_skew, "at rest"
         assert {} == run.bench.assumed
+        assert () == run.bench.cluster.assumed.reserved()
         assert [] == run.bench.cluster.check()
         placed = {pod.name: NODES[pod.node_name] for pod in run.bench.cluster.pods() if pod.node_name}
         assert run.accepted.zone_of == placed
@@ -158,3 +200,19 @@ def test_the_story_has_waits_failures_and_successes() -> None:
         play(seed)
 
     assert {"bound", "bind_failed", "bind_conflict", "out_of_time"} <= outcomes
+
+
+def test_in_the_stories_with_permit_many_wait_together() -> None:
+    most = 0
+
+    @virtual_time
+    async def play(seed: int) -> None:
+        nonlocal most
+        run = Run(seed, hesitates=True)
+        await run.play()
+        most = max(most, run.reserved)
+
+    for seed in range(RUNS):
+        play(seed)
+
+    assert most >= 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -11,10 +13,14 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PermitPlugin, PluginSpec, ReservePlugin
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
+from app.verbs.bind import ELSEWHERE, ENDS, LOST
+from app.verbs.transaction import RESERVED
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
+from tests.builders import make_pod
 from tests.fakes import NoArgs
-from tests.unit.app.verbs.bench import BOUND, Bench, Result, web, zones
+from tests.unit.app.verbs.bench import BOUND, REFUSED, Bench, Result, web, zones
+from tests.unit.app.verbs.test_bind import ALONE
 
 WAIT: Final = Status(Code.WAIT)
 HOUR: Final = 3600.0
@@ -65,7 +71,7 @@ async def test_a_pod_that_is_allowed_is_bound() -> None:
     found, (permit,) = bench((WAIT, HOUR))
 
     call = await found.start("web-1", "n1")
-    assert ([], {"web-1": "n1"}, False) == (found.binder.under_way, found.assumed, call.done())
+    assert ([], ["web-1"], False) == (found.binder.under_way, found.on("n1"), call.done())
     (waiting,) = permit.waiting.all()
     waiting.allow("Permit")
     await settle()
@@ -214,3 +220,243 @@ def test_a_plugin_that_says_no_ends_the_bind(answers: list[tuple[Status, float]]
         assert (["web-1"], {}, ()) == (permit.undone, found.assumed, permit.waiting.all())
 
     check()
+
+
+class TestReserved:
+    """A pod that waits at Permit may be bound or not: who holds either way goes on, who does not is not kept waiting.
+
+    docs: the zones hold 1, 1 and 0; web-1 waits at Permit with a place in the third.
+    """
+
+    @staticmethod
+    async def waiting(*others: Pod, specs: Sequence[PluginSpec[Any]] = ()) -> tuple[Bench, asyncio.Task[Result]]:
+        placed = [web("a", "n1"), web("b", "n2")]
+        specs = [PluginSpec("Permit", NoArgs, Permit), *specs]
+        defaults = {**DEFAULT_WEIGHTS, **{spec.name: 1 for spec in specs}}
+        found = Bench(*zones(), *placed, web("web-1"), web("web-2"), *others, specs=specs, defaults=defaults)
+        found.verb._time_limit = HOUR
+        found.framework.plugins["Permit"].answer = (WAIT, HOUR)
+        return found, await found.start("web-1", "n3")
+
+    @staticmethod
+    def allow(found: Bench) -> None:
+        for waiting in found.waiting.all():
+            waiting.allow("Permit")
+
+    @virtual_time
+    async def test_it_has_its_place_in_the_picture_and_is_not_in_flight(self) -> None:
+        found, _ = await self.waiting()
+
+        (reserved,) = found.cluster.assumed.reserved()
+        assert (["web-1"], {}, "n3") == (found.on("n3"), found.assumed, reserved.node_name)
+        found.waiting.give_back_all("enough")
+
+    @virtual_time
+    async def test_who_holds_only_if_it_is_bound_is_refused_at_once(self) -> None:
+        """Before, it waited for as long as its caller did."""
+        (found, call), started = await self.waiting(), now()
+
+        assert await found.bind("web-2", "n1") == ("bind_conflict", f"homeport: {RESERVED}")
+        assert (0.0, [], {}) == (now() - started, found.binder.posted, found.assumed)
+        assert not call.done()
+        found.waiting.give_back_all("enough")
+
+    @virtual_time
+    async def test_who_holds_either_way_is_bound_meanwhile(self) -> None:
+        found, call = await self.waiting()
+
+        assert BOUND == await found.bind("web-2", "n3")
+        assert not call.done()
+        self.allow(found)
+        await settle()
+        found.binder.answer("web-1")
+        assert BOUND == await call
+
+    @virtual_time
+    async def test_once_it_is_bound_the_other_holds(self) -> None:
+        found, call = await self.waiting()
+        assert "bind_conflict" == (await found.bind("web-2", "n1"))[0]
+
+        self.allow(found)
+        await settle()
+        found.binder.answer("web-1")
+
+        assert BOUND == await call
+        assert BOUND == await found.bind("web-2", "n1")
+
+    @virtual_time
+    async def test_who_waits_for_it_in_flight_is_told_when_it_comes_to_permit(self) -> None:
+        """No bind here goes that way by itself; it is a promise all the same."""
+        found, call = await self.waiting()
+        self.allow(found)  # in flight now, for as long as its POST takes
+        await settle()
+        other = await found.start("web-2", "n1")
+        assert not other.done()
+
+        found.cluster.assumed.reserve("uid-default-web-1")
+        await settle()
+
+        assert ("bind_conflict", f"homeport: {RESERVED}") == await other
+        found.binder.answer("web-1")
+        await call
+
+    @virtual_time
+    async def test_a_plugin_that_cannot_say_how_it_depends_on_others_does_not_wait_either(self) -> None:
+        (found, _), started = await self.waiting(make_pod("other"), specs=[ALONE]), now()
+        found.cluster.delete_pod(("default", "a"))
+
+        assert await found.bind("other", "n1") == ("bind_conflict", f"homeport: {RESERVED}")
+        assert 0.0 == now() - started
+        found.waiting.give_back_all("enough")
+
+    @virtual_time
+    async def test_it_is_checked_again_when_it_goes_on(self) -> None:
+        found, call = await self.waiting()
+        found.show(web("c", "n3"), web("d", "n3"))
+
+        self.allow(found)
+
+        assert REFUSED == await call
+        assert ([], ["web-1"]) == (found.binder.posted, found.framework.plugins["Permit"].undone)
+
+    @virtual_time
+    async def test_a_rejected_pod_leaves_its_place(self) -> None:
+        found, call = await self.waiting()
+
+        found.waiting.give_back_all("enough")
+
+        assert ("bind_conflict", "homeport: enough") == await call
+        assert ((), {}, []) == (found.cluster.assumed.reserved(), found.assumed, found.on("n3"))
+
+
+class TestTogether:
+    """Pods that wait at Permit for one another: each goes there, also one that holds only once others are bound."""
+
+    NAMES: Final = ("a", "b", "c", "d")
+
+    @staticmethod
+    async def all_at_permit() -> tuple[Bench, list[asyncio.Task[Result]]]:
+        """Four pods of one group over three empty zones: the fourth holds only once the first three are bound."""
+        spec: PluginSpec[Any] = PluginSpec("Group", NoArgs, Group)
+        found = Bench(
+            *zones(), *(web(it) for it in TestTogether.NAMES), specs=[spec], defaults={**DEFAULT_WEIGHTS, "Group": 1}
+        )
+        found.verb._time_limit = HOUR
+        nodes = ("n1", "n2", "n3", "n1")
+        return found, [await found.start(*it) for it in zip(TestTogether.NAMES, nodes, strict=True)]
+
+    @virtual_time
+    async def test_all_come_to_permit(self) -> None:
+        found, calls = await self.all_at_permit()
+
+        assert [*self.NAMES] == [it.pod.name for it in found.waiting.all()]
+        assert ([False] * 4, []) == ([it.done() for it in calls], found.binder.under_way)
+        found.waiting.give_back_all("enough")
+
+    @virtual_time
+    async def test_let_go_together_they_are_bound_in_an_order_that_holds(self) -> None:
+        found, calls = await self.all_at_permit()
+        started = now()
+
+        for waiting in found.waiting.all():
+            waiting.allow("Group")
+        await settle()
+        while found.binder.under_way:
+            found.binder.answer(found.binder.under_way[0][0])
+            await settle()
+
+        results = [await it for it in calls]
+        assert 0.0 == now() - started
+        assert ([BOUND] * 4, {}) == (results, found.assumed)
+        assert ["b", "c"] == [it.pod.name for it in found.binder.posted][:2], "the two in zone 1 hold after these"
+        assert ["a", "d"] == found.on("n1")
+
+
+class Group(PermitPlugin):
+    """Makes every pod wait."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        return WAIT, HOUR
+
+
+class TestNobodyAsksAnyMore:
+    """A wait of many minutes ends when the pod is no longer to be bound there by this process."""
+
+    @virtual_time
+    async def test_the_pod_is_deleted(self) -> None:
+        (found, (permit,)), started = bench((WAIT, HOUR)), now()
+        call = await found.start("web-1", "n1")
+
+        found.cluster.delete_pod(("default", "web-1"))
+
+        assert ("bind_conflict", f"homeport: {LOST}") == await call
+        assert (0.0, ["web-1"], ()) == (now() - started, permit.undone, found.cluster.assumed.reserved())
+
+    @virtual_time
+    async def test_somebody_else_binds_it(self) -> None:
+        found, (permit,) = bench((WAIT, HOUR))
+        call = await found.start("web-1", "n1")
+
+        found.show_bound("web-1", "n2")
+
+        assert ("bind_conflict", f"homeport: {LOST}") == await call
+        assert (["web-1"], ["web-1"], []) == (permit.undone, found.on("n2"), found.binder.posted)
+
+    @virtual_time
+    async def test_its_scheduler_has_chosen_another_node(self) -> None:
+        """As one does that was restarted meanwhile: it knows nothing of the first bind."""
+        (found, (permit,)), started = bench((WAIT, HOUR)), now()
+        first = await found.start("web-1", "n1")
+
+        second = await found.start("web-1", "n2")
+
+        assert ("bind_conflict", f"homeport: {ELSEWHERE}") == await first
+        assert (0.0, ["web-1"], ["web-1"]) == (now() - started, permit.undone, found.on("n2"))
+        found.waiting.give_back_all("enough")
+        await second
+
+    @virtual_time
+    async def test_also_where_it_comes_to_permit_only_then(self) -> None:
+        found, _ = bench((WAIT, HOUR))
+        found.show(web("web-3"))
+        found.cluster.assume(web("web-3"), "n2")  # in flight: nobody fits on n1 before it has settled
+        found.show(web("a", "n3"))
+        first = await found.start("web-1", "n1")
+        second = await found.start("web-1", "n3")
+        assert not found.waiting.all()
+
+        found.cluster.accept("uid-default-web-3")
+        await asyncio.sleep(1.5)
+        await settle()
+
+        assert first.done()
+        found.waiting.give_back_all("enough")
+        await second
+
+    @virtual_time
+    async def test_the_same_call_once_more_joins_it(self) -> None:
+        found, (permit,) = bench((WAIT, HOUR))
+        first = await found.start("web-1", "n1")
+        first.cancel()
+        second = await found.start("web-1", "n1")
+
+        (waiting,) = permit.waiting.all()
+        waiting.allow("Permit")
+        await settle()
+        found.binder.answer("web-1")
+
+        assert (BOUND, 1) == (await second, len(found.binder.posted))
+
+    @virtual_time
+    async def test_the_process_ends(self) -> None:
+        """Nothing of it is on its way: the end does not wait for it, and the next leader has nothing to fear."""
+        (found, (permit,)), started = bench((WAIT, HOUR)), now()
+        call = await found.start("web-1", "n1")
+
+        assert await found.verb.drain()
+
+        assert ("bind_conflict", f"homeport: {ENDS}") == await call
+        assert (0.0, ["web-1"]) == (now() - started, permit.undone)

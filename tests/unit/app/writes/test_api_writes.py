@@ -11,14 +11,14 @@ import pytest
 from app.cache.cluster import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
-from app.kube.client import METADATA, KubeClient, Resource
+from app.kube.client import METADATA, KubeClient, PreSendCheck, Resource
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
-from app.writes import bind_guard
 from app.writes.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
-from app.writes.bind_guard import BindGuard
+from app.writes.bind_guard import BindGuard, NotBound, NotYet, passed_down
 from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, controller, encoded, make_pod, pod_object, workload_object
+from tests.unit.app.writes.test_bind_guard import Words
 
 POD_PATH = "/api/v1/namespaces/default/pods/web-1"
 POST = f"POST {POD_PATH}/binding"
@@ -28,14 +28,18 @@ GONE = error('pods "web-1" not found')
 NOT_ARRIVED = error("the binding did not arrive at the API server")
 
 
+def _nothing() -> None:
+    """Every Binding may leave."""
+
+
 class Bind:
     """A binder, the API server it talks to, and the pod as it was decided on."""
 
     def __init__(self, client: KubeClient, server: ApiServer) -> None:
         self.server = server
         self.slept: list[float] = []
-        self.bind_guard = BindGuard()
-        self.binder = ApiBinder(client, self.bind_guard, self._sleep)
+        self.check: PreSendCheck = _nothing
+        self.binder = ApiBinder(client, BindGuard(), self._sleep)
         found = server.get("Pod", "web-1")
         assert found is not None
         self.pod: Pod = decode_pod(encoded(found))
@@ -44,7 +48,8 @@ class Bind:
         self.slept.append(seconds)
 
     async def to(self, node: str = "n1") -> Status:
-        return await self.binder.bind(self.pod, node, {"homeport.dev/home": node})
+        with passed_down(self.pod, node, self.check):
+            return await self.binder.bind(self.pod, node, {"homeport.dev/home": node})
 
     @property
     def bound_to(self) -> str:
@@ -404,53 +409,6 @@ class TestWriter:
             await write.writer.annotate(UNSERVED, write.known, {"homeport.dev/home": "n1"})
 
 
-class Keeper:
-    """Answers each last word in turn, and each wait for others to settle."""
-
-    def __init__(self, *words: Status | None, settled: Status = SUCCESS) -> None:
-        self.words = list(words)
-        self.settled = settled
-        self.waits = 0
-
-    def pre_send_check(self, _pod: Pod, _node_name: str) -> Status | None:
-        return self.words.pop(0)
-
-    async def until_settled(self, _pod: Pod) -> Status:
-        self.waits += 1
-        return self.settled
-
-    def seconds_left(self, _pod: Pod) -> float:
-        return 3.0
-
-
-class Leadership:
-    """Names are remembered when asked for, unless there is a ``problem`` with that; ``bars`` says who may not bind.
-
-    ``problem`` is also why it may not write.
-    """
-
-    def __init__(self, bars: str = "", problem: str = "") -> None:
-        self.bars = bars
-        self.problem = problem
-        self.names: list[str] = []
-        self.asked: list[tuple[str, float]] = []
-
-    def may_bind(self, namespace: str) -> str:
-        return self.bars and f"{self.bars} in {namespace}"
-
-    def is_remembered(self, scheduler_name: str) -> bool:
-        return scheduler_name in self.names
-
-    async def remember(self, scheduler_name: str, seconds: float) -> str:
-        self.asked.append((scheduler_name, seconds))
-        if not self.problem:
-            self.names.append(scheduler_name)
-        return self.problem
-
-    def may_write(self) -> str:
-        return self.problem
-
-
 async def test_a_pod_that_somebody_has_fenced_off_is_not_tried_again(bind: Bind) -> None:
     """A new leader did, since it gave up what its predecessor had on the way."""
     bind.change(labels={"app": "web"}, annotations={FENCE: "100"})()
@@ -468,77 +426,37 @@ def test_who_refuses_for_good(status: int, never: bool) -> None:
     assert never == will_never_do(status)
 
 
-class TestGate:
-    REFUSED = unschedulable("no longer possible")
+class TestPreSendCheck:
+    REJECTED = unschedulable("no longer possible")
 
     async def test_what_is_held_back_never_leaves(self, bind: Bind) -> None:
-        bind.bind_guard.keep(Keeper(self.REFUSED))
+        bind.check = Words(NotBound(self.REJECTED))
 
-        assert await bind.to() == self.REFUSED
+        assert await bind.to() == self.REJECTED
         assert bind.server.log == []
 
     async def test_what_is_not_certain_waits_and_asks_again(self, bind: Bind) -> None:
-        keeper = Keeper(None, None, SUCCESS)
-        bind.bind_guard.keep(keeper)
+        async def until() -> None:
+            bind.slept.append(0.0)
+
+        bind.check = Words(NotYet(until), NotYet(until), None)
 
         assert await bind.to() == SUCCESS
-        assert (2, "n1", [POST]) == (keeper.waits, bind.bound_to, bind.server.log)
-
-    async def test_who_may_not_bind_there_is_held_back(self, bind: Bind) -> None:
-        """Whatever the keeper says: somebody else may lead by now."""
-        bind.bind_guard.lead_by(Leadership("not"))
-
-        assert await bind.to() == error("not in default")
-        assert bind.server.log == []
-
-    async def test_the_first_binding_of_a_scheduler_waits_until_the_lease_names_it(self, bind: Bind) -> None:
-        leadership = Leadership()
-        bind.bind_guard.lead_by(leadership)
-        bind.bind_guard.keep(Keeper(SUCCESS, SUCCESS))
-
-        assert await bind.to() == SUCCESS
-        assert ([("default-scheduler", 3.0)], [POST]) == (leadership.asked, bind.server.log)
-
-    async def test_one_that_the_lease_names_does_not_wait(self, bind: Bind) -> None:
-        leadership = Leadership()
-        leadership.names.append("default-scheduler")
-        bind.bind_guard.lead_by(leadership)
-
-        assert await bind.to() == SUCCESS
-        assert [] == leadership.asked
-
-    async def test_one_that_the_lease_cannot_be_made_to_name_does_not_leave(self, bind: Bind) -> None:
-        bind.bind_guard.lead_by(Leadership(problem="no lease"))
-
-        assert await bind.to() == error("no lease")
-        assert bind.server.log == []
-
-    async def test_what_cannot_become_certain_is_held_back(self, bind: Bind) -> None:
-        bind.bind_guard.keep(Keeper(None, settled=self.REFUSED))
-
-        assert await bind.to() == self.REFUSED
-        assert bind.server.log == []
+        assert ([0.0, 0.0], "n1", [POST]) == (bind.slept, bind.bound_to, bind.server.log)
 
     async def test_a_second_attempt_asks_again(self, bind: Bind) -> None:
         """The pod's status moved, and while it was read anew so did the picture."""
         bind.change(labels={"app": "web"}, annotations={"a": "b"})()
-        bind.bind_guard.keep(Keeper(SUCCESS, self.REFUSED))
+        bind.check = Words(None, NotBound(self.REJECTED))
 
-        assert await bind.to() == self.REFUSED
+        assert await bind.to() == self.REJECTED
         assert [POST, GET] == bind.server.log
 
-    async def test_nothing_leaves_while_pods_are_not_watched(self, bind: Bind) -> None:
-        looks = iter([False, False, True, True])
-        bind.bind_guard.while_following(lambda: next(looks))
+    async def test_a_fault_in_it_is_nothing_the_api_server_said(self, bind: Bind) -> None:
+        bind.check = Words(ZeroDivisionError())
 
-        assert await bind.to() == SUCCESS
-        assert [POST] == bind.server.log
-
-    async def test_a_watch_that_stays_away_holds_it_back(self, bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bind_guard, "BLIND_SECONDS", 0.05)
-        bind.bind_guard.while_following(lambda: False)
-
-        assert await bind.to() == error("pods or nodes are not being watched at the moment")
+        with pytest.raises(ZeroDivisionError):
+            await bind.to()
         assert [] == bind.server.log
 
 

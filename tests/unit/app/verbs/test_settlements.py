@@ -1,0 +1,109 @@
+"""Who waits for binds in flight is woken by each that settles; those in flight themselves never wait in a circle."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.cache.assumed import AssumedPods
+from app.framework.status import unschedulable
+from app.verbs.settlements import ENTANGLED, UNSETTLED, Settlements
+from app.writes.bind_guard import NotBound
+from tests.api.virtual import now, settle, virtual_time
+from tests.builders import make_pod
+
+PODS = {name: make_pod(name, node="n1") for name in "abc"}
+UIDS = {name: pod.uid for name, pod in PODS.items()}
+
+
+def in_flight(names: str) -> tuple[AssumedPods, Settlements]:
+    assumed = AssumedPods()
+    settlements = Settlements(assumed)
+    for name in names:
+        assumed.put(PODS[name])
+    return assumed, settlements
+
+
+async def waiting(settlements: Settlements, name: str, seconds: float = 60.0) -> asyncio.Task[None]:
+    task = asyncio.create_task(settlements.next_after(settlements.count, UIDS[name], seconds))
+    await settle()
+    return task
+
+
+@pytest.mark.parametrize("how", ["accept", "remove", "reserve"])
+def test_each_way_to_settle_wakes(how: str) -> None:
+    """One that waits at Permit from now on is no longer waited for either."""
+
+    @virtual_time
+    async def check() -> None:
+        assumed, settlements = in_flight("ab")
+        task = await waiting(settlements, "a")
+        assert not task.done()
+
+        getattr(assumed, how)(UIDS["b"])
+
+        await task
+        assert 1 == settlements.count
+
+    check()
+
+
+@virtual_time
+async def test_not_for_ever() -> None:
+    _, settlements = in_flight("ab")
+    started = now()
+
+    with pytest.raises(NotBound) as found:
+        await settlements.next(3.0)
+
+    assert (unschedulable(UNSETTLED), 3.0) == (found.value.status, now() - started)
+
+
+@virtual_time
+async def test_one_that_has_settled_since_is_not_waited_for() -> None:
+    assumed, settlements = in_flight("ab")
+    seen, started = settlements.count, now()
+    assumed.accept(UIDS["b"])
+
+    await settlements.next_after(seen, UIDS["a"], 60.0)
+
+    assert 0.0 == now() - started
+
+
+@virtual_time
+async def test_the_last_that_would_close_a_circle_gives_up() -> None:
+    _, settlements = in_flight("abc")
+    first, second = await waiting(settlements, "a"), await waiting(settlements, "b")
+
+    with pytest.raises(NotBound) as found:
+        await settlements.next_after(settlements.count, UIDS["c"], 60.0)
+
+    assert (unschedulable(ENTANGLED), False, False) == (found.value.status, first.done(), second.done())
+    for task in (first, second):
+        task.cancel()
+
+
+@virtual_time
+async def test_who_was_woken_is_taken_to_move() -> None:
+    """It has not looked again yet; the others may wait for what it will find."""
+    assumed, settlements = in_flight("abc")
+    first = await waiting(settlements, "a")
+    assumed.accept(UIDS["c"])
+
+    second = await waiting(settlements, "b")
+
+    assert (True, False) == (first.done(), second.done())
+    second.cancel()
+
+
+@virtual_time
+async def test_a_pod_at_permit_is_not_in_the_circle() -> None:
+    """It does not wait for anybody in flight, and nobody is to wait for it."""
+    assumed, settlements = in_flight("ab")
+    assumed.reserve(UIDS["b"])
+
+    with pytest.raises(NotBound) as found:
+        await settlements.next_after(settlements.count, UIDS["a"], 60.0)
+
+    assert unschedulable(ENTANGLED) == found.value.status

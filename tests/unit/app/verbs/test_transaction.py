@@ -1,0 +1,197 @@
+"""The check goes down with the bind, through plugins that know nothing of it, and what it says comes straight back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import BindPlugin, FilterPlugin, Handle, PluginSpec
+from app.framework.node_info import NodeInfo
+from app.framework.status import SUCCESS, Code, Status, error, unschedulable
+from app.kube.core_v1 import Pod
+from plugins import DEFAULT_WEIGHTS
+from tests.api.virtual import settle, virtual_time
+from tests.builders import JsonObject, make_pod
+from tests.fakes import NoArgs
+from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, web, zones
+
+
+class Binds(BindPlugin):
+    """A bind plugin of somebody else's. ``seen``: what the binder told it."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self.binder = handle.binder
+        self.seen: list[Status] = []
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return await self.by_binder(pod, node_name)
+
+    async def by_binder(self, pod: Pod, node_name: str) -> Status:
+        status = await self.binder.bind(pod, node_name, {"example.com/by": "binds"})
+        self.seen.append(status)
+        return status
+
+
+class InATask(Binds):
+    """Binds in a task of its own, with a time limit."""
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return await asyncio.wait_for(asyncio.create_task(self.by_binder(pod, node_name)), 60.0)
+
+
+class TriesAgain(Binds):
+    """Once more after a failure. ``between``: what happens before that."""
+
+    between: Callable[[], None] = staticmethod(lambda: None)
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        first = await self.by_binder(pod, node_name)
+        if first.is_success:
+            return first
+        self.between()
+        return await self.by_binder(pod, node_name)
+
+
+class BindsAnother(Binds):
+    """Takes a pod along of which nothing was decided."""
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        await self.by_binder(make_pod("web-2"), node_name)
+        return await self.by_binder(pod, node_name)
+
+
+class Skips(Binds):
+    """Leaves it to the next."""
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return Status(Code.SKIP)
+
+
+class Breaks(FilterPlugin):
+    """A filter with a fault that shows only while ``broken``."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self.broken = False
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        if self.broken:
+            raise ZeroDivisionError("a screw is loose")
+        return SUCCESS
+
+
+def bench_with(plugin: type[Any], *objects: Any) -> tuple[Bench, Any]:
+    """A bench whose profile has this plugin, before DefaultBinder if it binds."""
+    spec: PluginSpec[Any] = PluginSpec(plugin.__name__, NoArgs, plugin)
+    defaults = {**DEFAULT_WEIGHTS, spec.name: 1}
+    profile: JsonObject | None = None
+    if issubclass(plugin, Binds):
+        enabled = [{"name": spec.name}, {"name": "DefaultBinder"}]
+        profile = {"plugins": {"bind": {"enabled": enabled, "disabled": [{"name": "*"}]}}}
+        defaults = dict(DEFAULT_WEIGHTS)
+    found = Bench(*zones(), web("web-1"), web("web-2"), *objects, specs=[spec], defaults=defaults, profile=profile)
+    return found, found.framework.plugins[spec.name]
+
+
+class TestBindPlugins:
+    @virtual_time
+    async def test_one_of_somebody_elses_binds_through_the_handle(self) -> None:
+        bench, plugin = bench_with(Binds)
+
+        assert BOUND == await bench.bind("web-1", "n1")
+        assert ([SUCCESS], [{"example.com/by": "binds"}]) == (
+            plugin.seen,
+            [it.annotations for it in bench.binder.posted],
+        )
+
+    @virtual_time
+    async def test_it_is_held_to_the_check_and_told_what_it_says(self) -> None:
+        bench, plugin = bench_with(Binds)
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        bench.show(web("web-3", "n1"))
+        bench.binder.connected.set()
+
+        assert REFUSED == await call
+        assert ([unschedulable(f"no longer possible: {TOO_MANY}")], []) == (plugin.seen, bench.binder.posted)
+
+    @virtual_time
+    async def test_also_in_a_task_of_its_own(self) -> None:
+        bench, _ = bench_with(InATask)
+        bench.binder.connected.clear()
+        first = await bench.start("web-1", "n1")
+        bench.show(web("web-3", "n1"))
+        bench.binder.connected.set()
+
+        assert REFUSED == await first
+        assert BOUND == await bench.bind("web-1", "n2")
+
+    @virtual_time
+    async def test_what_one_attempt_was_told_does_not_stand_against_the_next(self) -> None:
+        """The second attempt went through: the pod is bound, whatever was said of the first."""
+        bench, plugin = bench_with(TriesAgain)
+        call = await bench.start("web-1", "n1")
+
+        bench.binder.answer("web-1", error("refused"))
+        await settle()
+        bench.binder.answer("web-1")
+
+        assert (BOUND, [error("refused"), SUCCESS]) == (await call, plugin.seen)
+
+    @virtual_time
+    async def test_nor_does_what_the_check_held_back(self) -> None:
+        bench, plugin = bench_with(TriesAgain)
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+        bench.show(web("web-3", "n1"))
+        bench.binder.connected.set()
+        plugin.between = lambda: bench.cluster.delete_pod(("default", "web-3"))
+        await settle()
+        bench.binder.answer("web-1")
+
+        assert BOUND == await call
+        assert ([False, True], 1) == ([it.is_success for it in plugin.seen], len(bench.binder.posted))
+
+    @virtual_time
+    async def test_a_pod_that_is_not_its_own_is_not_bound_along(self) -> None:
+        bench, plugin = bench_with(BindsAnother)
+
+        assert BOUND == await bench.bind("web-1", "n1")
+        assert error('no bind of pod "default/web-2" is under way here') == plugin.seen[0]
+        assert ["web-1"] == [it.pod.name for it in bench.binder.posted]
+
+    @virtual_time
+    async def test_after_one_that_skips_the_next_is_held_to_it_as_well(self) -> None:
+        bench, _ = bench_with(Skips)
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        bench.show(web("web-3", "n1"))
+        bench.binder.connected.set()
+
+        assert REFUSED == await call
+
+
+class TestFaults:
+    @virtual_time
+    async def test_a_filter_that_breaks_at_the_last_check_is_the_one_that_is_named(self) -> None:
+        """The bind plugin that its fault came through has none."""
+        bench, plugin = bench_with(Breaks)
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        plugin.broken = True
+        bench.show(web("web-3", "n2"))
+        bench.binder.connected.set()
+
+        assert ("fault", 'homeport: running "Breaks" filter plugin: a screw is loose') == await call
+        assert ({}, [], {"Breaks": 1.0}) == (bench.assumed, bench.binder.posted, faults(bench))
+
+
+def faults(bench: Bench) -> dict[str, float]:
+    """By plugin, where there were any."""
+    (family,) = bench.framework._guard._metrics.plugin_faults.collect()
+    counted = [it for it in family.samples if it.name.endswith("_total") and it.value]
+    return {it.labels["plugin"]: it.value for it in counted}
