@@ -240,7 +240,7 @@ class ApiWriter:
     def __init__(
         self, client: KubeClient, cluster: Cluster, resource_of: ResourceOf, may_write: Callable[[], str] = str
     ) -> None:
-        self.may_write = may_write
+        self._may_write = may_write
         self._client = client
         self._objects = cluster.others
         self._resource_of = resource_of
@@ -250,7 +250,7 @@ class ApiWriter:
     ) -> None:
         metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": dict(annotations)}
         resource = self._resource(kind)
-        problem = self.may_write()
+        problem = self._may_write()
         if problem:
             raise OSError(problem)
         try:

@@ -41,11 +41,11 @@ class ApiNominator:
     """
 
     def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
-        self.may_write = may_write
+        self._may_write = may_write
         self._client = client
 
     async def nominate(self, pod: Pod, node_name: str) -> Nominated:
-        if self.may_write():
+        if self._may_write():
             return "failed"
         body = nomination(pod, node_name)
         try:

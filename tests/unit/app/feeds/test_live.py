@@ -305,10 +305,14 @@ async def test_what_is_up_to_date_is_not_listed_again(complete: World) -> None:
 
 
 async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> None:
-    complete.feed.lead_by(Leadership("no", "not leading"))
+    writes = complete.feed.writes(Leadership("no", "not leading"))
+    replica_set = complete.cluster.get(REPLICA_SETS, "default", "web")
+    assert replica_set is not None
 
-    assert "failed" == await complete.feed.nominator.nominate(make_pod("web-1"), "n1")
-    assert error("no in default") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
+    assert "failed" == await writes.nominator.nominate(make_pod("web-1"), "n1")
+    assert error("no in default") == await writes.binder.bind(make_pod("web-1"), "n1", {})
+    with pytest.raises(OSError, match=r"^not leading$"):
+        await writes.writer.annotate(REPLICA_SETS, replica_set, {"home": "n1"})
     assert [] == [it for it in complete.plane.asked if it.method != "GET"]
 
 

@@ -296,7 +296,8 @@ class Write:
         self.server = server
         self.cluster = Cluster()
         resources: dict[Kind[Any], Resource] = {REPLICA_SETS: SETS, MACHINE: MACHINES}
-        self.writer = ApiWriter(client, self.cluster, resources.get)
+        self.problem = ""
+        self.writer = ApiWriter(client, self.cluster, resources.get, lambda: self.problem)
         self.see()
 
     def see(self) -> None:
@@ -392,7 +393,7 @@ class TestWriter:
             await write.annotate(home="n1")
 
     async def test_who_may_not_write_sends_nothing(self, write: Write) -> None:
-        write.writer.may_write = lambda: "somebody else leads"
+        write.problem = "somebody else leads"
 
         with pytest.raises(OSError, match=r"^somebody else leads$"):
             await write.annotate(home="n1")

@@ -1,0 +1,43 @@
+"""What is kept must be what a recount says: if ever it is not, somebody should know before it matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from app.cache.checking import check_in_turns
+from app.cache.cluster import Cluster
+
+BETWEEN_SECONDS: Final = 3600.0
+"""Between two recounts that nobody asked for."""
+
+_MOST_NAMED: Final = 10
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class Recount:
+    """``counted`` is told of each recount whether it differed."""
+
+    def __init__(
+        self, cluster: Cluster, complete: Callable[[], Awaitable[None]], counted: Callable[[bool], None]
+    ) -> None:
+        self._cluster = cluster
+        self._complete = complete
+        self._counted = counted
+
+    async def run(self) -> None:
+        await self._complete()
+        while True:
+            await asyncio.sleep(BETWEEN_SECONDS)
+            found = await self.once()
+            if found:
+                _LOG.error("picture differs from a recount", differences=found[:_MOST_NAMED])
+
+    async def once(self) -> list[str]:
+        """What differs now, in words; others decide meanwhile."""
+        found = await check_in_turns(self._cluster)
+        self._counted(bool(found))
+        return found
