@@ -37,17 +37,11 @@ import structlog
 from msgspec import Raw, Struct
 
 from app.feeds.sinks import Sink
-from app.kube.client import (
-    REQUEST_SECONDS,
-    ApiError,
-    ApiSilent,
-    ApiUnavailable,
-    KubeClient,
-    KubeError,
-    Resource,
-)
+from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.decoding import Decoder
+from app.kube.errors import ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.meta_v1 import ObjectKey
+from app.kube.requests import Resource
 
 _LOG: Final = structlog.get_logger(__name__)
 

@@ -46,10 +46,10 @@ DELAYS: Final = (
 
 ELSEWHERE: Final = (
     *READS,
-    "app.kube.client:KubeClient._written:1:*",  # through a proxy
-    "app.kube.client:KubeClient._written_by_httpx:*",
-    "app.kube.client:KubeClient._written:5:*",  # an answer that never comes: see the outages
-    "app.kube.client:KubeClient._write:[34]:*",  # credentials that are refused
+    "app.kube.transport:Transport._written:1:*",  # through a proxy
+    "app.kube.transport:Transport._written_by_httpx:*",
+    "app.kube.transport:Transport._written:5:*",  # an answer that never comes: see the outages
+    "app.kube.transport:Transport._write:[34]:*",  # credentials that are refused
     "app.writes.api_writes:ApiBinder._after_unknown:[34]:*",  # no permission to patch the status of pods
     "app.runtime.framework:Framework.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
