@@ -167,14 +167,7 @@ class Service:
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         limit = settings.http_timeout - _MARGIN
         context = self._verb_context()
-        self._bind = BindVerb(
-            context,
-            self._writes.binder,
-            self._writes.bind_guard,
-            monotonic,
-            time_limit=limit,
-            bind_others=settings.bind_others,
-        )
+        self._bind = self._bind_verb(context, limit)
         self._cycle = CycleVerb(context)
         self._callers = self._called(context, limit)
         self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
@@ -184,9 +177,7 @@ class Service:
         self._supervisor = Supervisor(self._leadership)
         self._sampling = self._supervise(context)
         self._collect()
-        for profile in resolved:
-            for notice in profile.notices:
-                _LOG.warning("profile", notice=notice)
+        _tell_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
         """What the verbs share."""
@@ -258,6 +249,16 @@ class Service:
             self._refused.fits(pod)
         if self._settings.sampling_guard:
             self._sampling.answered(pod, shown, only, outcome)
+
+    def _bind_verb(self, context: VerbContext, limit: float) -> BindVerb:
+        return BindVerb(
+            context,
+            self._writes.binder,
+            self._writes.bind_guard,
+            monotonic,
+            time_limit=limit,
+            bind_others=self._settings.bind_others,
+        )
 
     def _called(self, context: VerbContext, limit: float) -> dict[str, Verbs]:
         """The verbs as callers reach them, by the prefix of their paths. ``limit``: seconds until an answer leaves."""
@@ -571,6 +572,12 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
 
 def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
     return list(dict.fromkeys(kind for profile in resolved for kind in sorted(profile.kinds(), key=repr)))
+
+
+def _tell_notices(resolved: Iterable[ResolvedProfile]) -> None:
+    for profile in resolved:
+        for notice in profile.notices:
+            _LOG.warning("profile", notice=notice)
 
 
 def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:

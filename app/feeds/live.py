@@ -14,8 +14,9 @@ import structlog
 
 from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState
+from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.outage import Outage
-from app.feeds.reflector import QUIET_SECONDS, Reflector
+from app.feeds.reflector import Reflector
 from app.feeds.sinks import sink_for
 from app.framework.interface import Unreadable
 from app.kube.client import REQUEST_SECONDS, KubeClient

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from app.feeds.reflector import QUIET_SECONDS, Reflector
+from app.feeds.freshness import QUIET_SECONDS
+from app.feeds.reflector import Reflector
 from app.kube.client import KubeClient
 from app.kube.credentials import Access, Credentials
 from tests.api.virtual import now, virtual_time
@@ -89,7 +90,7 @@ async def oldest(found: World, seconds: float, meanwhile: Callable[[], None] = l
     for _ in range(int(2 * seconds)):
         await asyncio.sleep(0.5)
         worst = max(worst, found.age)
-        found.caught_behind += found.reflector.state == "watching" and found.reflector._behind
+        found.caught_behind += found.reflector.state == "watching" and found.reflector._fresh.behind
         meanwhile()
     return worst
 

@@ -179,7 +179,7 @@ async def test_a_kind_that_is_not_served_is_as_old_as_the_last_look_for_it(
     assert "" == complete.feed.problem()
     monkeypatch.setattr(live, "monotonic", lambda: monotonic() + MAX_AGE + 1)
     for kind, it in complete.feed._reflectors.items():
-        it.last_contact += MAX_AGE + 1 if kind != MACHINES else 0
+        it._fresh.last_contact += MAX_AGE + 1 if kind != MACHINES else 0
 
     assert complete.feed.problem().startswith("nothing heard of kubevirt.io/v1 VirtualMachine (not_served: ")
 
