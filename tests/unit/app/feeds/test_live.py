@@ -165,7 +165,7 @@ async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
 
 
 async def test_a_watch_that_is_silent_for_too_long_is_not_trusted(complete: World) -> None:
-    complete.feed._reflectors[PODS].last_contact -= MAX_AGE + 1
+    complete.feed._reflectors[PODS]._fresh.last_contact -= MAX_AGE + 1
 
     assert complete.feed.problem().startswith("nothing heard of v1 Pod (")
     assert complete.feed.problem().endswith(") for more than 60 s")
