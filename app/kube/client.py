@@ -22,17 +22,19 @@ from app.kube.decoding import Decoder
 from app.kube.errors import ApiError, ApiUnavailable
 from app.kube.requests import (
     MERGE_PATCH,
+    PreSendCheck,
     Resource,
     discovery_request,
     get_request,
     list_request,
+    no_objection,
     patch_request,
     post_request,
     put_request,
     review_request,
     watch_request,
 )
-from app.kube.transport import PreSendCheck, Transport, no_objection
+from app.kube.transport import Transport
 from app.telemetry.tracing import Tracing
 
 REQUEST_SECONDS: Final = 10.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -167,3 +167,11 @@ def _path(*segments: str) -> str:
 
 def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in query.items() if value)
+
+
+PreSendCheck = Callable[[], None]
+"""Asked immediately before a write leaves; raises to hold it back."""
+
+
+def no_objection() -> None:
+    """No objection."""

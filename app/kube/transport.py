@@ -7,7 +7,7 @@ back until the step in which it leaves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from math import inf
@@ -25,7 +25,7 @@ from app.kube.connections import (
 )
 from app.kube.credentials import Access, Credentials, CredentialsError
 from app.kube.errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
-from app.kube.requests import Request
+from app.kube.requests import PreSendCheck, Request, no_objection
 from app.kube.retiring import Retiring
 from app.telemetry.tracing import Tracing
 
@@ -42,13 +42,6 @@ _NEVER_SENT: Final = (
     httpx.ProxyError,
     httpx.UnsupportedProtocol,
 )
-
-PreSendCheck = Callable[[], None]
-"""Asked immediately before a write leaves; raises to hold it back."""
-
-
-def no_objection() -> None:
-    """No objection."""
 
 
 class Transport:

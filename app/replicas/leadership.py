@@ -46,6 +46,10 @@ class Leadership(Protocol):
         """Why no pod of the namespace may be bound now."""
         ...
 
+    async def admitted(self, namespace: str, seconds: float) -> str:
+        """The same, after a wait of at most so many seconds for it to become possible."""
+        ...
+
     def is_remembered(self, scheduler_name: str) -> bool:
         """Whether a Binding for a pod of that scheduler may leave: who takes over from here knows of it."""
         ...
@@ -87,6 +91,9 @@ class Alone:
         return ""
 
     def may_bind(self, _namespace: str) -> str:
+        return ""
+
+    async def admitted(self, _namespace: str, _seconds: float) -> str:
         return ""
 
     def is_remembered(self, _scheduler_name: str) -> bool:

@@ -15,10 +15,11 @@ async def test_nothing_holds_a_process_alone_back() -> None:
         ALONE.problem(),
         ALONE.may_write(),
         ALONE.may_bind("default"),
+        await ALONE.admitted("default", 0.0),
         await ALONE.remember("default-scheduler", 0.0),
     )
 
-    assert (True, ("",) * 4, True) == (ALONE.leads, said, ALONE.is_remembered("default-scheduler"))
+    assert (True, ("",) * 5, True) == (ALONE.leads, said, ALONE.is_remembered("default-scheduler"))
 
 
 async def test_it_has_no_part_in_an_election() -> None:
