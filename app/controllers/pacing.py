@@ -11,7 +11,7 @@ from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
 
 REPEAT_SECONDS: Final = 1.0
-"""Between two repeats, whosoever: a rejected nomination costs the scheduler two cycles and wakes what it refused."""
+"""Between two repeats, whosoever: a rejected nomination costs the scheduler two cycles and wakes what it rejected."""
 
 LOOK_SECONDS: Final = 0.005
 """Between two looks at all nodes, each of which takes some 2 ms for 5,000 of them."""

@@ -9,11 +9,11 @@ not. For one pod:
                                           |           nominate
                                           |               |
                                           | back-off      |
-                                          +-- refused ----+-- asked about that node alone, and we pass it: hit
+                                          +-- rejected ---+-- asked about that node alone, and we pass it: hit
                                               in-tree
 
 A nomination that the scheduler sees is told by the pod in its next filter call: asked about the nominated node alone,
-in-tree filters passed it; asked about others, they refused it. Written before the scheduler has dealt with our answer,
+in-tree filters passed it; asked about others, they rejected it. Written before the scheduler has dealt with our answer,
 a nomination is cleared unseen: hence the moments.
 
 A request says which pod to look at, and no more: who is nominated, and where to, is decided by the pod of the picture.
