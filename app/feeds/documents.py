@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.api_errors import ApiUnavailable
 from app.kube.decoding import Decoder
-from app.kube.errors import ApiUnavailable
 from app.kube.meta_v1 import ObjectKey
 
 

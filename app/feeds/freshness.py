@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, Literal, NoReturn, Protocol
 
-from app.kube.errors import ApiError, KubeError
+from app.kube.api_errors import ApiError, KubeError
 
 QUIET_SECONDS: Final = 30.0
 """A watch that was not heard of for this long is asked after; a limit on the age of the picture makes it sooner."""

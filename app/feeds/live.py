@@ -19,14 +19,14 @@ from app.feeds.outage import Outage
 from app.feeds.reflector import Reflector
 from app.feeds.sinks import sink_for
 from app.framework.interface import Unreadable
+from app.kube.api_errors import ApiError, ApiUnavailable
+from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
-from app.kube.errors import ApiError, ApiUnavailable
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
-from app.kube.requests import Resource
 from app.telemetry.tracing import Tracing
 from app.writes.answers import as_asked
 from app.writes.api_writes import PODS as PODS_RESOURCE

@@ -34,10 +34,10 @@ from app.feeds.documents import EVENTS, IDENTIFIED, Event, key_in, read_page
 from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for, number
 from app.feeds.loading import bulk_load
 from app.feeds.sinks import Sink
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError
+from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.errors import ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.meta_v1 import ObjectKey
-from app.kube.requests import Resource
 
 _LOG: Final = structlog.get_logger(__name__)
 

@@ -1,9 +1,9 @@
 """The API client: what can be asked of the API server, and what is answered, in raw bytes.
 
-Callers decide what an object is and what to do about an error (``app.kube.errors``); nothing here retries except once
+Callers decide what an object is and what to do about an error (``app.kube.api_errors``); nothing here retries except once
 after a 401, with renewed credentials.
 
-Not here: how a request looks (``app.kube.requests``), and how it is sent (``app.kube.transport``).
+Not here: how a request looks (``app.kube.api_requests``), and how it is sent (``app.kube.transport``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from app.kube.credentials import Credentials
-from app.kube.decoding import Decoder
-from app.kube.errors import ApiError, ApiUnavailable
-from app.kube.requests import (
+from app.kube.api_errors import ApiError, ApiUnavailable
+from app.kube.api_requests import (
     MERGE_PATCH,
     PreSendCheck,
     Resource,
@@ -34,6 +32,8 @@ from app.kube.requests import (
     review_request,
     watch_request,
 )
+from app.kube.credentials import Credentials
+from app.kube.decoding import Decoder
 from app.kube.transport import Transport
 from app.telemetry.tracing import Tracing
 
@@ -59,7 +59,7 @@ _SERVED: Final = Decoder[_ServedResources](_ServedResources)
 
 
 class KubeClient:
-    """Asks as whoever the credentials say. Every method raises only the errors drawn in ``app.kube.errors``."""
+    """Asks as whoever the credentials say. Every method raises only the errors drawn in ``app.kube.api_errors``."""
 
     def __init__(
         self,

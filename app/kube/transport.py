@@ -16,6 +16,8 @@ from urllib.parse import urlencode
 
 import httpx
 
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.api_requests import PreSendCheck, Request, no_objection
 from app.kube.connections import (
     SOCKET_OPTIONS,
     Answered,
@@ -24,8 +26,6 @@ from app.kube.connections import (
     NotConnected,
 )
 from app.kube.credentials import Access, Credentials, CredentialsError
-from app.kube.errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
-from app.kube.requests import PreSendCheck, Request, no_objection
 from app.kube.retiring import Retiring
 from app.telemetry.tracing import Tracing
 
@@ -45,7 +45,7 @@ _NEVER_SENT: Final = (
 
 
 class Transport:
-    """``network`` replaces the network, for tests. Raises only what is drawn in ``app.kube.errors``."""
+    """``network`` replaces the network, for tests. Raises only what is drawn in ``app.kube.api_errors``."""
 
     def __init__(
         self, credentials: Credentials, *, network: httpx.AsyncBaseTransport | None, tracing: Tracing | None

@@ -22,10 +22,10 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from app.kube.api_errors import ApiError, KubeError
+from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
-from app.kube.errors import ApiError, KubeError
-from app.kube.requests import Resource
 from app.replicas.issuing import (
     COMMON_NAME,
     SERVING_SECONDS,

@@ -11,9 +11,9 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct
 
+from app.kube.api_errors import ApiError, ApiUnavailable, KubeError
 from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
-from app.kube.errors import ApiError, ApiUnavailable, KubeError
 from app.replicas.lease import LEASES, Election, LeaseRecord
 
 _LOG: Final = structlog.get_logger(__name__)

@@ -27,9 +27,9 @@ import msgspec
 from msgspec import Struct
 
 from app.cache.objects import precedes
+from app.kube.api_requests import Resource
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
-from app.kube.requests import Resource
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)

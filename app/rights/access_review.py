@@ -14,9 +14,9 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from app.kube.api_errors import KubeError
 from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
-from app.kube.errors import KubeError
 from app.rights.permissions import Need, Permission, Rule, Work, discovered, may_be_absent, rules
 
 _LOG: Final = structlog.get_logger(__name__)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
+from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod, decode_pod
-from app.kube.errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
-from app.kube.requests import Resource
 from app.writes.answers import as_asked
 from app.writes.bind_guard import BindGuard, HeldBack
 

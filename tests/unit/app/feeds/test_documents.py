@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from app.feeds.documents import EVENTS, IDENTIFIED, key_in, read_page
-from app.kube.errors import ApiUnavailable
+from app.kube.api_errors import ApiUnavailable
 
 
 async def test_a_page_holds_its_objects_as_they_are() -> None:

@@ -14,11 +14,11 @@ import yaml
 from msgspec import Raw, Struct
 
 from app.feeds.reflector import Reflector
+from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, Kubeconfig
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
-from app.kube.requests import Resource
 
 THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True)
 Json: TypeAlias = dict[str, Any]

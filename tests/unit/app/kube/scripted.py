@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import httpx
 import yaml
 
+from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, Kubeconfig
-from app.kube.requests import Resource
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.kube.errors import ApiError
-from app.kube.requests import Resource
+from app.kube.api_errors import ApiError
+from app.kube.api_requests import Resource
 from tests.unit.app.kube.scripted import NODES, PODS, Script, client_of, status
 
 

@@ -15,9 +15,9 @@ import yaml
 from cryptography import x509
 
 from app.kube import credentials as module
+from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, CredentialsError, Kubeconfig, ServiceAccount, load
-from app.kube.requests import Resource
 
 # Made for these tests, good for 127.0.0.1 and api.test until 2126; each is its own authority.
 CERTIFICATE = """\

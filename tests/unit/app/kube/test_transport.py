@@ -12,9 +12,9 @@ import httpx
 import msgspec
 import pytest
 
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
 from app.kube.client import KubeClient
 from app.kube.credentials import Credentials
-from app.kube.errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
 from tests.unit.app.kube.scripted import PODS, Answer, Script, Serve, client_of, credentials, status
 
 

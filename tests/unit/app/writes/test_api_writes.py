@@ -11,10 +11,10 @@ import pytest
 from app.cache.cluster import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
+from app.kube.api_requests import METADATA, Resource
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
-from app.kube.requests import METADATA, Resource
 from app.writes import bind_guard
 from app.writes.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
 from app.writes.bind_guard import BindGuard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.requests import (
+from app.kube.api_requests import (
     METADATA,
     METADATA_LIST,
     Request,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
 
 
 @pytest.mark.parametrize(

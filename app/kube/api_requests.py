@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from app.kube.errors import ApiError
+from app.kube.api_errors import ApiError
 from app.kube.names import is_segment, shown
 
 JSON: Final = "application/json"
