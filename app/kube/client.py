@@ -1,7 +1,7 @@
 """The API client: what can be asked of the API server, and what is answered, in raw bytes.
 
-Callers decide what an object is and what to do about an error (``app.kube.api_errors``); nothing here retries except once
-after a 401, with renewed credentials.
+Callers decide what an object is and what to do about an error (``app.kube.api_errors``); nothing here retries except
+once after a 401, with renewed credentials.
 
 Not here: how a request looks (``app.kube.api_requests``), and how it is sent (``app.kube.transport``).
 """
