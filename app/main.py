@@ -173,7 +173,7 @@ class Service:
         self._admission = Admission(limit, settings.max_in_flight, lambda body: asked_hosts(body, self._cluster.nodes))
         self._pages = Pages()
 
-        self._recount = Recount(self._cluster, self._feed.complete, self._recounted)
+        self._recount = Recount(self._cluster, self._frameworks.values(), self._feed.complete, self._recounted)
         self._supervisor = Supervisor(self._leadership)
         self._sampling = self._supervise(context)
         self._collect()
@@ -291,6 +291,7 @@ class Service:
                 self._handle(names_of(profile.scheduler_name, names)),
                 served=served_names(names),
                 nominations=self._nominations,
+                picture=self._cluster,
                 waiting=self._waiting,
                 guard=self._guard,
             )

@@ -52,7 +52,8 @@ def schedule(homeport: str, pod: Pod) -> str:
     """One cycle and one bind. Returns why the pod still waits; empty once it is bound."""
     cycle = post(f"{homeport}/api/v1/cycle", {"pod": pod})
     if not cycle["node"]:
-        return "; ".join(sorted({reason for status in cycle["filter"].values() for reason in status["reasons"]}))
+        statuses = [cycle["preEnqueue"], *cycle["filter"].values()]
+        return "; ".join(sorted({reason for status in statuses for reason in status["reasons"]}))
     meta = pod["metadata"]
     ask = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": cycle["node"]}
     return str(post(f"{homeport}/bind", ask)["Error"])

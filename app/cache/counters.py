@@ -673,9 +673,6 @@ class Counters:
     def values(self, topology_key: str) -> Mapping[str, str]:
         return self._plain(topology_key).domain
 
-    def nodes_in(self, topology_key: str, value: str) -> Collection[str]:
-        return self._plain(topology_key).nodes_in(value)
-
     def on_every_node(self, topology_key: str) -> bool:
         return len(self._plain(topology_key).domain) == len(self._nodes)
 

@@ -105,11 +105,16 @@ class PluginStatus(_Model):
 class CycleResponse(_Model):
     """One whole cycle."""
 
+    pre_enqueue: PluginStatus = Field(description="Anything but Success: the pod is gated, and nothing else was asked.")
     pre_filter: PluginStatus
     filter: dict[str, PluginStatus] = Field(description="By node.")
     scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")
     totals: dict[str, int] = Field(description="Weighted sum by feasible node.")
     node: str | None = Field(description="The chosen node: bind the pod there with POST /bind.")
+    post_filter: PluginStatus | None = Field(description="Where no node is feasible: what a plugin could do.")
+    nominated_node: str | None = Field(
+        description="What postFilter wants of status.nominatedNodeName; empty: nothing there."
+    )
 
 
 class ExplanationTable(_Model):
@@ -156,11 +161,14 @@ def _cycle_body(found: Cycle) -> bytes:
     by_plugin, totals = found.scores.by_plugin, found.scores.totals
     return msgspec.json.encode(
         {
+            "preEnqueue": shown(found.pre_enqueue),
             "preFilter": told.of(found.pre_filter),
             "filter": {name: told.of(status) for name, status in found.statuses.items()},
             "scores": {name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
             "totals": totals,
             "node": found.node or None,
+            "postFilter": shown(found.post_filter) if found.post_filter else None,
+            "nominatedNode": found.nominated,
         }
     )
 

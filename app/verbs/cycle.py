@@ -1,4 +1,4 @@
-"""A whole scheduling cycle for one pod, for schedulers that are not kube-scheduler: PreFilter to the chosen node."""
+"""A whole scheduling cycle for one pod, for schedulers that are not kube-scheduler: PreEnqueue to the chosen node."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.asking import question
-from app.runtime.framework import Framework, Scores
+from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
 from app.verbs.outcome import VerbFailure
@@ -33,12 +34,20 @@ _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
 
 class Cycle(Struct, frozen=True):
-    """What each extension point said. ``node`` is the best feasible one, by chance among equals; empty if none."""
+    """What each extension point said. ``node`` is the best feasible one, by chance among equals; empty if none.
 
-    pre_filter: Status
-    statuses: Mapping[str, Status]
-    scores: Scores
-    node: str
+    ``pre_enqueue`` is anything but Success for a pod that is gated: then no other point was asked. ``post_filter`` is
+    ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
+    ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it.
+    """
+
+    pre_filter: Status = SUCCESS
+    statuses: Mapping[str, Status] = {}
+    scores: Scores = _NO_SCORES
+    node: str = ""
+    pre_enqueue: Status = SUCCESS
+    post_filter: Status | None = None
+    nominated: str | None = None
 
 
 class Explained(Struct, frozen=True):
@@ -68,6 +77,9 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
+            gate = framework.pre_enqueue(pod)
+            if not gate.is_success:
+                return Cycle(pre_enqueue=gate)
             await self._context.due.wait(framework.depends, pod)
             await self._context.due.wait(framework.score_depends_on, pod)
             found = await prepared(partial(self._cycle, framework, pod, names))
@@ -109,11 +121,12 @@ class CycleVerb:
         asked = asked_nodes(names, None, nodes, unreadable_nodes(self._context.cluster))
         candidates = asked.candidates
         with self._context.cluster.without(pod.uid, pod.key):
-            verdict = framework.feasible(CycleState(), pod, candidates)
+            state = CycleState()
+            verdict = framework.feasible(state, pod, candidates)
             statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
             feasible = candidates.without(verdict.rejected)
             if not len(feasible):
-                return Cycle(verdict.pre_filter, statuses, _NO_SCORES, "")
+                return _unschedulable(framework, state, pod, verdict.pre_filter, statuses)
             scores = framework.score(CycleState(), pod, feasible)
         return Cycle(verdict.pre_filter, statuses, scores, _best(scores.totals))
 
@@ -164,6 +177,18 @@ def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _J
         judged.nodes[it.name] = framework.statuses(state, pod, it)
         if framework.filter_node(state, pod, it).is_success:
             judged.feasible.append(it.name)
+
+
+def _unschedulable(
+    framework: Framework, state: CycleState, pod: Pod, pre_filter: Status, statuses: Mapping[str, Status]
+) -> Cycle:
+    """No node will do; what PostFilter can do about it. Raises ``PluginError`` or ``Unprepared``."""
+    if not statuses:
+        return Cycle(pre_filter)
+    found, status = framework.post_filter(state, pod, statuses)
+    asked = status if status.plugin else None
+    nominated = None if found is None else found.nominated_node_name
+    return Cycle(pre_filter, statuses, post_filter=asked, nominated=nominated)
 
 
 def _best(totals: Mapping[str, int]) -> str:

@@ -15,6 +15,8 @@ from app.writes.api_writes import PODS
 _LOG: Final = structlog.get_logger(__name__)
 _FORBIDDEN: Final = 403
 _GONE: Final = (404, 409)
+_INVALID: Final = 422
+_UID: Final = "metadata.uid"
 _SECONDS: Final = 2.0
 
 Nominated = Literal["taken", "gone", "forbidden", "failed"]
@@ -60,9 +62,14 @@ class ApiNominator:
 
 
 def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
-    if refused.status in _GONE:
+    if refused.status in _GONE or _is_another(refused):
         return "gone"
     if refused.status == _FORBIDDEN:
         return "forbidden"
     _LOG.warning("nomination refused by the API server", pod=str(pod), node=node_name, cause=str(refused))
     return "failed"
+
+
+def _is_another(refused: ApiError) -> bool:
+    """Whether there is another pod of that name: a patch with its predecessor's UID would change what cannot be."""
+    return refused.status == _INVALID and _UID in refused.message

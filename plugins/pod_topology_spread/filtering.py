@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from typing import Final
 
 from app.framework.cycle_state import StateKey
+from app.framework.filter_result import FilterResult
 from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
@@ -116,6 +117,35 @@ class HardConstraint:
                 for name, value in zip(nodes.names, map(values.get, nodes.names), strict=True)
                 if value is None or value in blocked
             }
+
+
+def judged(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
+    """``judge`` for all nodes and constraints."""
+    passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
+    if passed is not None:
+        return FilterResult(passed, lambda: _rejections(constraints, counts, nodes.without(set(passed))))
+    rejected = _rejections(constraints, counts, nodes)
+    return FilterResult([name for name in nodes.names if name not in rejected], rejected)
+
+
+def _passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequence[str]) -> Sequence[str] | None:
+    """Those of ``names``, whatever these are, that are nodes and pass all; ``None`` where each has to be looked at."""
+    left: Sequence[str] | None = names
+    for constraint in constraints:
+        if left is None:
+            return None
+        left = constraint.passing(counts, left)
+    return left
+
+
+def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Candidates) -> dict[str, Status]:
+    """The rejected candidates, each with what the first constraint says that it does not meet."""
+    rejected: dict[str, Status] = {}
+    for constraint in constraints:
+        nodes = nodes.without(rejected)
+        key = constraint.constraint.topology_key
+        rejected.update(constraint.rejections(nodes.values(key, counts.values(key)), nodes))
+    return rejected
 
 
 class HardState:

@@ -11,13 +11,18 @@ import pytest
 
 from app.config.profile import Profile
 from app.config.settings import Settings
+from app.framework.cycle_state import CycleState
+from app.framework.interface import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from app.framework.status import Code, Status, unschedulable
+from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
 from plugins import DEFAULT_WEIGHTS, IN_TREE
-from tests.api.apiserver import kubeconfig
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
 from tests.api.small import FOREIGN, NEW, OURS, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
+from tests.apiserver import kubeconfig
 from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
+from tests.fakes import FromSpec, spec_of
 
 SPREAD: Final = "PodTopologySpread"
 SUCCESS: Final = {"code": "Success", "plugin": "", "reasons": []}
@@ -41,6 +46,27 @@ NOWHERE: Final = pod_object("nowhere", labels=WEB, spread=[constraint("rack", ap
 NO_LABEL: Final = f"{TOO_MANY} (missing required label)"
 
 
+class Gates(FromSpec, PreEnqueuePlugin):
+    """Keeps every pod out."""
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        return unschedulable("not before noon")
+
+
+class MakesRoom(FromSpec, PostFilterPlugin):
+    """Helps on the first node that rejects the pod."""
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        return PostFilterResult(next(iter(rejected))), Status(Code.SUCCESS)
+
+
+def with_plugin(name: str) -> tuple[Profile, ...]:
+    """The default profile with this plugin too."""
+    return (Profile.model_validate({"plugins": {"multiPoint": {"enabled": [{"name": name}]}}}),)
+
+
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     async with serving(Settings(cluster=saved(tmp_path, ALSO), profiles=OURS, due_bind_wait=0.1)) as api:
@@ -55,11 +81,14 @@ async def ask(api: Api, path: str, body: JsonObject) -> tuple[int, Any]:
 def cycled(node: str | None, statuses: Mapping[str, JsonObject], scores: Mapping[str, int] | None = None) -> JsonObject:
     """The answer of a cycle; ``scores`` are PodTopologySpread's, which has weight 2."""
     return {
+        "preEnqueue": SUCCESS,
         "preFilter": SUCCESS,
         "filter": statuses,
         "scores": {name: {SPREAD: score} for name, score in (scores or {}).items()},
         "totals": {name: 2 * score for name, score in (scores or {}).items()},
         "node": node,
+        "postFilter": None,
+        "nominatedNode": None,
     }
 
 
@@ -114,6 +143,22 @@ class TestCycle:
 
         nodes = dict.fromkeys(("n1", "n2", "n3"), NO_OWNER)
         assert {**cycled(None, nodes), "preFilter": NO_OWNER} == found
+
+    async def test_a_pod_that_is_gated(self, tmp_path: Path) -> None:
+        settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("Gates"))
+        async with serving(settings, [*IN_TREE, spec_of(Gates)]) as api:
+            found = await ask(api, "cycle", {"pod": NEW})
+
+        gate = {"code": "Unschedulable", "plugin": "Gates", "reasons": ["not before noon"]}
+        assert (200, {**cycled(None, {}), "preEnqueue": gate}) == found
+
+    async def test_a_pod_that_can_be_helped(self, tmp_path: Path) -> None:
+        settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("MakesRoom"))
+        async with serving(settings, [*IN_TREE, spec_of(MakesRoom)]) as api:
+            found = await ask(api, "cycle", {"pod": NEW, "nodes": ["n1"]})
+
+        helped = {"postFilter": SUCCESS, "nominatedNode": "n1"}
+        assert (200, {**cycled(None, {"n1": TOO_FULL}), **helped}) == found
 
     async def test_the_pick_is_due_at_bind(self, api: Api) -> None:
         """A filter whose answer depends on where the pick went waits for its bind."""

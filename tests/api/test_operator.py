@@ -12,9 +12,9 @@ import pytest
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
 from app.controllers import recount
-from tests.api.apiserver import kubeconfig
 from tests.api.service import VERSION, Api, example, serving
 from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
+from tests.apiserver import kubeconfig
 
 PLUGINS = {
     "queueSort": ["PrioritySort"],
@@ -268,8 +268,12 @@ class TestCountedForAScrape:
     async def test_the_picture_is_checked_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recount, "BETWEEN_SECONDS", 0.01)
         async with serving() as api:
-            while (await api.samples("homeport_picture_checks_total"))['{result="consistent"}'] < 2:  # noqa: ASYNC110
+            checks = await api.samples("homeport_picture_checks_total")
+            while checks['{result="consistent"}'] < 2:
                 await asyncio.sleep(0.01)  # the page is what tells
+                checks = await api.samples("homeport_picture_checks_total")
+
+            assert 0 == checks['{result="different"}']
 
     async def test_it_is_ready_and_has_no_lease(self) -> None:
         async with serving() as api:

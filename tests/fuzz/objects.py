@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from tests.api import test_generated_input as generated
 from tests.api.mutations import mutated
+from tests.apiserver import RESOURCES, event
 from tests.builders import JsonObject, constraint, controller, encoded, node_object, pod_object
-from tests.fuzz.apiserver import RESOURCES, event
 from tests.fuzz.world import MORE_NODES, WAITS_IN, cluster
 
 VERSION: Final = "@V@"

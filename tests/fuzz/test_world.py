@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzz.apiserver import RESOURCES, event
+from tests.apiserver import RESOURCES, event
 from tests.fuzz.world import World
 
 SECONDS = 60

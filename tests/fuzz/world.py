@@ -22,11 +22,12 @@ from app.server.admission import OUT_OF_TIME
 from tests.api.recorded import CALLS
 from tests.api.service import SAMPLE
 from tests.api.test_recorded import cluster_for
+from tests.apiserver import RESOURCES
 from tests.builders import JsonObject, constraint, encoded, node_object, pod_object
 from tests.controlplane.processes import Process, ProcessGroup, free_port
 from tests.fuzz import client
-from tests.fuzz.apiserver import RESOURCES, ApiServer
 from tests.fuzz.client import Listener, NotHttp
+from tests.fuzz.listening import ListeningApiServer
 from tests.load.bench import write_kubeconfig
 from tests.load.usage import peak_megabytes, resident_megabytes
 
@@ -94,7 +95,7 @@ class World:
     """API server and service. ``verbs`` and ``operator`` are where the service is asked; one listener for both here."""
 
     def __init__(self, folder: Path, flags: Iterable[str] = ()) -> None:
-        self.api = ApiServer()
+        self.api = ListeningApiServer()
         self.crashes: list[str] = []
         self._folder = folder
         self._flags = tuple(flags)
@@ -108,7 +109,7 @@ class World:
     async def start(self) -> None:
         await self.api.start()
         for found in (*cluster(), *Canary.OBJECTS):
-            self.api.put(json.loads(json.dumps(found)))
+            self.api.put(found)
         await self._begin()
 
     async def _begin(self) -> None:

@@ -3,6 +3,9 @@
 Run as ``python -m tests.load.apiserver PORT NODES PODS [PENDING]``. Pages are made beforehand, so that serving them
 costs little. ``POST /bench/rate/<events per second>`` makes pods come and go, ``POST /bench/gone`` ends the watch of
 pods as an API server does that has forgotten their versions: they are listed anew.
+
+It is no second fake of the one in tests/apiserver.py but a generator of load: it holds no objects, only their bytes,
+and must cost little beside what is measured.
 """
 
 from __future__ import annotations

@@ -140,7 +140,10 @@ class Sim:
 @settings(max_examples=400)
 @given(st.integers(0, 2**32), st.integers(2, 3))
 def test_two_replicas_never_may_bind_at_once(seed: int, participants: int) -> None:
-    Sim(Random(seed).choice, participants).run()
+    sim = Sim(Random(seed).choice, participants)
+    sim.run()
+
+    assert END <= sim.clock.now, "it did not go on to the end"
 
 
 def test_somebody_leads_when_all_is_well() -> None:

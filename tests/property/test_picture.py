@@ -91,8 +91,8 @@ def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
     question = (asked.namespace, selector, asked.key, asked.required, inclusion_of(asked))
     found = at_once(partial(counts.domains, *question))
     values = at_once(partial(counts.values, asked.key))
-    assert {value: {name for name in values if values[name] == value} for value in values.values()} == {
-        value: set(counts.nodes_in(asked.key, value)) for value in values.values()
+    assert {value: [name for name in values if values[name] != value] for value in values.values()} == {
+        value: counts.outside(asked.key, [value], list(values)) for value in values.values()
     }
     return {
         "counts": {value: found.count(value) for value in found.topology.sizes},

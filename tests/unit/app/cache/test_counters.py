@@ -96,19 +96,20 @@ class TestWhatCounts:
     def test_pods_on_an_unknown_node_are_in_no_domain(self) -> None:
         assert {"a": 0} == counts_of(by_zone(cluster_of(make_node("n1", zone="a"), web("1", "n9"))))
 
-    def test_values_and_members_of_a_key(self) -> None:
+    def test_values_of_a_key_and_what_is_outside_of_some(self) -> None:
         cluster = three_zones()
         cluster.upsert_node(make_node("n-0"))
         cluster.upsert_node(make_node("n-a2", zone="a"))
 
         assert {"n-a": "a", "n-b": "b", "n-c": "c", "n-a2": "a"} == cluster.counts.values(ZONE)
-        assert {"n-a", "n-a2"} == set(cluster.counts.nodes_in(ZONE, "a"))
-        assert set() == set(cluster.counts.nodes_in(ZONE, "unknown"))
+        names = ["n-c", "n-a2", "n-0", "n-b", "n-a"]
+        assert ["n-a2", "n-a"] == cluster.counts.outside(ZONE, ["b", "c"], names)
+        assert ["n-c", "n-a2", "n-b", "n-a"] == cluster.counts.outside(ZONE, ["unknown"], names)
 
         cluster.upsert_node(make_node("n-a2", zone="b"))
         cluster.delete_node("n-b")
 
-        assert [{"n-a"}, {"n-a2"}] == [set(cluster.counts.nodes_in(ZONE, zone)) for zone in "ab"]
+        assert [["n-c", "n-a2"], ["n-c", "n-a"]] == [cluster.counts.outside(ZONE, [zone], names) for zone in "ab"]
 
 
 class TestEvents:

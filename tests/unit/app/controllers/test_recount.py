@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from app.cache.cluster import Cluster
 from app.controllers import recount
 from app.controllers.recount import BETWEEN_SECONDS, Recount
+from app.runtime.framework import Framework
 from tests.api.virtual import settle, virtual_time
 from tests.builders import make_node, make_pod
 
@@ -20,7 +23,7 @@ class World:
         self.cluster.upsert_pod(make_pod("web-1", node="n1"))
         self.counted: list[bool] = []
         self.complete = asyncio.Event()
-        self.recount = Recount(self.cluster, self._complete, self.counted.append)
+        self.recount = Recount(self.cluster, (), self._complete, self.counted.append)
 
     async def _complete(self) -> None:
         await self.complete.wait()
@@ -72,7 +75,7 @@ async def test_many_differences_are_told_in_a_few(
 ) -> None:
     """The log names ten; who asks gets all."""
 
-    async def differs(_: Cluster) -> list[str]:
+    async def differs(_: Cluster, *_more: object) -> list[str]:
         return [f"difference {number}" for number in range(12)]
 
     monkeypatch.setattr(recount, "check_in_turns", differs)
@@ -88,3 +91,11 @@ async def test_many_differences_are_told_in_a_few(
 
     told = capsys.readouterr().out
     assert (True, False) == ("difference 9" in told, "difference 10" in told)
+
+
+async def test_what_profiles_keep_is_looked_through_too() -> None:
+    profile = cast(Framework, SimpleNamespace(checking=lambda: iter(["", "a kept verdict differs"])))
+    world = World()
+    found = await Recount(world.cluster, [profile], world.recount._complete, world.counted.append).once()
+
+    assert (["a kept verdict differs"], [True]) == (found, world.counted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
@@ -12,10 +11,8 @@ import pytest
 
 from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.reflector import Reflector
-from app.kube.client import KubeClient
-from app.kube.credentials import Access, Credentials
 from tests.api.virtual import now, virtual_time
-from tests.unit.app.feeds.apiserver import ApiServer, Network
+from tests.apiserver import ApiServer, Network, Resource, client_of
 from tests.unit.app.feeds.test_reflector import THINGS, Sink, Thing, decode, key_of
 
 READY_AGAIN_SECONDS = 5.0
@@ -23,23 +20,32 @@ SHORTEST_AGE = 5.0
 """The smallest ``maxFeedAge``."""
 
 
-TLS = ssl.create_default_context()
-
-
-class Known(Credentials):
-    """Credentials that need not be read: that takes a thread, and threads know no virtual time."""
+class Things(ApiServer):
+    """The API server, asked after one kind, over a network that takes its time."""
 
     def __init__(self) -> None:
-        """There is no source."""
+        super().__init__(served=(Resource("example.org/v1", "Thing", "things"),))
+        self.round_trip = 0.005
 
-    async def access(self) -> Access:
-        return Access("http://api", "", TLS, "", "")
+    def write(self, name: str) -> None:
+        """Somebody creates a thing."""
+        metadata = {"namespace": "ns", "name": name}
+        self.put({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": metadata, "spec": 0})
+
+    @property
+    def lists(self) -> int:
+        return self.count("GET") - self.probes
+
+    @property
+    def probes(self) -> int:
+        """Lists of one object, for the version alone."""
+        return sum(it.url.params.get("limit") == "1" for it in self.requests)
 
 
 class World:
     """A reflector that is kept fresh, and the API server it hears of."""
 
-    def __init__(self, api: ApiServer, sink: Sink, reflector: Reflector[Thing]) -> None:
+    def __init__(self, api: Things, sink: Sink, reflector: Reflector[Thing]) -> None:
         self.api = api
         self.sink = sink
         self.reflector = reflector
@@ -60,8 +66,8 @@ class World:
 
 @asynccontextmanager
 async def world(max_age: float = 4 * QUIET_SECONDS) -> AsyncIterator[World]:
-    api, sink = ApiServer(), Sink()
-    async with KubeClient(Known(), transport=httpx.MockTransport(api)) as client:
+    api, sink = Things(), Sink()
+    async with client_of(api) as client:
         reflector = Reflector(
             client,
             THINGS,
@@ -104,10 +110,10 @@ async def test_a_quiet_kind_never_grows_too_old(max_age: float, busy: bool) -> N
         worst = await oldest(found, 600, found.api.write_another_kind if busy else lambda: None)
 
         assert worst < max_age
-        assert (found.api.requests("list"), found.caught_behind) == (1, 0)
-        a_minute = len(found.api.asked) / 10
+        assert (found.api.lists, found.caught_behind) == (1, 0)
+        a_minute = len(found.api.requests) / 10
         assert a_minute <= 4 * 60 / min(QUIET_SECONDS, max_age / 4)
-        assert busy or found.api.requests("watch") <= 3
+        assert busy or found.api.count("WATCH") <= 3
 
 
 @virtual_time
@@ -115,7 +121,7 @@ async def test_a_busy_kind_is_not_asked_after() -> None:
     async with world(SHORTEST_AGE) as found:
         await oldest(found, 120, lambda: found.api.write(f"t{now()}"))
 
-        assert (1, 1, 0) == tuple(found.api.requests(it) for it in ("list", "watch", "probe"))
+        assert (1, 1, 0) == (found.api.lists, found.api.count("WATCH"), found.api.probes)
 
 
 @pytest.mark.parametrize("max_age", [SHORTEST_AGE, 180.0])
@@ -129,7 +135,7 @@ async def test_a_watch_that_is_cut_off_without_a_word_is_opened_anew(max_age: fl
 
         assert found.sink.told == ["+late"]
         assert found.age < max_age
-        assert found.api.requests("list") == 1
+        assert found.api.lists == 1
 
 
 OUTAGES = [0.5, 2.0, 4.0, 7.0, 11.0, 30.0, 100.0, 1000.0]
@@ -154,7 +160,7 @@ async def test_after_an_outage_it_is_soon_fresh(seconds: float, how: Network, of
         assert found.age < SHORTEST_AGE
         assert await oldest(found, 30, found.api.write_another_kind) < SHORTEST_AGE
         assert found.sink.told == ["+meanwhile"]
-        assert found.api.requests("list") == 1
+        assert found.api.lists == 1
 
 
 @virtual_time
@@ -189,7 +195,7 @@ async def test_after_a_restart_of_the_api_server_everything_is_listed() -> None:
 
         assert await found.until_fresh(60) <= READY_AGAIN_SECONDS
         assert found.sink.names == {"before", "missed"}
-        assert found.api.requests("list") == 2
+        assert found.api.lists == 2
 
 
 @virtual_time
@@ -208,13 +214,13 @@ async def test_nothing_is_fresh_during_an_outage() -> None:
 async def test_an_api_server_that_asks_to_wait_is_obeyed_within_reason(asked_for: str) -> None:
     """It is told "too many requests" when it looks closer; afterwards it comes back by itself."""
     async with world(SHORTEST_AGE) as found:
-        found.api.refuse = httpx.Response(429, json={"message": "slow down"}, headers={"Retry-After": asked_for})
-        before = len(found.api.asked)
+        found.api.down = httpx.Response(429, json={"message": "slow down"}, headers={"Retry-After": asked_for})
+        before = len(found.api.requests)
         found.api.lose("refused")
         found.api.heal()
         await asyncio.sleep(30)
-        refused = len(found.api.asked) - before
-        found.api.refuse = None
+        refused = len(found.api.requests) - before
+        found.api.down = None
 
         assert 1 < refused <= 1 + 30 / min(float(asked_for), 10.0)
         assert await found.until_fresh(60) <= min(float(asked_for), 10.0) + READY_AGAIN_SECONDS
@@ -248,7 +254,7 @@ async def test_a_list_that_hangs_is_asked_for_again_with_more_patience(times: in
     def listed() -> httpx.Response:
         return httpx.Response(200, json={"metadata": {"resourceVersion": "7"}, "items": []})
 
-    async with KubeClient(Known(), transport=httpx.MockTransport(hangs(times, listed))) as client:
+    async with client_of(hangs(times, listed)) as client:
         synced = asyncio.Event()
         began = now()
         reflector = Reflector(

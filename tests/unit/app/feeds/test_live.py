@@ -19,71 +19,30 @@ from app.feeds.live import LiveFeed
 from app.framework.interface import Unreadable
 from app.framework.status import error
 from app.kube.client import KubeClient
+from app.kube.core_v1 import decode_pod
 from app.kube.credentials import CredentialsError
 from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
-from tests.api.apiserver import kubeconfig
-from tests.builders import JsonObject, make_pod, node_object, pod_object, workload_object
+from tests.apiserver import RESOURCES, ApiServer, Fault, kubeconfig
+from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object, workload_object
 from tests.unit.app.writes.test_api_writes import Leadership
 
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
 MAX_AGE = 60.0
-UNREACHABLE = 0
+LISTS = ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/replicasets")
 
 
-class Plane:
-    """An API server that lists what it has, and watches in silence. ``moods`` are statuses by path."""
-
-    def __init__(self) -> None:
-        self.lists: dict[str, list[JsonObject]] = {
-            "/api/v1/nodes": [node_object("n1")],
-            "/api/v1/pods": [pod_object("web-1", node="n1")],
-            "/apis/apps/v1/replicasets": [workload_object("ReplicaSet", "web")],
-        }
-        self.objects: dict[str, JsonObject] = {}
-        self.moods: dict[str, int] = {}
-        self.faults: dict[str, Exception] = {}
-        self.asked: list[httpx.Request] = []
-        self.version = "7"
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request)
-        path = request.url.path
-        if path in self.faults:
-            raise self.faults[path]
-        if self.moods.get(path) == UNREACHABLE:
-            raise httpx.ConnectError("no route")
-        if path in self.moods:
-            return httpx.Response(self.moods[path], json={"kind": "Status", "message": "told to"})
-        if request.url.params.get("watch"):
-            return httpx.Response(200, content=_silence())
-        if path in self.lists:
-            body = {"metadata": {"resourceVersion": self.version}, "items": self.lists[path]}
-            return httpx.Response(200, json=body)
-        if path in self.objects:
-            return httpx.Response(200, json=self.objects[path])
-        return _discovery(path)
+SERVED = tuple(it for it in RESOURCES if it.kind in ("Node", "Pod", "ReplicaSet"))
 
 
-def _discovery(path: str) -> httpx.Response:
-    served = {
-        "/api/v1": [("nodes", "Node", False), ("pods", "Pod", True)],
-        "/apis/apps/v1": [("replicasets", "ReplicaSet", True)],
-    }
-    if path not in served:
-        return httpx.Response(404, json={"kind": "Status", "message": "not found"})
-    resources = [{"name": name, "kind": kind, "namespaced": space} for name, kind, space in served[path]]
-    return httpx.Response(200, json={"resources": resources})
-
-
-async def _silence() -> AsyncIterator[bytes]:
-    await asyncio.Event().wait()
-    yield b""
+def answered(found: JsonObject) -> httpx.Response:
+    """With this object, whatever was asked for. No watch has shown it."""
+    return httpx.Response(200, json=found)
 
 
 class World:
     """A feed, the API server it hears of, and the picture it fills."""
 
-    def __init__(self, folder: Path, plane: Plane) -> None:
+    def __init__(self, folder: Path, plane: ApiServer) -> None:
         self.plane = plane
         self.cluster = Cluster()
         kinds = (REPLICA_SETS, MACHINES)
@@ -92,7 +51,9 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    plane = Plane()
+    plane = ApiServer(
+        node_object("n1"), pod_object("web-1", node="n1"), workload_object("ReplicaSet", "web"), served=SERVED
+    )
     monkeypatch.setattr(live, "KubeClient", functools.partial(KubeClient, transport=httpx.MockTransport(plane)))
     world = World(tmp_path, plane)
     yield world
@@ -122,7 +83,9 @@ async def test_before_it_starts_it_waits_for_every_kind(world: World) -> None:
 async def test_it_is_complete_once_every_kind_is_listed_or_not_served(complete: World) -> None:
     assert "" == complete.feed.problem()
     assert ["n1"] == list(complete.cluster.nodes)
-    assert [make_pod("web-1", node="n1")] == list(complete.cluster.pods())
+    found = complete.plane.get("Pod", "web-1")
+    assert found is not None
+    assert [decode_pod(encoded(found))] == list(complete.cluster.pods())
     assert 1 == complete.cluster.count_of(REPLICA_SETS)
 
 
@@ -143,8 +106,8 @@ async def test_states(complete: World) -> None:
 async def test_finished_pods_are_not_listed(complete: World) -> None:
     selectors = {
         request.url.path: request.url.params.get("fieldSelector")
-        for request in complete.plane.asked
-        if request.url.path in complete.plane.lists
+        for request in complete.plane.requests
+        if request.url.path in LISTS
     }
 
     assert {
@@ -155,7 +118,7 @@ async def test_finished_pods_are_not_listed(complete: World) -> None:
 
 
 async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
-    world.plane.moods["/api/v1/nodes"] = 403
+    world.plane.down_at["/api/v1/nodes"] = 403
     await world.feed.start()
 
     await until(lambda: "v1 Pod" not in world.feed.problem() and "forbidden" in world.feed.problem())
@@ -189,11 +152,11 @@ async def test_a_watch_that_fails_by_a_fault_of_ours_begins_again(
 ) -> None:
     """Until it is heard of again nothing is decided, and a restart is not needed."""
     monkeypatch.setattr(live, "_AFTER_FAULT_SECONDS", 0.01)
-    world.plane.faults["/api/v1/pods"] = RuntimeError("a screw is loose")
+    world.plane.down_at["/api/v1/pods"] = RuntimeError("a screw is loose")
     await world.feed.start()
 
     await until(lambda: "the watch of v1 Pod failed with RuntimeError: a screw is loose" == world.feed.problem())
-    del world.plane.faults["/api/v1/pods"]
+    del world.plane.down_at["/api/v1/pods"]
     await asyncio.wait_for(world.feed.complete(), 30)
     await until(lambda: "" == world.feed.problem())
 
@@ -203,7 +166,7 @@ class TestFetch:
     SET = "/apis/apps/v1/namespaces/default/replicasets/young"
 
     async def test_a_pod_that_the_watch_has_not_shown(self, complete: World) -> None:
-        complete.plane.objects[self.PATH] = pod_object("young")
+        complete.plane.down_at[self.PATH] = answered(pod_object("young"))
 
         await complete.feed.fetch_pod("default", "young")
 
@@ -215,16 +178,16 @@ class TestFetch:
         assert complete.cluster.pod("default", "young") is None
 
     @pytest.mark.parametrize(
-        ("status", "said"), [(403, "^told to$"), (500, "^told to$"), (UNREACHABLE, "ConnectError no route$")]
+        ("status", "said"), [(403, "^told to$"), (500, "^told to$"), ("unreachable", "ConnectError no route$")]
     )
-    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: int, said: str) -> None:
-        complete.plane.moods[self.PATH] = status
+    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: Fault, said: str) -> None:
+        complete.plane.down_at[self.PATH] = status
 
         with pytest.raises(OSError, match=said):
             await complete.feed.fetch_pod("default", "young")
 
     async def test_a_pod_that_is_answered_with_another_is_one(self, complete: World) -> None:
-        complete.plane.objects[self.PATH] = pod_object("young", namespace="other")
+        complete.plane.down_at[self.PATH] = answered(pod_object("young", namespace="other"))
 
         with pytest.raises(OSError, match=r"^asked for default/young, was answered other/young$"):
             await complete.feed.fetch_pod("default", "young")
@@ -234,7 +197,7 @@ class TestFetch:
         )
 
     async def test_an_owner_that_is_answered_with_another_is_missing(self, complete: World) -> None:
-        complete.plane.objects[self.SET] = workload_object("ReplicaSet", "another")
+        complete.plane.down_at[self.SET] = answered(workload_object("ReplicaSet", "another"))
 
         await complete.feed.fetch(REPLICA_SETS, "default", "young")
 
@@ -245,63 +208,63 @@ class TestFetch:
     @pytest.mark.parametrize("name", ["..", "../../kube-system/pods/x", "a%2fb", "a" * 1_000_000])
     async def test_an_owner_of_no_name_is_neither_asked_for_nor_remembered(self, complete: World, name: str) -> None:
         """An owner reference may hold any text, and a tenant writes it."""
-        asked = len(complete.plane.asked)
+        asked = len(complete.plane.requests)
 
         await complete.feed.fetch(REPLICA_SETS, "default", name)
 
-        assert (asked, {}) == (len(complete.plane.asked), complete.feed._missed)
+        assert (asked, {}) == (len(complete.plane.requests), complete.feed._missed)
 
     async def test_an_owner_that_the_watch_has_not_shown(self, complete: World) -> None:
-        complete.plane.objects[self.SET] = workload_object("ReplicaSet", "young")
+        complete.plane.down_at[self.SET] = answered(workload_object("ReplicaSet", "young"))
 
         await complete.feed.fetch(REPLICA_SETS, "default", "young")
 
         assert complete.cluster.get(REPLICA_SETS, "default", "young") is not None
 
-    @pytest.mark.parametrize("status", [403, 404, 500, UNREACHABLE])
-    async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, status: int) -> None:
-        complete.plane.moods[self.SET] = status
+    @pytest.mark.parametrize("status", [403, 404, 500, "unreachable"])
+    async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, status: Fault) -> None:
+        complete.plane.down_at[self.SET] = status
 
         await complete.feed.fetch(REPLICA_SETS, "default", "young")
 
         assert complete.cluster.get(REPLICA_SETS, "default", "young") is None
 
     async def test_a_pod_that_makes_no_sense_is_named(self, complete: World) -> None:
-        complete.plane.objects[self.PATH] = pod_object("young", labels={"app": 5})  # type: ignore[dict-item]
+        complete.plane.down_at[self.PATH] = answered(pod_object("young", labels={"app": 5}))  # type: ignore[dict-item]
 
         with pytest.raises(OSError, match=r"^metadata.labels: Expected"):
             await complete.feed.fetch_pod("default", "young")
 
     async def test_an_owner_that_makes_no_sense_is_named(self, complete: World) -> None:
         """Missing is what it is not."""
-        complete.plane.objects[self.SET] = {"metadata": {"name": 5}}
+        complete.plane.down_at[self.SET] = answered({"metadata": {"name": 5}})
 
         with pytest.raises(Unreadable, match=r"^ReplicaSet default/young cannot be read: Expected"):
             await complete.feed.fetch(REPLICA_SETS, "default", "young")
 
     async def test_a_kind_that_is_not_served_has_no_objects(self, complete: World) -> None:
-        asked = len(complete.plane.asked)
+        asked = len(complete.plane.requests)
 
         await complete.feed.fetch(MACHINES, "default", "young")
         await complete.feed.fetch(owner_kind("example.com/v1", "Unknown"), "default", "young")
 
-        assert asked == len(complete.plane.asked)
+        assert asked == len(complete.plane.requests)
 
 
 async def test_a_kind_whose_watch_is_quiet_is_listed_to_catch_up(complete: World) -> None:
     """The version of the cluster has moved on, and nobody says whether by an object of this kind."""
-    complete.plane.version = "9"
-    complete.plane.lists["/api/v1/pods"].append(pod_object("web-2", node="n1"))
+    complete.plane.write_another_kind()
+    complete.plane.list_also("v1 Pod", [encoded(pod_object("web-2", node="n1"))])
     await asyncio.wait_for(complete.feed.catch_up(), 20)
 
-    assert [make_pod(name, node="n1") for name in ("web-1", "web-2")] == list(complete.cluster.pods())
+    assert ["default/web-1", "default/web-2"] == [str(it) for it in complete.cluster.pods()]
 
 
 async def test_what_is_up_to_date_is_not_listed_again(complete: World) -> None:
-    lists = [it for it in complete.plane.asked if it.url.params.get("limit") not in (None, "1")]
+    lists = [it for it in complete.plane.requests if it.url.params.get("limit") not in (None, "1")]
     await asyncio.wait_for(complete.feed.catch_up(), 20)
 
-    assert lists == [it for it in complete.plane.asked if it.url.params.get("limit") not in (None, "1")]
+    assert lists == [it for it in complete.plane.requests if it.url.params.get("limit") not in (None, "1")]
 
 
 async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> None:
@@ -313,7 +276,7 @@ async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> N
     assert error("no in default") == await writes.binder.bind(make_pod("web-1"), "n1", {})
     with pytest.raises(OSError, match=r"^not leading$"):
         await writes.writer.annotate(REPLICA_SETS, replica_set, {"home": "n1"})
-    assert [] == [it for it in complete.plane.asked if it.method != "GET"]
+    assert [] == [it for it in complete.plane.requests if it.method != "GET"]
 
 
 async def test_it_stops_whatever_it_waits_for(complete: World) -> None:
@@ -332,7 +295,7 @@ def test_bad_credentials_are_said_when_it_is_made(tmp_path: Path) -> None:
 
 async def test_what_is_left_out_is_told(world: World) -> None:
     """In the states and in the picture."""
-    world.plane.lists["/api/v1/pods"].append(pod_object("odd", labels={"app": 5}))  # type: ignore[dict-item]
+    world.plane.put(pod_object("odd", labels={"app": 5}))  # type: ignore[dict-item]
     await world.feed.start()
     await asyncio.wait_for(world.feed.complete(), 5)
 

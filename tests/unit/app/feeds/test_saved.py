@@ -12,7 +12,7 @@ import yaml
 
 from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState, SavedFeed
-from app.feeds.saved import MemoryBinder, MemoryWriter, NothingToRead, SavedClusterError, load_saved
+from app.feeds.saved import MemoryBinder, MemoryWriter, SavedClusterError, load_saved
 from app.framework.interface import ObjectGone
 from app.framework.status import SUCCESS, error
 from app.kube.core_v1 import Pod
@@ -253,10 +253,6 @@ class TestMemory:
 
         with pytest.raises(ObjectGone, match=r"^ReplicaSet default/web$"):
             await MemoryWriter(self.cluster()).annotate(REPLICA_SETS, found, {})
-
-    async def test_there_is_nothing_more_to_read(self) -> None:
-        await NothingToRead().fetch(REPLICA_SETS, "default", "web")
-        await NothingToRead().fetch_pod("default", "web")
 
 
 async def test_a_saved_feed_is_complete_from_the_start(tmp_path: Path) -> None:

@@ -496,7 +496,9 @@ def test_files_that_are_named_must_be_there(user: Json, cluster: Json, expected:
     ],
 )
 def test_files_that_nobody_reads_may_be_missing(user: Json, cluster: Json, tmp_path: Path) -> None:
-    load(kubeconfig(tmp_path, user, cluster))
+    found = load(kubeconfig(tmp_path, user, cluster))
+
+    assert f"kubeconfig {tmp_path}/config, context here, user me" == found.server
 
 
 async def test_a_plugin_beside_the_kubeconfig_is_found_from_anywhere(

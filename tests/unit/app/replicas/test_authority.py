@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from app.replicas.authority import Asked, Authority
 from app.replicas.issuing import AUTHORITY_SECONDS, SERVING_SECONDS, Pair, is_issued_by, issue, known, new_authority
 from app.server.tls import unusable
+from tests.apiserver import client_of
 from tests.certificates import badly_named
-from tests.unit.app.replicas.lease_server import client_of
 
 NOW: Final = float(int(time.time()))
 """As it is: OpenSSL looks at the same clock."""

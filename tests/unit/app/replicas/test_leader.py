@@ -10,7 +10,8 @@ from app.replicas.leader import Elector
 from app.replicas.lease import ADDRESS, Election, post_seconds
 from app.writes.callers import NOBODY
 from tests.api.virtual import now, virtual_time
-from tests.unit.app.replicas.lease_server import LeaseServer, client_of
+from tests.apiserver import ApiServer, client_of
+from tests.builders import JsonObject
 
 LEASE, DEADLINE, RETRY = 15.0, 10.0, 2.0
 POST = post_seconds(LEASE)
@@ -22,8 +23,30 @@ def election(name: str, clock: Callable[[], float] = now) -> Election:
     )
 
 
+class Leases(ApiServer):
+    """The API server, asked after the one Lease that is elected by."""
+
+    @property
+    def lease(self) -> JsonObject | None:
+        return self.get("Lease", "homeport", "here")
+
+    @property
+    def holder(self) -> str | None:
+        return None if self.lease is None else self.lease["spec"]["holderIdentity"]
+
+    def hold(self, name: str, **annotations: str) -> None:
+        """Somebody writes into the Lease that ``name`` holds it."""
+        metadata = {"namespace": "here", "name": "homeport", "annotations": annotations}
+        spec = {"holderIdentity": name, "leaseDurationSeconds": int(LEASE)}
+        self.put({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+
+    def remove(self) -> None:
+        """Somebody deletes the Lease."""
+        self.delete("coordination.k8s.io/v1 Lease", ("here", "homeport"))
+
+
 @asynccontextmanager
-async def candidate(server: LeaseServer, name: str) -> AsyncIterator[Elector]:
+async def candidate(server: Leases, name: str) -> AsyncIterator[Elector]:
     """A participant for the length of the block; leaving it is a crash."""
     async with client_of(server) as client:
         elector = Elector(
@@ -55,7 +78,7 @@ async def until(elector: Elector, holds: Callable[[], bool]) -> float:
 
 @virtual_time
 async def test_the_first_one_leads_at_once() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
 
@@ -72,34 +95,32 @@ async def test_the_first_one_leads_at_once() -> None:
 
 @virtual_time
 async def test_without_its_namespace_it_tries_now_and_then() -> None:
-    server = LeaseServer()
-    server.namespace = False
+    server = Leases()
+    server.missing_namespaces = {"here"}
     async with candidate(server, "a") as a:
         await asyncio.sleep(20)
-        assert 2 <= server.log.count("POST") <= 20 / RETRY + 1
+        assert 2 <= server.count("POST") <= 20 / RETRY + 1
 
-        server.namespace = True
+        server.missing_namespaces.clear()
         await until(a, lambda: a.election.leads)
 
 
 @virtual_time
 async def test_versions_that_went_back_are_believed_when_read() -> None:
     """etcd was restored from a backup of the time before the Lease was last written."""
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
-        server.version = 1
-        assert server.lease is not None
-        server.lease["metadata"]["resourceVersion"] = "2"
+        server.restore(2)
 
         await asyncio.sleep(2 * LEASE)
         assert a.election.leads
-        assert server.log.count("PUT") < 2 * LEASE / RETRY + 3
+        assert server.count("PUT") < 2 * LEASE / RETRY + 3
 
 
 @virtual_time
 async def test_a_leader_stays_one_while_it_renews() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a, candidate(server, "b") as b:
         await until(a, lambda: a.election.leads)
         for _ in range(300):
@@ -109,7 +130,7 @@ async def test_a_leader_stays_one_while_it_renews() -> None:
 
 @virtual_time
 async def test_of_several_only_one_leads() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a, candidate(server, "b") as b, candidate(server, "c") as c:
         await until(a, lambda: a.election.leads or b.election.leads or c.election.leads)
         await asyncio.sleep(5)
@@ -119,10 +140,10 @@ async def test_of_several_only_one_leads() -> None:
 
 @virtual_time
 async def test_after_a_crash_the_lease_is_waited_out() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "b") as b:
         async with candidate(server, "a") as a:
-            server.put({"metadata": {"name": "homeport"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}})
+            server.hold("a")
             await until(a, lambda: a.election.leader is None and server.holder == "a" and b.election.leader is not None)
             await asyncio.sleep(7)
         heard = now()
@@ -136,7 +157,7 @@ async def test_after_a_crash_the_lease_is_waited_out() -> None:
 
 @virtual_time
 async def test_one_that_is_released_is_taken_at_once_and_nothing_is_fenced() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
         async with candidate(server, "b") as b:
@@ -159,8 +180,8 @@ async def test_one_that_is_released_is_taken_at_once_and_nothing_is_fenced() -> 
 
 @virtual_time
 async def test_without_a_watch_it_is_found_out_by_reading() -> None:
-    server = LeaseServer()
-    server.watches = False
+    server = Leases()
+    server.fail("WATCH", *[403] * 1000)
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
         async with candidate(server, "b") as b:
@@ -172,7 +193,7 @@ async def test_without_a_watch_it_is_found_out_by_reading() -> None:
 
 @virtual_time
 async def test_an_api_server_away_for_too_long_ends_a_tenure_and_the_same_one_goes_on() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a, candidate(server, "b") as b:
         await until(a, lambda: a.election.leads)
         term = a.election.term
@@ -189,7 +210,7 @@ async def test_an_api_server_away_for_too_long_ends_a_tenure_and_the_same_one_go
 
 @virtual_time
 async def test_a_short_outage_changes_nothing() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
         server.down = "unreachable"
@@ -204,8 +225,8 @@ async def test_a_short_outage_changes_nothing() -> None:
 
 @virtual_time
 async def test_an_unclear_take_over_counts_from_the_renewal_that_is_answered() -> None:
-    server = LeaseServer()
-    server.faults = ["unanswered"]
+    server = Leases()
+    server.fail("POST", "unanswered")
     async with candidate(server, "a") as a:
         await until(a, lambda: server.holder == "a")
         assert not a.election.leads
@@ -217,7 +238,7 @@ async def test_an_unclear_take_over_counts_from_the_renewal_that_is_answered() -
 
 @virtual_time
 async def test_who_meets_a_conflict_looks_again() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
         assert server.lease is not None
@@ -231,11 +252,11 @@ async def test_who_meets_a_conflict_looks_again() -> None:
 
 @virtual_time
 async def test_a_lease_that_is_deleted_begins_a_term_of_its_own() -> None:
-    server = LeaseServer()
+    server = Leases()
     async with candidate(server, "a") as a:
         await until(a, lambda: a.election.leads)
         before = a.election.term
-        server.delete()
+        server.remove()
         await until(a, lambda: a.election.leads and a.election.term is not before)
 
         assert a.election.term is not None

@@ -7,19 +7,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import decode_pod
 from app.replicas.leader import Elector
 from app.replicas.lease import SCHEDULERS
 from app.replicas.replica import Replica, Route
 from app.writes.fences import Fences
-from tests.api.apiserver import ApiServer
 from tests.api.virtual import now, settle, virtual_time
-from tests.builders import encoded, pod_object
-from tests.unit.app.replicas.lease_server import LeaseServer, client_of
-from tests.unit.app.replicas.test_leader import DEADLINE, LEASE, POST, RETRY, election
+from tests.apiserver import client_of
+from tests.builders import JsonObject, encoded, pod_object
+from tests.unit.app.replicas.test_leader import DEADLINE, LEASE, POST, RETRY, Leases, election
 
 HERE = Route("here")
 
@@ -62,21 +59,12 @@ class One:
     def __init__(
         self,
         name: str,
-        leases: LeaseServer,
-        pods: ApiServer,
+        server: Leases,
         known_to_others: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        async def server(request: httpx.Request) -> httpx.Response:
-            if "leases" not in request.url.path:
-                return pods(request)
-            answer = leases(request)
-            if request.method == "PUT":
-                await asyncio.sleep(leases.answers_after)
-            return answer
-
         self.picture = Picture()
         self.cluster = Cluster()
-        for found in pods.objects.values():
+        for found in server.all("Pod"):
             self.cluster.upsert_pod(decode_pod(encoded(found)))
         self.client = client_of(server)
         elector = Elector(
@@ -106,10 +94,8 @@ class One:
 
 
 @asynccontextmanager
-async def running(
-    name: str, leases: LeaseServer, pods: ApiServer | None = None, *, whole: bool = True
-) -> AsyncIterator[One]:
-    one = One(name, leases, pods or ApiServer())
+async def running(name: str, server: Leases, *, whole: bool = True) -> AsyncIterator[One]:
+    one = One(name, server)
     if not whole:
         one.picture.whole.clear()
     await one.replica.start()
@@ -120,17 +106,15 @@ async def running(
         await one.client.aclose()
 
 
-def held_by_another(callers: str = "default-scheduler") -> LeaseServer:
-    """A Lease that nobody renews any more."""
-    leases = LeaseServer()
-    annotations = {SCHEDULERS: callers}
-    leases.put(
-        {
-            "metadata": {"name": "homeport", "annotations": annotations},
-            "spec": {"holderIdentity": "another", "leaseDurationSeconds": int(LEASE)},
-        }
-    )
-    return leases
+def held_by_another(*pods: JsonObject, callers: str = "default-scheduler") -> Leases:
+    """With a Lease that nobody renews any more."""
+    server = Leases(*pods)
+    server.hold("another", **{SCHEDULERS: callers})
+    return server
+
+
+def writes_to_pods(server: Leases) -> list[str]:
+    return [it for it in server.log if "/pods/" in it]
 
 
 async def _at_once() -> None:
@@ -151,7 +135,7 @@ async def until_it_may(one: One, namespace: str = "default", seconds: float = 10
 
 @virtual_time
 async def test_the_first_replica_leads_and_decides() -> None:
-    async with running("a", LeaseServer()) as a:
+    async with running("a", Leases()) as a:
         assert (Route("nowhere"), "no replica leads") == (a.replica.route(binds=True), a.replica.problem())
         await until_it_may(a)
         await settle()
@@ -167,7 +151,7 @@ async def test_the_first_replica_leads_and_decides() -> None:
 
 @virtual_time
 async def test_a_follower_says_where_the_leader_is() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a, running("b", leases) as b:
         await until_it_may(a)
         await asyncio.sleep(5)
@@ -179,7 +163,7 @@ async def test_a_follower_says_where_the_leader_is() -> None:
 
 @virtual_time
 async def test_one_without_a_picture_leaves_the_lease_to_others() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases, whole=False) as a:
         await asyncio.sleep(30)
         assert (None, "no replica leads") == (leases.holder, a.replica.problem())
@@ -194,12 +178,12 @@ async def test_one_without_a_picture_leaves_the_lease_to_others() -> None:
 
 @virtual_time
 async def test_so_does_one_that_others_cannot_speak_to() -> None:
-    leases, known = LeaseServer(), asyncio.Event()
+    leases, known = Leases(), asyncio.Event()
 
     async def known_to_others() -> None:
         await known.wait()
 
-    one = One("a", leases, ApiServer(), known_to_others)
+    one = One("a", leases, known_to_others)
     await one.replica.start()
     await asyncio.sleep(3 * LEASE)
     assert (False, None) == (one.replica.leads, leases.lease)
@@ -212,7 +196,7 @@ async def test_so_does_one_that_others_cannot_speak_to() -> None:
 
 @virtual_time
 async def test_a_part_that_ends_by_a_fault_begins_again() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a:
         await until_it_may(a)
 
@@ -227,10 +211,10 @@ async def test_a_part_that_ends_by_a_fault_begins_again() -> None:
 
 @virtual_time
 async def test_nothing_is_bound_before_the_former_leader_s_last_binding_had_its_time() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("b", leases) as b:
         async with running("a", leases) as a:
-            leases.put({"metadata": {}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}})
+            leases.hold("a")
             assert not a.led
         await asyncio.sleep(1)
         await until_it_may(b)
@@ -242,7 +226,7 @@ async def test_nothing_is_bound_before_the_former_leader_s_last_binding_had_its_
 
 @virtual_time
 async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
-    async with running("a", LeaseServer()) as a:
+    async with running("a", Leases()) as a:
         a.picture.current.clear()
         await asyncio.sleep(5)
         said = "taking over: the picture of the cluster is not known to be current"
@@ -261,9 +245,9 @@ async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
 
 @virtual_time
 async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_fenced_off() -> None:
-    pods = ApiServer(pod_object("waits"))
-    pods.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
-    async with running("a", held_by_another(), pods) as a:
+    server = held_by_another(pod_object("waits"))
+    server.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
+    async with running("a", server) as a:
         await until_it_may(a, "elsewhere")
         assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("default")
         assert "" == a.replica.may_write()
@@ -273,7 +257,7 @@ async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_f
 
 @virtual_time
 async def test_a_hand_over_settles_then_releases_and_is_taken_up_at_once() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a, running("b", leases) as b:
         await until_it_may(a)
         await asyncio.sleep(5)
@@ -303,7 +287,7 @@ async def test_a_hand_over_settles_then_releases_and_is_taken_up_at_once() -> No
 
 @virtual_time
 async def test_binds_that_do_not_settle_leave_the_lease_to_expire() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a:
         await until_it_may(a)
 
@@ -317,9 +301,9 @@ async def test_binds_that_do_not_settle_leave_the_lease_to_expire() -> None:
 
 @virtual_time
 async def test_so_does_a_take_over_that_is_not_complete() -> None:
-    leases, pods = held_by_another(), ApiServer(pod_object("waits"))
-    pods.fail("PATCH", *((500,) * 1000))
-    async with running("a", leases, pods) as a:
+    leases = held_by_another(pod_object("waits"))
+    leases.fail("PATCH", *((500,) * 1000))
+    async with running("a", leases) as a:
         await until_it_may(a, "elsewhere")
 
         await a.replica.hand_over(_settled)
@@ -330,7 +314,7 @@ async def test_so_does_a_take_over_that_is_not_complete() -> None:
 @virtual_time
 async def test_who_took_over_in_good_order_and_is_told_to_end_before_it_decides_leaves_nothing_behind() -> None:
     """Both replicas are evicted, one a moment after the other: the next ones need not wait for a Lease to expire."""
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a, running("b", leases) as b:
         await until_it_may(a)
         b.picture.current.clear()
@@ -346,7 +330,7 @@ async def test_who_took_over_in_good_order_and_is_told_to_end_before_it_decides_
 
 @virtual_time
 async def test_a_lease_that_was_taken_while_it_was_told_to_end_is_released_too() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a, running("b", leases) as b:
         await until_it_may(a)
         await asyncio.sleep(5)
@@ -363,7 +347,7 @@ async def test_a_lease_that_was_taken_while_it_was_told_to_end_is_released_too()
 
 @virtual_time
 async def test_renewals_that_stay_away_end_it_all_and_it_is_told() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a:
         await until_it_may(a)
         leases.down = "lost"
@@ -379,7 +363,7 @@ async def test_renewals_that_stay_away_end_it_all_and_it_is_told() -> None:
 
 @virtual_time
 async def test_other_work_of_a_leader_waits_for_it_and_ends_with_it() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a:
         await a.replica.leading()
         lost = asyncio.ensure_future(a.replica.lost())
@@ -394,17 +378,18 @@ async def test_other_work_of_a_leader_waits_for_it_and_ends_with_it() -> None:
 
 @virtual_time
 async def test_only_pods_of_those_who_were_let_bind_are_fenced_off() -> None:
-    pods = ApiServer(pod_object("waits"), pod_object("stranger", scheduler="volcano"))
-    async with running("a", held_by_another("default-scheduler,s0"), pods) as a:
+    waiting = (pod_object("waits"), pod_object("stranger", scheduler="volcano"))
+    server = held_by_another(*waiting, callers="default-scheduler,s0")
+    async with running("a", server) as a:
         await until_it_may(a)
 
-    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == pods.log
+    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == writes_to_pods(server)
 
 
 @virtual_time
 async def test_the_lease_names_a_scheduler_before_its_first_binding_and_the_next_leader_fences_its_pods() -> None:
-    leases, pods = LeaseServer(), ApiServer(pod_object("waits", scheduler="s0"), pod_object("stranger"))
-    async with running("b", leases, pods) as b, running("a", leases, pods) as a:
+    leases = Leases(pod_object("waits", scheduler="s0"), pod_object("stranger"))
+    async with running("b", leases) as b, running("a", leases) as a:
         await until_it_may(a if a.replica.leads else b)
         leader, other = (a, b) if a.replica.leads else (b, a)
         assert not leader.replica.is_remembered("s0")
@@ -418,12 +403,12 @@ async def test_the_lease_names_a_scheduler_before_its_first_binding_and_the_next
         await leader.replica.stop()
         await until_it_may(other)
 
-    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == pods.log
+    assert ["PATCH /api/v1/namespaces/default/pods/waits/status"] == writes_to_pods(leases)
 
 
 @virtual_time
 async def test_a_name_that_cannot_be_written_in_time_is_told() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a:
         await until_it_may(a)
         leases.down = "lost"
@@ -437,7 +422,7 @@ async def test_a_name_that_cannot_be_written_in_time_is_told() -> None:
 
 @virtual_time
 async def test_a_name_that_the_lease_has_costs_no_write() -> None:
-    leases = LeaseServer()
+    leases = Leases()
     async with running("a", leases) as a:
         await until_it_may(a)
         await a.replica.remember("s0", 5.0)

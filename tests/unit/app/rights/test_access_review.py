@@ -15,7 +15,7 @@ from app.framework.uses import Use
 from app.kube.kinds import SERVICES, Kind, partial_kind
 from app.rights.access_review import AGAIN_SECONDS, STEADY_SECONDS, PermissionCheck, review
 from app.rights.permissions import Lease, Permission, Work
-from tests.api.apiserver import client_of
+from tests.apiserver import client_of
 from tests.builders import JsonObject
 
 RACKS: Kind[Any] = partial_kind("example.com/v1", "Rack")
@@ -69,7 +69,7 @@ class Case:
 @pytest.fixture
 async def case(tmp_path: Path) -> AsyncIterator[Case]:
     server, counted = Reviewer(), list[int]()
-    async with client_of(tmp_path, server) as client:
+    async with client_of(server) as client:
         yield Case(PermissionCheck(client, WORK, counted.append), server, counted)
 
 
@@ -182,7 +182,7 @@ async def test_it_asks_again_sooner_while_something_is_missing(tmp_path: Path) -
         if len(slept) == 2:
             raise Enough
 
-    async with client_of(tmp_path, server) as client:
+    async with client_of(server) as client:
         with pytest.raises(Enough):
             await PermissionCheck(client, WORK, sleep=sleep).run()
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
-from app.framework.interface import Handle, PluginArgs
+from app.framework.interface import Handle, PluginArgs, Reads
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
@@ -42,7 +42,7 @@ REGISTRY = Registry(
         spec_of(OtherQueue),
         spec_of(BindsFirst),
         spec_of(Alpha, SizeArgs, kinds=lambda args: (SERVICES, PODS)[: args.size]),
-        spec_of(Beta, reads_pods=False),
+        spec_of(Beta, reads=Reads.NODE),
         spec_of(Gamma, kinds=lambda _: (SERVICES, REPLICA_SETS)),
         spec_of(Delta),
         spec_of(FiltersOnly),
@@ -79,6 +79,7 @@ def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
         handle,
         served=["p"],
         nominations=FixedNominations(),
+        picture=world.cluster,
         waiting=WaitingPods(),
         guard=Guard(Metrics()),
     )
@@ -174,10 +175,10 @@ class TestOrder:
 
         assert framework.slots["filter"][0].plugin is framework.slots["score"][0].plugin
 
-    def test_a_slot_knows_whether_its_filter_reads_pods(self) -> None:
-        found = {slot.name: slot.reads_pods for slot in built(profile()).slots["filter"]}
+    def test_a_slot_knows_what_its_filter_reads(self) -> None:
+        found = {slot.name: slot.reads for slot in built(profile()).slots["filter"]}
 
-        assert {"Alpha": True, "Beta": False, "Gamma": True} == found
+        assert {"Alpha": Reads.CLUSTER, "Beta": Reads.NODE, "Gamma": Reads.CLUSTER} == found
 
 
 class TestArguments:
@@ -196,7 +197,9 @@ class TestArguments:
 
     def test_those_of_a_plugin_that_stays_in_the_scheduler_are_not_read(self) -> None:
         """One configuration can be given to both programs."""
-        resolved(profile(config=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]))
+        found = resolved(profile(config=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]))
+
+        assert resolved(profile()).args == found.args
 
     def test_they_decide_which_kinds_are_read(self) -> None:
         found = resolved(profile(config=[{"name": "Alpha", "args": {"size": 2}}]))

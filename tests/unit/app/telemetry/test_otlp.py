@@ -18,7 +18,7 @@ from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.telemetry import otlp, tracing
 from app.telemetry.otlp import OtlpTracing
-from tests.unit.app.replicas.lease_server import _Given
+from tests.apiserver import Given
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ALL = otlp.PER_MILLION
@@ -152,7 +152,7 @@ async def test_a_write_carries_the_trace_on_and_a_read_or_an_untraced_one_does_n
         asked.append((request.method, request.headers.get("traceparent")))
         return httpx.Response(200, json={})
 
-    client = KubeClient(_Given(), transport=httpx.MockTransport(server), tracing=spans.tracing)
+    client = KubeClient(Given(), transport=httpx.MockTransport(server), tracing=spans.tracing)
     async with client:
         await client.post(PODS.path("ns", "web", "binding"), {})
         root = spans.tracing.incoming("bind", nothing)

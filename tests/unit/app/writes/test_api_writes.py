@@ -18,7 +18,7 @@ from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
 from app.writes import bind_guard
 from app.writes.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
 from app.writes.bind_guard import BindGuard
-from tests.api.apiserver import ApiServer, Fault, client_of
+from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, controller, encoded, make_pod, pod_object, workload_object
 
 POD_PATH = "/api/v1/namespaces/default/pods/web-1"
@@ -60,7 +60,7 @@ class Bind:
 @pytest.fixture
 async def bind(tmp_path: Path) -> AsyncIterator[Bind]:
     server = ApiServer(pod_object("web-1", labels={"app": "web"}))
-    async with client_of(tmp_path, server) as client:
+    async with client_of(server) as client:
         yield Bind(client, server)
 
 
@@ -160,7 +160,7 @@ class TestBinder:
     @pytest.mark.parametrize(
         "gone",
         [
-            pytest.param(lambda server: server.objects.clear(), id="deleted"),
+            pytest.param(lambda server: server.clear(), id="deleted"),
             pytest.param(lambda server: server.put(pod_object("web-1", uid="new")), id="recreated"),
         ],
     )
@@ -247,7 +247,7 @@ class TestUnknownOutcome:
     @pytest.mark.parametrize(
         "gone",
         [
-            pytest.param(lambda server: server.objects.clear(), id="deleted"),
+            pytest.param(lambda server: server.clear(), id="deleted"),
             pytest.param(lambda server: server.put(pod_object("web-1", uid="new")), id="recreated"),
         ],
     )
@@ -260,7 +260,7 @@ class TestUnknownOutcome:
 
     async def test_a_pod_that_goes_before_the_fence(self, bind: Bind) -> None:
         bind.server.fail("POST", "lost")
-        bind.server.meanwhile("PATCH", bind.server.objects.clear)
+        bind.server.meanwhile("PATCH", bind.server.clear)
 
         assert await bind.to() == GONE
 
@@ -329,7 +329,7 @@ class Write:
 @pytest.fixture
 async def write(tmp_path: Path) -> AsyncIterator[Write]:
     server = ApiServer(workload_object("ReplicaSet", "web"))
-    async with client_of(tmp_path, server) as client:
+    async with client_of(server) as client:
         yield Write(client, server)
 
 
@@ -369,7 +369,7 @@ class TestWriter:
     @pytest.mark.parametrize("method", ["PATCH", "GET"])
     async def test_an_object_that_is_gone(self, write: Write, method: str) -> None:
         write.change(home="n7")()
-        write.server.meanwhile(method, write.server.objects.clear)
+        write.server.meanwhile(method, write.server.clear)
 
         with pytest.raises(ObjectGone, match=r"^ReplicaSet default/web$"):
             await write.annotate(home="n1")
@@ -593,7 +593,7 @@ class TestWhatIsReadBack:
         ("then", "status"),
         [
             pytest.param(lambda it: setattr(it, "spoil", bytes), SUCCESS, id="it is mended"),
-            pytest.param(lambda it: it.objects.clear(), GONE, id="it is deleted"),
+            pytest.param(lambda it: it.clear(), GONE, id="it is deleted"),
         ],
     )
     async def test_while_it_makes_no_sense_nobody_knows_what_became_of_the_bind(
@@ -618,7 +618,7 @@ class TestAnswersOfWrites:
 
     @pytest.fixture
     async def writer(self, tmp_path: Path, server: ApiServer) -> AsyncIterator[ApiWriter]:
-        async with client_of(tmp_path, server) as client:
+        async with client_of(server) as client:
             yield ApiWriter(client, Cluster(), lambda _: self.RESOURCE)
 
     def machine(self, server: ApiServer) -> AnnotatedObject:
@@ -638,6 +638,8 @@ class TestAnswersOfWrites:
         server.spoil = deep(levels)
 
         await writer.annotate(self.MACHINES, self.machine(server), {"homeport.dev/home": "n1"})
+
+        assert {"homeport.dev/home": "n1"} == self.machine(server).annotations
 
     async def test_one_that_makes_no_sense_is_named(self, server: ApiServer, writer: ApiWriter) -> None:
         found = self.machine(server)

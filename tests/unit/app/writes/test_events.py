@@ -13,12 +13,12 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.events import NO_EVENTS, EventType, Reference
+from app.framework.events import EventType, Reference
 from app.writes import events
 from app.writes.events import ApiRecorder
 from tests.api.virtual import now, settle, virtual_time
+from tests.apiserver import client_of
 from tests.builders import JsonObject, make_pod
-from tests.unit.app.replicas.lease_server import client_of
 
 DB = Reference("kubevirt.io/v1", "VirtualMachine", "shop", "db", "uid-db")
 NODE = Reference("v1", "Node", "", "n1")
@@ -123,10 +123,6 @@ def _status(code: int, message: str) -> httpx.Response:
 
 def test_a_reference_to_a_pod() -> None:
     assert Reference("v1", "Pod", "default", "web", "u") == Reference.to_pod(make_pod("web", uid="u"))
-
-
-def test_nobody_may_be_told() -> None:
-    NO_EVENTS.event(DB, None, "Normal", "Reason", "Action", "note")
 
 
 class TestFirst:

@@ -15,7 +15,7 @@ from app.kube.core_v1 import decode_pod
 from app.writes.api_writes import FENCE, binding
 from app.writes.callers import EVERYBODY, Callers
 from app.writes.fences import Fences
-from tests.api.apiserver import ApiServer, Fault, client_of
+from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, encoded, make_pod, pod_object
 
 NAMES = Callers(frozenset({"default-scheduler"}))
@@ -29,7 +29,7 @@ class World:
         self.cluster = Cluster()
         self.fences = Fences(client, self.cluster, self._sleep)
         self.slept: list[float] = []
-        for found in server.objects.values():
+        for found in server.all("Pod"):
             self.cluster.upsert_pod(decode_pod(encoded(found)))
 
     async def _sleep(self, seconds: float) -> None:
@@ -39,7 +39,7 @@ class World:
     def fenced(self) -> list[str]:
         return sorted(
             it["metadata"]["name"]
-            for it in self.server.objects.values()
+            for it in self.server.all("Pod")
             if FENCE in (it["metadata"].get("annotations") or {})
         )
 
@@ -54,7 +54,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         pod_object("foreign", scheduler="volcano"),
         pod_object("apart", namespace="other"),
     )
-    async with client_of(tmp_path, server) as client:
+    async with client_of(server) as client:
         yield World(client, server)
 
 
@@ -124,7 +124,7 @@ async def test_one_that_a_late_binding_reached_first_counts_where_it_is(world: W
 
 async def test_one_that_is_gone_is_done_with(world: World) -> None:
     world.fences.note(NAMES)
-    world.server.objects.clear()
+    world.server.clear()
     await world.fences.raise_all()
 
     assert 0 == world.fences.pending

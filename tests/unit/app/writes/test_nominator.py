@@ -10,7 +10,7 @@ import pytest
 from app.cache.cluster import Cluster
 from app.feeds.saved import MemoryNominator
 from app.writes.nominator import ApiNominator, Nominated, nomination
-from tests.api.apiserver import ApiServer, Fault, client_of
+from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import make_pod, pod_object
 
 PATCH = "PATCH /api/v1/namespaces/default/pods/web-1/status"
@@ -32,7 +32,7 @@ class Nomination:
 @pytest.fixture
 async def written(tmp_path: Path) -> AsyncIterator[Nomination]:
     server = ApiServer(pod_object("web-1"))
-    async with client_of(tmp_path, server) as client:
+    async with client_of(server) as client:
         yield Nomination(server, ApiNominator(client))
 
 

@@ -1,0 +1,117 @@
+"""Of the tests themselves: one module, one test file of its name, and no test that cannot fail."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+TESTS: Final = ROOT / "tests"
+FOLDERS: Final = ("api", "property")
+"""Where a file of a module's name may be too: what shows only over HTTP, and what holds for any input."""
+
+ELSEWHERE: Final = {
+    "tests/api/test_cycle_explain.py": ["app/server/cycle.py", "app/server/bodies.py"],
+    "tests/api/test_explain_command.py": ["app/commands/explain.py"],
+    "tests/api/test_figures.py": ["app/telemetry/metrics.py", "app/telemetry/certificates.py"],
+    "tests/api/test_listeners.py": ["app/server/listener.py", "app/server/root.py", "app/server/pages.py"],
+    "tests/api/test_operator.py": ["app/server/ops.py"],
+    "tests/api/test_tracing.py": ["app/server/spans.py"],
+    "tests/contract/test_plugins.py": ["app/framework/parts.py"],
+    "tests/contract/test_third_party.py": ["app/commands/plugins.py"],
+    "tests/unit/app/cache/test_cluster.py": ["app/cache/checking.py"],
+    "tests/unit/app/config/test_settings.py": [
+        f"app/config/{name}.py" for name in ("document", "flags", "mistakes", "sources", "variables")
+    ],
+    "tests/unit/app/feeds/test_saved.py": ["app/feeds/feed.py"],
+    "tests/unit/app/kube/test_client.py": ["app/kube/retiring.py"],
+    "tests/unit/app/rights/test_permissions.py": ["app/framework/uses.py"],
+    "tests/unit/app/server/test_protocol.py": ["app/server/incoming.py"],
+    "tests/unit/app/test_main.py": ["app/__main__.py"],
+    "tests/unit/app/verbs/test_evaluate.py": ["app/commands/evaluate.py", "app/verbs/verdict.py"],
+    "tests/unit/app/verbs/test_filter.py": [f"app/verbs/{name}.py" for name in ("outcome", "readiness", "reading")],
+    "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
+    "tests/unit/app/writes/test_events.py": ["app/framework/events.py"],
+    "tests/unit/app/writes/test_api_writes.py": ["app/writes/bind_guard.py"],
+    "tests/unit/plugins/pod_topology_spread/test_filtering.py": [
+        f"plugins/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
+    ],
+    "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
+    "tests/unit/plugins/sticky_node/test_plugin.py": [
+        f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
+    ],
+}
+"""Modules without a file of their name, by the file that tests them: small parts of something, or ways to it."""
+
+EXPECTING: Final = frozenset(
+    {
+        "raises",  # pytest
+        "report",  # of a disruption: what it may cost at most
+        "run_helm",
+        "kubectl",
+        "load",  # of YAML, where a key may not be there twice
+        "until",  # of what is to come true within a time
+    }
+)
+"""Calls that fail where something is not as it has to be."""
+
+_TEST_FILES: Final = sorted(TESTS.rglob("test_*.py"))
+
+
+def modules() -> list[str]:
+    found = [it for room in ("app", "plugins") for it in (ROOT / room).rglob("*.py")]
+    return sorted(str(it.relative_to(ROOT)) for it in found if it.name != "__init__.py")
+
+
+def has_own(module: str) -> bool:
+    path = Path(module)
+    name = f"test_{path.name}"
+    return any(it.exists() for it in (TESTS / "unit" / path.parent / name, *(TESTS / at / name for at in FOLDERS)))
+
+
+def test_a_module_has_a_test_file_of_its_name_or_one_that_is_named_here() -> None:
+    elsewhere = {module for found in ELSEWHERE.values() for module in found}
+
+    assert sorted(elsewhere) == [it for it in modules() if not has_own(it)]
+
+
+def test_what_is_named_here_is_there() -> None:
+    assert [] == [path for path in ELSEWHERE if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("path", [pytest.param(it, id=str(it.relative_to(TESTS))) for it in _TEST_FILES])
+def test_every_test_can_fail(path: Path) -> None:
+    found = ast.parse(path.read_text(encoding="utf-8"))
+
+    assert [] == [it.name for it in _tests(found) if not _expects(it)]
+
+
+def test_a_test_that_cannot_fail_is_found() -> None:
+    found = ast.parse(
+        "def test_a():\n    one()\n\nasync def test_b():\n    assert one()\n\nclass C:\n    def test_c(self): 1"
+    )
+
+    assert [("test_a", False), ("test_b", True), ("test_c", False)] == [(it.name, _expects(it)) for it in _tests(found)]
+
+
+def _tests(found: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for it in ast.walk(found):
+        if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef) and it.name.startswith("test_"):
+            yield it
+
+
+def _expects(test: ast.AST) -> bool:
+    return any(
+        isinstance(it, ast.Assert) or (isinstance(it, ast.Call) and _called(it) in EXPECTING) for it in ast.walk(test)
+    )
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""

@@ -1,0 +1,107 @@
+"""Rules of PreScore, Score and NormalizeScore."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from app.framework.cycle_state import CycleState
+from app.framework.status import SKIP, Status, error
+from app.runtime.guard import PluginError
+from tests.fakes import (
+    NO,
+    FakePlugin,
+    HalvesInBatch,
+    ScoresAfter,
+    ScoresHalved,
+    ScoresInBatch,
+    ScoresNodes,
+)
+from tests.unit.app.runtime.engine import NEVER, PENDING, POD, WAIT, framework, nodes
+
+
+class TestScore:
+    """Semantics §3.6."""
+
+    @pytest.mark.parametrize(
+        ("plugins", "weights", "expected"),
+        [
+            pytest.param([], {}, ({}, {"n1": 1, "n2": 1}, 0), id="without score plugins every node totals 1"),
+            pytest.param(
+                [ScoresNodes("A", {"n1": 3, "n2": 100})],
+                {"A": 2},
+                ({"A": {"n1": 3, "n2": 100}}, {"n1": 6, "n2": 200}, 2),
+                id="the weight multiplies the total alone",
+            ),
+            pytest.param(
+                [ScoresNodes("A", {"n1": 1, "n2": 2}), ScoresInBatch("B", {"n1": 10, "n2": 20})],
+                {"A": 3},
+                ({"A": {"n1": 1, "n2": 2}, "B": {"n1": 10, "n2": 20}}, {"n1": 13, "n2": 26}, 4),
+                id="totals add up, batch form or not",
+            ),
+            pytest.param(
+                [ScoresHalved("A", {"n1": 200, "n2": 7})],
+                {},
+                ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
+                id="who normalises may score anything",
+            ),
+            pytest.param(
+                [HalvesInBatch("A", {"n1": 200, "n2": 7})],
+                {},
+                ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
+                id="in batch too",
+            ),
+            pytest.param(
+                [ScoresNodes("A", {"n1": 5, "n2": 5}), ScoresNodes("B", {"n1": 1, "n2": 2})],
+                {"A": 3},
+                ({"A": {"n1": 5, "n2": 5}, "B": {"n1": 1, "n2": 2}}, {"n1": 16, "n2": 17}, 4),
+                id="what one gives all alike is added to the others'",
+            ),
+            pytest.param(
+                [ScoresNodes("A", {"n1": 5, "n2": 5}), ScoresNodes("B", {"n1": 2, "n2": 2})],
+                {"A": 3},
+                ({"A": {"n1": 5, "n2": 5}, "B": {"n1": 2, "n2": 2}}, {"n1": 17, "n2": 17}, 4),
+                id="where all give all alike",
+            ),
+            pytest.param(
+                [ScoresAfter("A", {}, SKIP), ScoresNodes("B", {"n1": 1, "n2": 2})],
+                {"A": 7},
+                ({"B": {"n1": 1, "n2": 2}}, {"n1": 1, "n2": 2}, 1),
+                id="who skips is left out, weight and all",
+            ),
+            pytest.param([ScoresAfter("A", {}, SKIP)], {}, ({}, {"n1": 0, "n2": 0}, 0), id="if all skip, all total 0"),
+        ],
+    )
+    def test_scores_and_totals(
+        self, plugins: Sequence[FakePlugin], weights: Mapping[str, int], expected: tuple[Any, Any, int]
+    ) -> None:
+        found = framework(*plugins, weights=weights).score(CycleState(), POD, nodes())
+
+        assert expected == (found.by_plugin, found.totals, found.weight)
+
+    @pytest.mark.parametrize("value", [-1, 101])
+    @pytest.mark.parametrize("form", [ScoresNodes, ScoresInBatch])
+    def test_a_score_out_of_range_ends_the_cycle(self, form: type[ScoresNodes], value: int) -> None:
+        with pytest.raises(PluginError) as raised:
+            framework(form("A", {"n1": 1, "n2": value})).score(CycleState(), POD, nodes())
+
+        text = (
+            f'applying score defaultWeights on Score plugins: plugin "A" returns an invalid score {value}, '
+            "it should in the range of [0, 100] after normalizing"
+        )
+        assert error(text, "A") == raised.value.status
+
+    @pytest.mark.parametrize("status", [error("broken"), NO, NEVER, WAIT, PENDING])
+    def test_pre_score_may_only_skip(self, status: Status) -> None:
+        with pytest.raises(PluginError) as raised:
+            framework(ScoresAfter("A", {}, status)).score(CycleState(), POD, nodes())
+
+        assert error(f'running PreScore plugin "A": {status.message}', "A") == raised.value.status
+
+    def test_all_prepare_before_any_scores(self) -> None:
+        one, other = ScoresAfter("A", {"n1": 1}), ScoresAfter("B", {"n1": 1})
+        one.calls = other.calls = []
+
+        framework(one, other).score(CycleState(), POD, nodes("n1"))
+
+        assert ["A: pre_score n1", "B: pre_score n1", "A: score n1", "B: score n1"] == one.calls

@@ -1,0 +1,143 @@
+"""A cycle asks the points that no verb of kube-scheduler has: PreEnqueue first, PostFilter where no node will do.
+
+What it decides and how it is answered: tests/api/test_cycle_explain.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from app.feeds.saved import NothingToRead
+from app.framework.cycle_state import CycleState, StateKey
+from app.framework.interface import FilterPlugin, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, PreFilterPlugin
+from app.framework.node_info import NodeInfo
+from app.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
+from app.kube.core_v1 import Pod
+from app.memory.expected_binds import ExpectedBinds
+from app.verbs.candidates import UNKNOWN_NODE
+from app.verbs.context import VerbContext
+from app.verbs.cycle import Cycle, CycleVerb
+from app.verbs.outcome import VerbFailure
+from tests.builders import make_node, make_pod
+from tests.fakes import Counted, FromSpec, spec_of
+from tests.harness import World, only
+
+POD = make_pod("web-1")
+SEEN: StateKey[Counted] = StateKey("seen")
+NO = unschedulable("no")
+
+
+class Full(FromSpec, PreFilterPlugin, FilterPlugin):
+    """Lets no node pass but n3, and writes into the state that it was asked."""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        state.write(SEEN, Counted(1))
+        return SUCCESS, None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if node.name == "n3" else NO
+
+
+class Gate(FromSpec, PreEnqueuePlugin):
+    """Keeps out the pods of a label."""
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        return unresolvable("gated") if "gated" in pod.labels else SUCCESS
+
+
+class Broken(FromSpec, PreEnqueuePlugin):
+    def pre_enqueue(self, pod: Pod) -> Status:
+        raise ZeroDivisionError("a screw is loose")
+
+
+class Helps(FromSpec, PostFilterPlugin):
+    """Names what it was told, and the first of the nodes."""
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        told = [f"{name}: {status.message}" for name, status in rejected.items()]
+        return PostFilterResult("n1"), unschedulable(*told, f"prepared {state.read(SEEN).count} time")
+
+
+class Clears(FromSpec, PostFilterPlugin):
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        return PostFilterResult(""), SUCCESS
+
+
+class Fails(FromSpec, PostFilterPlugin):
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        return None, error("a screw is loose")
+
+
+def verb(*plugins: type[FromSpec]) -> CycleVerb:
+    """Of two full nodes and one with room; ``Full`` and these plugins judge."""
+    judges: tuple[type[FromSpec], ...] = (Full, *plugins)
+    world = World(
+        *(make_node(name) for name in ("n1", "n2", "n3")),
+        profile=only(*(it.__name__ for it in judges)),
+        specs=[spec_of(it) for it in judges],
+    )
+    due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
+    profiles = {world.framework.scheduler_name: world.framework}
+    return CycleVerb(VerbContext(world.cluster, profiles, NothingToRead(), str, due))
+
+
+class TestPreEnqueue:
+    async def test_of_a_gated_pod_nothing_else_is_asked(self) -> None:
+        expected = Cycle(pre_enqueue=unresolvable("gated").by("Gate"))
+
+        assert expected == await verb(Gate, Helps).run(make_pod("web-1", labels={"gated": ""}))
+
+    async def test_any_other_goes_on(self) -> None:
+        found = await verb(Gate).run(POD)
+
+        assert (SUCCESS, "n3") == (found.pre_enqueue, found.node)
+
+    async def test_a_fault_names_the_plugin(self) -> None:
+        with pytest.raises(VerbFailure, match="Broken") as failed:
+            await verb(Broken).run(POD)
+
+        assert "fault" == failed.value.outcome
+
+
+class TestPostFilter:
+    async def test_it_is_asked_where_no_node_will_do_with_the_state_that_prefilter_wrote(self) -> None:
+        full = NO.by("Full")
+        reasons = ("n1: no", "n9: " + UNKNOWN_NODE.message, "prepared 1 time")
+
+        assert Cycle(
+            statuses={"n1": full, "n9": UNKNOWN_NODE},
+            post_filter=unschedulable(*reasons).by("Helps"),
+            nominated="n1",
+        ) == await verb(Helps).run(POD, ["n1", "n9"])
+
+    async def test_a_nomination_may_be_taken_back(self) -> None:
+        found = await verb(Clears).run(POD, ["n1"])
+
+        assert (SUCCESS.by("Clears"), "") == (found.post_filter, found.nominated)
+
+    @pytest.mark.parametrize(
+        ("plugins", "names"),
+        [
+            pytest.param([Helps], None, id="where a node will do"),
+            pytest.param([Helps], [], id="where there is no node"),
+            pytest.param([], ["n1"], id="where no plugin has it"),
+        ],
+    )
+    async def test_it_is_not_asked(self, plugins: list[type[FromSpec]], names: list[str] | None) -> None:
+        found = await verb(*plugins).run(POD, names)
+
+        assert (None, None) == (found.post_filter, found.nominated)
+
+    async def test_a_fault_names_the_plugin(self) -> None:
+        with pytest.raises(VerbFailure, match="a screw is loose") as failed:
+            await verb(Fails).run(POD, ["n1"])
+
+        assert "fault" == failed.value.outcome
