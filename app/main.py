@@ -19,14 +19,17 @@ from fastapi import APIRouter, FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.cache.checking import check_in_turns
 from app.cache.cluster import Cluster
 from app.config.settings import SelfSigned, Settings, is_loopback
-from app.controllers.sampling_guard import CountedNominations, SamplingGuard
+from app.controllers.nominations import CountedNominations
+from app.controllers.recount import Recount
+from app.controllers.repair import Repair
+from app.controllers.sampling_guard import SamplingGuard
+from app.controllers.supervisor import Supervisor
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, PluginSpec, RepairPlugin
+from app.framework.interface import Handle, PluginSpec
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
@@ -37,6 +40,7 @@ from app.memory.refusal_cache import RefusalCache
 from app.memory.refused_pods import RefusedPods
 from app.replicas.authority import Asked, Authority
 from app.replicas.leader import Elector
+from app.replicas.leadership import ALONE, Leadership
 from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
@@ -69,7 +73,6 @@ from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.tls import Certificates, Files, InMemory, Source, unusable
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
-from app.telemetry.background import Background
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
@@ -85,6 +88,7 @@ from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
 from app.writes.events import ApiRecorder
+from app.writes.fences import Fences
 
 if TYPE_CHECKING:
     from app.telemetry.otlp import OtlpTracing
@@ -92,9 +96,6 @@ if TYPE_CHECKING:
 _LOG: Final = structlog.get_logger(__name__)
 _MOST_NAMED: Final = 10
 """Objects of a kind that the status page names."""
-
-_CHECK_SECONDS: Final = 3600.0
-"""Between two comparisons of what is kept with a recount."""
 
 _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must leave."""
@@ -118,8 +119,8 @@ _MOST_OPERATORS: Final = 256
 """Connections to the operator listener: probes, scrapers and people."""
 
 
-class _Replicated(Struct, frozen=True):
-    """What one of several replicas has more than a single process."""
+class _Elected(Struct, frozen=True):
+    """What one of several replicas has more than a process alone."""
 
     replica: Replica
     forwarder: Forwarder
@@ -141,66 +142,49 @@ class Service:
         self._version = version
         self._ends_at = inf
         self._tracing = _tracing(settings, version)
-        self._cluster = Cluster()
         self._metrics = Metrics()
         self._metrics.describe_process(version)
         self._counted = CountedCollector()
-        self._refused = RefusedPods(self._metrics.refusals.labels)
-        self._guard = Guard(self._metrics)
-        self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
-        self._waiting = WaitingPods(self._cluster.assumed)
         resolved = resolve(settings.profiles, Registry(specs, defaults))
+
+        self._cluster = Cluster()
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
-        self._recorder = self._record(live) if live is not None and settings.events else None
-        self._events: EventRecorder = self._recorder or NO_EVENTS
         self._authority = _authority(settings, live)
         self._certificates = certificates_of(settings, self._authority)
-        elected = settings.leader_election.leader_elect
-        self._replicated = self._replicate(live) if live is not None and elected else None
-        self._permissions = (
-            PermissionCheck(live.client, work_of(settings, resolved), self._metrics.permissions_missing.set)
-            if live is not None
-            else None
-        )
-        self._leads = CountedNominations(self._cluster)
+        self._permissions = _permission_check(settings, live, resolved, self._metrics)
+        self._elected = self._elect(live) if live is not None and settings.leader_election.leader_elect else None
+        self._leadership: Leadership = self._elected.replica if self._elected is not None else ALONE
+        self._writes = self._feed.writes(self._leadership)
+        self._recorder = self._record(live) if live is not None and settings.events else None
+        self._events: EventRecorder = self._recorder or NO_EVENTS
+
+        self._guard = Guard(self._metrics)
+        self._waiting = WaitingPods(self._cluster.assumed)
+        self._nominations = CountedNominations(self._cluster)
         self._frameworks = self._build(resolved)
         self._tell_changes(resolved)
+
+        self._refused = RefusedPods(self._metrics.refusals.labels)
+        self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         context = self._verb_context()
         limits = {verb: settings.time_limits[verb] - _MARGIN for verb in VERBS}
-        self._bind = BindVerb(
-            context,
-            self._feed.binder,
-            self._feed.bind_guard,
-            self._waiting,
-            monotonic,
-            time_limit=limits["bind"],
-            bind_others=settings.bind_others,
-        )
-        guarding = replace(context, problem=self._problem_here)
-        self._sampling = SamplingGuard(
-            guarding, self._feed.nominator, self._leads, monotonic, self._metrics, self._events
-        )
+        self._bind = self._bind_verb(context, limits["bind"])
         self._cycle = CycleVerb(context)
-        self._handed = FilterResultCache()
-        self._standing = RefusalCache(
-            self._cluster,
-            remembered=self._metrics.refusal_answers.labels("remembered"),
-            computed=self._metrics.refusal_answers.labels("computed"),
-            refused=self._refused.refused,
-        )
-        self._callers = {"": self._verbs(context), LEAN: self._verbs(context, lean=True)}
-        self._pages = Pages()
+        self._callers = self._called(context)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
             settings.max_in_flight,
             lambda body: asked_hosts(body, self._cluster.nodes),
             of_verb=limits,
         )
+        self._pages = Pages()
+
+        self._recount = Recount(self._cluster, self._frameworks.values(), self._feed.complete, self._recounted)
+        self._supervisor = Supervisor(self._leadership)
+        self._sampling = self._supervise(context)
         self._collect()
-        for profile in resolved:
-            for notice in profile.notices:
-                _LOG.warning("profile", notice=notice)
+        _tell_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
         """What the verbs share."""
@@ -229,11 +213,30 @@ class Service:
         if self._certificates is not None or isinstance(self._feed, LiveFeed):
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
-    def _problem_here(self) -> str:
-        """Why this replica must not act on pods by itself; empty if it may."""
-        if self._replicated is not None and not self._replicated.replica.leads:
-            return "another replica decides"
-        return self._feed.problem()
+    def _supervise(self, context: VerbContext) -> SamplingGuard:
+        """Hand the supervisor all that acts by itself; returns the controller that is told what filter answers."""
+        supervisor = self._supervisor
+        sampling = SamplingGuard(
+            replace(context, problem=lambda: supervisor.problem() or self._feed.problem()),
+            self._writes.nominator,
+            self._nominations,
+            monotonic,
+            self._metrics,
+            self._events,
+        )
+        repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
+        supervisor.while_leading("repair", repair.run)
+        supervisor.while_leading("sampling guard", sampling.run)
+        supervisor.everywhere("check", self._recount.run)
+        supervisor.everywhere("lag", partial(watch_lag, self._metrics.loop_lag.observe))
+        if self._authority is not None:
+            supervisor.everywhere("authority", self._authority.run)
+        if self._permissions is not None:
+            supervisor.everywhere("permissions", self._permissions.run)
+        return sampling
+
+    def _recounted(self, differs: bool) -> None:
+        self._metrics.picture_checks.labels("different" if differs else "consistent").inc()
 
     def _certificate_ends(self) -> dict[str, float]:
         held = self._certificates.ends() if self._certificates is not None else {}
@@ -254,13 +257,36 @@ class Service:
         if self._settings.sampling_guard:
             self._sampling.answered(pod, shown, only, outcome)
 
-    def _verbs(self, context: VerbContext, *, lean: bool = False) -> Verbs:
-        return {
-            "filter": FilterVerb(context, self._standing, self._handed, self._answered, lean=lean),
-            "prioritize": PrioritizeVerb(context, self._handed, lean=lean),
-            "preempt": PreemptVerb(context),
-            "bind": self._bind,
-        }
+    def _bind_verb(self, context: VerbContext, limit: float) -> BindVerb:
+        return BindVerb(
+            context,
+            self._writes.binder,
+            self._writes.bind_guard,
+            self._waiting,
+            monotonic,
+            time_limit=limit,
+            bind_others=self._settings.bind_others,
+        )
+
+    def _called(self, context: VerbContext) -> dict[str, Verbs]:
+        """The verbs as callers reach them, by the prefix of their paths."""
+        results = FilterResultCache()
+        refusals = RefusalCache(
+            self._cluster,
+            remembered=self._metrics.refusal_answers.labels("remembered"),
+            computed=self._metrics.refusal_answers.labels("computed"),
+            refused=self._refused.refused,
+        )
+
+        def verbs(*, lean: bool) -> Verbs:
+            return {
+                "filter": FilterVerb(context, refusals, results, self._answered, lean=lean),
+                "prioritize": PrioritizeVerb(context, results, lean=lean),
+                "preempt": PreemptVerb(context),
+                "bind": self._bind,
+            }
+
+        return {"": verbs(lean=False), LEAN: verbs(lean=True)}
 
     def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
         names = [profile.scheduler_name for profile in resolved]
@@ -269,7 +295,7 @@ class Service:
                 profile,
                 self._handle(names_of(profile.scheduler_name, names)),
                 served=served_names(names),
-                nominations=self._leads,
+                nominations=self._nominations,
                 picture=self._cluster,
                 waiting=self._waiting,
                 guard=self._guard,
@@ -296,7 +322,7 @@ class Service:
             f"homeport-{socket.gethostname()}",
             monotonic,
             lambda result: self._metrics.events.labels(result).inc(),
-            leads=lambda: self._replicated is None or self._replicated.replica.leads,
+            leads=lambda: self._leadership.leads,
         )
 
     async def _known_to_others(self) -> None:
@@ -308,7 +334,7 @@ class Service:
         if not leads:
             self._refused.forget()
             self._waiting.give_back_all(_NO_LONGER_LEADS)
-        record = self._replicated.replica.record if self._replicated is not None else None
+        record = self._leadership.record
         if leads and record is not None:
             asked = self._settings.leader_election
             lease = Reference(
@@ -321,7 +347,7 @@ class Service:
             note = f"{record.holder} leads; it is reached at {record.address}"
             self._events.event(lease, None, "Normal", "LeaderElection", "Leading", note)
 
-    def _replicate(self, feed: LiveFeed) -> _Replicated:
+    def _elect(self, feed: LiveFeed) -> _Elected:
         """It renews its lease over connections of its own: binds are not in the way."""
         asked = self._settings.leader_election
         election = Election(
@@ -345,14 +371,13 @@ class Service:
         replica = Replica(
             elector,
             feed,
-            feed.fences,
+            Fences(feed.client, self._cluster),
             post_seconds=post_seconds(asked.lease_duration),
             clock=never_stopping,
             on_change=self._lead_changed,
             on_leader=self._metrics.leader_transitions.inc,
             known_to_others=self._known_to_others,
         )
-        feed.lead_by(replica)
         forwarder = Forwarder(
             replica,
             self._metrics,
@@ -361,14 +386,14 @@ class Service:
             peer_tls=self._certificates.peer if self._certificates and self._settings.hops_over_tls else None,
             tracing=self._tracing,
         )
-        return _Replicated(replica, forwarder, client)
+        return _Elected(replica, forwarder, client)
 
     def _handle(self, serves: Container[str]) -> Handle:
         return Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
-            writer=NoWritesWhenAsked(self._feed.writer),
-            binder=NoBindsWhenAsked(self._feed.binder),
+            writer=NoWritesWhenAsked(self._writes.writer),
+            binder=NoBindsWhenAsked(self._writes.binder),
             clock=monotonic,
             waiting=self._waiting,
             serves=serves.__contains__,
@@ -450,13 +475,12 @@ class Service:
             self._metrics,
             self._admission,
             max_body_bytes=self._settings.max_body_bytes,
-            forwarder=self._replicated.forwarder if self._replicated is not None else None,
+            forwarder=self._elected.forwarder if self._elected is not None else None,
             tracing=self._tracing,
         )
 
     def _reading(self) -> Sequence[APIRouter]:
         """What changes nothing."""
-        replica = self._replicated.replica if self._replicated is not None else None
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
@@ -464,8 +488,8 @@ class Service:
             ops_router(
                 self.problem,
                 self._metrics,
-                replica.role if replica is not None else str,
-                lambda: checks(self._feed, replica, self._permissions, self._authority),
+                self._leadership.role,
+                lambda: checks(self._feed, self._leadership, self._permissions, self._authority),
                 self.counting,
             ),
         )
@@ -475,54 +499,19 @@ class Service:
         await self._feed.start()
         if self._recorder is not None:
             self._recorder.start()
-        if self._replicated is not None:
-            await self._replicated.replica.start()
-        background = Background()
-        background.begin("repair", self._repair_forever)
-        background.begin("check", self._check_forever)
-        background.begin("lag", partial(watch_lag, self._metrics.loop_lag.observe))
-        if self._authority is not None:
-            background.begin("authority", self._authority.run)
-        if self._permissions is not None:
-            background.begin("permissions", self._permissions.run)
+        await self._leadership.start()
+        self._supervisor.start()
         gc.freeze()
         try:
             yield
         finally:
-            await background.stop()
-            await self._sampling.stop()
+            await self._supervisor.stop()
             await self._bind.drain(self._left())
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
-                    if self._replicated is not None:
-                        await self._replicated.stop()
-                    if self._recorder is not None:
-                        await self._recorder.stop()
-                    await self._feed.stop()
-                    if self._tracing is not None:
-                        await self._tracing.stop()
-
-    async def _repair_forever(self) -> None:
-        """Put right what a crash left half done: as soon as the picture is complete, then again and again.
-
-        Of several replicas the one that leads does it.
-        """
-        await self._feed.complete()
-        interval = self._settings.repair_interval
-        while True:
-            if self._replicated is not None:
-                await self._replicated.replica.leading()
-            for framework in self._frameworks.values():
-                await self._repair(framework)
-            await (self._replicated.replica.led_for(interval) if self._replicated else asyncio.sleep(interval))
-
-    async def _repair(self, framework: Framework) -> None:
-        for name, plugin in framework.plugins.items():
-            if isinstance(plugin, RepairPlugin):
-                try:
-                    await self._guard.acall(name, "Repair", plugin.repair)
-                except PluginError:
-                    continue  # logged by the guard; tried again next time
+                    for part in (self._elected, self._recorder, self._feed, self._tracing):
+                        if part is not None:
+                            await part.stop()
 
     def counting(self) -> Iterator[None]:
         """Count, in short steps, what metrics tell of the picture as a whole."""
@@ -540,21 +529,12 @@ class Service:
                 samples[(*it.labels.items(), ("profile", framework.scheduler_name))] = it.value
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
 
-    async def _check_forever(self) -> None:
-        """What is kept must be what a recount says: if ever it is not, somebody should know before it matters."""
-        await self._feed.complete()
-        while True:
-            await asyncio.sleep(_CHECK_SECONDS)
-            found = await self.check()
-            if found:
-                _LOG.error("picture differs from a recount", differences=found[:_MOST_NAMED])
-
     def problem(self) -> str:
         """Why no verb can be answered; empty if all is well."""
         return (
             self._feed.problem()
             or (self._authority.problem() if self._authority is not None else "")
-            or (self._replicated.replica.problem() if self._replicated else "")
+            or self._leadership.problem()
         )
 
     async def leave(self) -> None:
@@ -563,10 +543,9 @@ class Service:
         What clients still send is answered meanwhile, where there is another one.
         """
         self._ends_at = monotonic() + END_SECONDS
-        if self._replicated is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LEAVE_SECONDS):
-                    await self._replicated.replica.hand_over(self._bind.drain)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self._leadership.hand_over(self._bind.drain)
 
     def _left(self) -> float:
         """Seconds that binds under way may still take, where the process is to end."""
@@ -578,7 +557,7 @@ class Service:
             version=self._version,
             problem=self.problem(),
             feeds=feeds,
-            leader=_leader_status(self._replicated.replica) if self._replicated else None,
+            leader=_leader_status(self._leadership),
             permissions=_permissions_status(self._permissions) if self._permissions else None,
             assumed_pods=len(self._cluster.assumed),
             counters=self._cluster.counts.statistics(),
@@ -588,9 +567,7 @@ class Service:
 
     async def check(self) -> list[str]:
         """What differs from a recount, in words."""
-        found = await check_in_turns(self._cluster, *(it.checking() for it in self._frameworks.values()))
-        self._metrics.picture_checks.labels("different" if found else "consistent").inc()
-        return found
+        return await self._recount.once()
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
@@ -606,6 +583,12 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
 
 def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
     return list(dict.fromkeys(kind for profile in resolved for kind in sorted(profile.kinds(), key=repr)))
+
+
+def _tell_notices(resolved: Iterable[ResolvedProfile]) -> None:
+    for profile in resolved:
+        for notice in profile.notices:
+            _LOG.warning("profile", notice=notice)
 
 
 def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
@@ -636,6 +619,14 @@ def _authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
         client_seconds=found.client_duration,
     )
     return Authority(live.client, asked, unusable)
+
+
+def _permission_check(
+    settings: Settings, live: LiveFeed | None, resolved: Sequence[ResolvedProfile], metrics: Metrics
+) -> PermissionCheck | None:
+    if live is None:
+        return None
+    return PermissionCheck(live.client, work_of(settings, resolved), metrics.permissions_missing.set)
 
 
 def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
@@ -677,11 +668,13 @@ def certificates_of(settings: Settings, authority: Authority | None = None) -> C
     return found
 
 
-def _leader_status(replica: Replica) -> LeaderStatus:
-    record = replica.record
+def _leader_status(leadership: Leadership) -> LeaderStatus | None:
+    if not leadership.identity:
+        return None
+    record = leadership.record
     found = (record.holder, record.address, record.since) if record is not None and record.holder else ("", "", "")
     return LeaderStatus(
-        here=replica.leads, identity=found[0], address=found[1], since=found[2], replica=replica.identity
+        here=leadership.leads, identity=found[0], address=found[1], since=found[2], replica=leadership.identity
     )
 
 

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from app.cache.cluster import Cluster
 from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NothingToRead, load_saved
-from app.framework.interface import Binder, Writer
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
-from app.writes.nominator import Nominator
+from app.writes.writes import MayWrite, Writes
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -39,12 +38,11 @@ class FeedState(Struct, frozen=True):
 
 
 class Feed(Protocol):
-    """A source of the picture, with the ways to write back to where it came from."""
+    """A source of the picture, which also knows how to write back to where it came from."""
 
-    binder: Binder
-    writer: Writer
-    bind_guard: BindGuard
-    nominator: Nominator
+    def writes(self, leadership: MayWrite) -> Writes:
+        """Whatever is written asks ``leadership`` before it leaves. To be made once."""
+        ...
 
     async def start(self) -> None:
         """Begin to fill the picture. Returns at once; ``problem`` tells when it is complete."""
@@ -74,13 +72,18 @@ class SavedFeed(NothingToRead):
     def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
         self._cluster = cluster
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
-        self.bind_guard = BindGuard()
-        self.binder: Binder = MemoryBinder(cluster, self.bind_guard)
-        self.writer: Writer = MemoryWriter(cluster)
-        self.nominator: Nominator = MemoryNominator(cluster)
         began = monotonic()
         load_saved(path, cluster, kinds)
         self._seconds = round(monotonic() - began, 3)
+
+    def writes(self, leadership: MayWrite) -> Writes:
+        bind_guard = BindGuard(leadership)
+        return Writes(
+            MemoryBinder(self._cluster, bind_guard),
+            MemoryWriter(self._cluster),
+            MemoryNominator(self._cluster),
+            bind_guard,
+        )
 
     async def start(self) -> None:
         objects = {kind: it.objects for kind, it in self.states().items()}

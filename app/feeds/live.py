@@ -8,17 +8,20 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState
+from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.outage import Outage
-from app.feeds.reflector import QUIET_SECONDS, Reflector
+from app.feeds.reflector import Reflector
 from app.feeds.sinks import sink_for
-from app.framework.interface import Binder, Unreadable, Writer
-from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource
+from app.framework.interface import Unreadable
+from app.kube.api_errors import ApiError, ApiUnavailable
+from app.kube.api_requests import Resource
+from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
@@ -28,9 +31,9 @@ from app.telemetry.tracing import Tracing
 from app.writes.answers import as_asked
 from app.writes.api_writes import PODS as PODS_RESOURCE
 from app.writes.api_writes import ApiBinder, ApiWriter
-from app.writes.bind_guard import BindGuard, Leadership
-from app.writes.fences import Fences
-from app.writes.nominator import ApiNominator, Nominator
+from app.writes.bind_guard import BindGuard
+from app.writes.nominator import ApiNominator
+from app.writes.writes import MayWrite, Writes
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """kube-scheduler does not see finished pods either."""
@@ -53,16 +56,8 @@ _AFTER_FAULT_SECONDS: Final = 2.0
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class MayWrite(Leadership, Protocol):
-    """Whether this process decides, where it is one of several."""
-
-    def may_write(self) -> str:
-        """Why it may not write now; empty if it may."""
-        ...
-
-
 class LiveFeed:
-    """Implements ``feeds.Feed``. Raises ``CredentialsError`` when made. ``max_age`` is in seconds."""
+    """Implements ``feeds.Feed``. Raises ``CredentialsError`` when made. Times are in seconds."""
 
     def __init__(
         self,
@@ -76,6 +71,7 @@ class LiveFeed:
     ) -> None:
         self._cluster = cluster
         self._max_age = max_age
+        self._post_seconds = post_seconds
         self._client = KubeClient(load(kubeconfig), tracing=tracing)
         self._outage = Outage(lambda: self._client.server)
         self._began = monotonic()
@@ -87,24 +83,20 @@ class LiveFeed:
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
         self._heard_until = -inf
         self._stopped = False
-        self.bind_guard = BindGuard()
-        self.bind_guard.while_following(self._follows)
-        self.binder: Binder = ApiBinder(self._client, self.bind_guard, post_seconds=post_seconds)
-        self._writer = ApiWriter(self._client, cluster, self._resource)
-        self.writer: Writer = self._writer
-        self._nominator = ApiNominator(self._client)
-        self.nominator: Nominator = self._nominator
-        self.fences = Fences(self._client, cluster)
 
     @property
     def client(self) -> KubeClient:
         """Whoever the picture is read as; closed when the feed stops."""
         return self._client
 
-    def lead_by(self, leadership: MayWrite) -> None:
-        """Ask before each write whether this process leads."""
-        self.bind_guard.lead_by(leadership)
-        self._writer.may_write = self._nominator.may_write = leadership.may_write
+    def writes(self, leadership: MayWrite) -> Writes:
+        bind_guard = BindGuard(leadership, self._follows)
+        return Writes(
+            ApiBinder(self._client, bind_guard, post_seconds=self._post_seconds),
+            ApiWriter(self._client, self._cluster, self._resource, leadership.may_write),
+            ApiNominator(self._client, leadership.may_write),
+            bind_guard,
+        )
 
     def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
         return Reflector(

@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from app.kube.client import ApiError, KubeError
+from app.kube.api_errors import ApiError, KubeError
 
 PATIENCE_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 60.0

@@ -7,52 +7,39 @@
                    └────────── that version is gone (410) ────────────────┘
     forbidden (403), not_served (no such kind): said once, looked for again every few seconds
 
-A quiet watch may have nothing to tell, or be cut off without a word. ``keep_fresh`` asks, and where the API server has
-written since, it opens the watch anew from the version last seen, for a few seconds at first: near its end such a watch
-says in a bookmark how far it has come, which a long one does once a minute.
-
 A list is applied as a difference: upserts in slices that let others run, deletions last, so that the picture never
 lacks what the cluster has. One object that cannot be read, or not be taken in, is left out, counted and named, until it
 is gone or can be read; the rest goes on.
 
-Not here: what an object means, and what to do about a kind that stays away. Sinks and readiness know.
+Not here: what an object means, what to do about a kind that stays away, and whether a quiet watch is a dead one. Sinks,
+readiness and ``app.feeds.freshness`` know.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
 import traceback
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from math import inf
 from typing import Final, Generic, Literal, NoReturn, TypeVar
 
-import msgspec
 import structlog
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from app.feeds.documents import EVENTS, IDENTIFIED, Event, key_in, read_page
+from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for, number
+from app.feeds.loading import bulk_load
 from app.feeds.sinks import Sink
-from app.kube.client import (
-    REQUEST_SECONDS,
-    ApiError,
-    ApiSilent,
-    ApiUnavailable,
-    KubeClient,
-    KubeError,
-    Resource,
-)
-from app.kube.decoding import Decoder
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError
+from app.kube.api_requests import Resource
+from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.meta_v1 import ObjectKey
 
 _LOG: Final = structlog.get_logger(__name__)
-
-_Probed = Literal["fresh", "newer", "went back", "failed"]
-"""``newer``: something was written that the watch has not come up to; it may be of another kind."""
 
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
@@ -63,36 +50,22 @@ PAGE: Final = 250
 """Objects a page later on: putting a page of full pods together and apart holds up the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
-QUIET_SECONDS: Final = 30.0
-"""A watch that was not heard of for this long is asked after; a limit on the age of the picture makes it sooner."""
-
 LOOK_AGAIN_SECONDS: Final = 10.0
 """Between looks for a kind that is forbidden or not served, less some jitter; no more than ``quiet``."""
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 2.0
-_LONGEST_RETRY_AFTER: Final = 10.0
-"""An API server asks for a second or two; whoever asks for more would keep us away long after the trouble is over."""
-
 _STEADY_SECONDS: Final = 10.0
 """A watch that lasted this long was a good one, whether or not there was anything to tell."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
-_ASKS: Final = 4
-"""A kind of which nothing was heard for as many times ``quiet`` has to catch up first."""
-
-_SHORT_WATCH_SECONDS: Final = 3
-"""The API server sends a bookmark two seconds before it ends a watch, so this one gets one within two."""
-
 _GRACE_SECONDS: Final = 0.25
 """What a short watch may be late to end."""
 
 _PROBE_SECONDS: Final = 3.0
-_BETWEEN_PROBES: Final = 1.0
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
-_PENDING_PROBES: Final = 64
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _GONE: Final = 410
@@ -102,76 +75,6 @@ T = TypeVar("T")
 
 class NotServed(KubeError):
     """The API server knows no such kind."""
-
-
-class _ListMeta(Struct, rename="camel"):
-    resource_version: str | None = None
-    continue_: str | None = msgspec.field(name="continue", default=None)
-
-
-class _Page(Struct):
-    metadata: _ListMeta
-    items: list[Raw] | None = None
-
-
-class _Event(Struct):
-    type: str
-    object: Raw
-
-
-class _Meta(Struct, rename="camel"):
-    """A bookmark has a version and no name."""
-
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _Identified(Struct):
-    metadata: _Meta
-
-
-class _Name(Struct):
-    namespace: str | None = None
-    name: str | None = None
-
-
-class _Named(Struct):
-    metadata: _Name
-
-
-_PAGES: Final = Decoder[_Page](_Page)
-_EVENTS: Final = Decoder[_Event](_Event)
-_IDENTIFIED: Final = Decoder[_Identified](_Identified)
-_NAMED: Final = Decoder[_Named](_Named)
-
-
-class _Loads:
-    """How many first lists are under way in this process, and whether collection was on before."""
-
-    under_way = 0
-    collecting = False
-
-
-@contextmanager
-def bulk_load() -> Iterator[None]:
-    """No garbage collection until the last one of these ends; what is there then is never looked at again.
-
-    The picture lives as long as the process: looking through it took 20 s of a first list of 24 s.
-    """
-    if _Loads.under_way == 0:
-        _Loads.collecting = gc.isenabled()
-        gc.disable()
-    _Loads.under_way += 1
-    try:
-        yield
-    finally:
-        _Loads.under_way -= 1
-        if _Loads.under_way == 0:
-            gc.freeze()
-            if _Loads.collecting:
-                gc.enable()
 
 
 class Reflector(Generic[T]):
@@ -214,10 +117,7 @@ class Reflector(Generic[T]):
         self.resource = resource if isinstance(resource, Resource) else None
         self.state: State = "starting"
         self.cause = ""
-        self.quiet = quiet
         self.synced = False
-        self.last_contact = -inf
-        self.fresh_as_of = -inf
         self.events = self.relists = self.restarts = self.undecodable = 0
         self._wanted = (resource.api_version, resource.kind) if isinstance(resource, Resource) else resource
         self._client = client
@@ -233,22 +133,29 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._sleep = sleep
         self._rng = rng
-        self._version = ""
+        self._fresh = Freshness(self, quiet=quiet, clock=clock, sleep=sleep, on_failure=on_failure, on_answer=on_answer)
         self._failures = 0
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._anew = self._reopening = False
         self._asked_at = inf
-        self._short = self._suspect = self._behind = self._broken_off = False
+        self.is_short = self._broken_off = False
         self._patience = _PATIENCE
-        self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
         self.left_out: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
 
     @property
     def follows(self) -> bool:
         """Whether a watch is open that has, after a gap, caught up."""
-        return self._watching is not None and not self._behind
+        return self._watching is not None and not self._fresh.behind
+
+    @property
+    def last_contact(self) -> float:
+        return self._fresh.last_contact
+
+    @property
+    def fresh_as_of(self) -> float:
+        return self._fresh.fresh_as_of
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled, whatever the API server does."""
@@ -265,91 +172,49 @@ class Reflector(Generic[T]):
                 await self._sleep(wait)
 
     async def keep_fresh(self) -> NoReturn:
-        """Ask after a watch that has been quiet, until cancelled: is there nothing new, or do we not hear it?"""
-        while True:
-            await self._opened.wait()
-            remaining = self.last_contact + self.quiet - self._clock()
-            if remaining > 0:
-                await self._sleep(remaining)
-                continue
-            next_at = self._clock() + _BETWEEN_PROBES
-            found, asked_for = await self._probed()
-            self._look_closer(found)
-            await self._sleep(max(next_at - self._clock(), asked_for, 0.0))
+        """Ask after a watch that has been quiet, see ``Freshness.keep``."""
+        await self._fresh.keep()
 
     async def probe(self) -> bool:
-        """Ask for the newest version there is; ``True`` if the picture was up to date when this was called.
+        """Ask whether the picture is up to date, see ``Freshness.probe``."""
+        return await self._fresh.probe()
 
-        Versions are counted over all kinds, so a quiet kind lags behind without missing anything. Then ``False`` means
-        "not known yet": ``fresh_as_of`` moves on when an event or a bookmark reaches the version asked for.
-        """
-        found, _ = await self._probed()
-        return found == "fresh"
+    async def opened(self) -> None:
+        """Wait until a watch is open."""
+        await self._opened.wait()
 
-    async def _probed(self) -> tuple[_Probed, float]:
-        """With the seconds that the API server asks to be left alone for."""
-        began, seen = self._clock(), _number(self._version)
-        try:
-            newest = await self._newest_version()
-        except NotServed:
-            return "failed", 0.0
-        except KubeError as error:
-            self._on_failure(error)
-            return "failed", _asked_for(error)
-        self._on_answer()
-        if newest < seen:
-            self._start_over()
-            return "went back", 0.0
-        self._probes.append((newest, began))
-        self._settle_probes()
-        return ("fresh" if self.fresh_as_of >= began else "newer"), 0.0
-
-    async def _newest_version(self) -> int:
-        if self.resource is None or not self._version:
-            raise NotServed("no list of it has been taken")
+    async def newest_version(self) -> int | None:
+        """The newest version there is, of whatever kind; ``None`` before a first list. Raises ``KubeError``."""
+        if self.resource is None or not self._fresh.version:
+            return None
         # Without a resourceVersion a list is consistent: it is no older than this request.
         raw = await self._client.list_page(self.resource, limit=1, metadata_only=True, timeout=_PROBE_SECONDS)
-        page = await _page(raw)
-        newest = _number(page.metadata.resource_version or "")
+        page = await read_page(raw)
+        newest = number(page.metadata.resource_version or "")
         if newest < 0:
             raise ApiUnavailable("versions that do not compare")
         return newest
 
-    def _start_over(self) -> None:
+    def start_over(self) -> None:
         """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
         self._log.error("versions went back, listing anew")
         self._sink.newest_wins = False
-        self._probes.clear()
         self.list_anew()
+
+    def reopen(self, *, broken_off: bool) -> None:
+        """End the watch and open it anew from the version last seen."""
+        self._broken_off = broken_off
+        self._reopening = True
+        self._end_watch()
 
     def list_anew(self) -> None:
         """Do not wait for the watch to bring what is new: take a list now."""
         self._anew = True
         self._end_watch()
 
-    def _look_closer(self, found: _Probed) -> None:
-        """Open the watch anew from the version last seen where it may be cut off. It costs one request.
-
-        A short one is left alone: it is about to tell. Nothing is ended before the API server answers again.
-        """
-        if found == "failed":
-            self._suspect = True
-        elif found != "went back" and (self._suspect or (found == "newer" and not self._short)):
-            self._broken_off, self._suspect = self._suspect, False
-            self._reopening = True
-            self._end_watch()
-
     def _end_watch(self) -> None:
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
-
-    def _settle_probes(self) -> None:
-        seen = _number(self._version)
-        while self._probes and self._probes[0][0] <= seen:
-            _, began = self._probes.popleft()
-            self._behind = self._behind and self._clock() - began > self.quiet + _SHORT_WATCH_SECONDS
-            self.fresh_as_of = max(self.fresh_as_of, began)
-            self.last_contact = max(self.last_contact, began)
 
     async def _follow(self) -> None:
         """One round; ends when a watch ends in good order."""
@@ -358,7 +223,7 @@ class Reflector(Generic[T]):
             self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
         if self.resource is None:
             raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
-        while self._anew or not self._version:
+        while self._anew or not self._fresh.version:
             self._anew = False
             await self._list(self.resource)
         await self._watch(self.resource)
@@ -372,9 +237,8 @@ class Reflector(Generic[T]):
             unconfirmed |= self.left_out
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
-        self._behind, self._sink.newest_wins = False, True
-        self._reached(version)
-        self.fresh_as_of = max(self.fresh_as_of, began)
+        self._sink.newest_wins = True
+        self._fresh.listed(version, began)
         self._become_synced()
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
@@ -391,7 +255,7 @@ class Reflector(Generic[T]):
                 field_selector=self._field_selector,
                 silence=self._patience,
             )
-            page = await _page(raw)
+            page = await read_page(raw)
             self._on_answer()
             self._patience = _PATIENCE
             self.state = "listing"
@@ -418,12 +282,12 @@ class Reflector(Generic[T]):
                 until = self._clock() + SLICE_SECONDS
 
     async def _watch(self, resource: Resource) -> None:
-        self._reopening, self._short = False, bool(self._probes)
-        seconds = _SHORT_WATCH_SECONDS if self._short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
+        self._reopening, self.is_short = False, self._fresh.is_asked_for
+        seconds = SHORT_WATCH_SECONDS if self.is_short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
         self._asked_at = self._clock()
         watching = self._client.watch(
             resource,
-            resource_version=self._version,
+            resource_version=self._fresh.version,
             metadata_only=self._metadata_only,
             field_selector=self._field_selector,
             timeout_seconds=seconds,
@@ -432,20 +296,16 @@ class Reflector(Generic[T]):
         async with watching as lines:
             self.state, self.cause, self._asked_at = "watching", "", inf
             self._on_answer()
-            gap = self._clock() - self.last_contact
-            # Without versions that compare nobody could tell when it has caught up. A quiet watch that we ended
-            # ourselves to look closer was open all the time, as far as anybody knows.
-            asks = 1 if self._broken_off else _ASKS
-            self._behind = _number(self._version) >= 0 and gap > asks * self.quiet
+            self._fresh.open_again(broken_off=self._broken_off)
             self._broken_off = False
             try:
-                async with asyncio.timeout(seconds + _GRACE_SECONDS if self._short else None) as self._watching:
+                async with asyncio.timeout(seconds + _GRACE_SECONDS if self.is_short else None) as self._watching:
                     self._opened.set()
                     if self._anew:  # asked for between the list and now
                         self._end_watch()
                     await self._take_all(lines, min(seconds, _STEADY_SECONDS))
             except TimeoutError:
-                self._version = "" if self._anew else self._version
+                self._fresh.version = "" if self._anew else self._fresh.version
                 self._anew, self._reopening = False, True
             finally:
                 self._watching = None
@@ -460,7 +320,7 @@ class Reflector(Generic[T]):
                     await asyncio.sleep(0)
                     until = self._clock() + SLICE_SECONDS
                 try:
-                    event: _Event | None = _EVENTS.at_once(line)
+                    event: Event | None = EVENTS.at_once(line)
                 except ValueError:
                     event = await self._read_again(line)
                 if event is not None:
@@ -470,29 +330,29 @@ class Reflector(Generic[T]):
             if self._clock() - opened >= steady:
                 self._well()
 
-    async def _read_again(self, line: bytes) -> _Event | None:
+    async def _read_again(self, line: bytes) -> Event | None:
         """An event that is nested deeply; ``None`` for what is none, which is passed over."""
         try:
-            return await _EVENTS.in_turns(line)
+            return await EVENTS.in_turns(line)
         except ValueError as error:
             self._skip(("", ""), error)
             return None
 
-    def _take(self, event: _Event) -> None:
+    def _take(self, event: Event) -> None:
         """Apply one event. Raises ``ApiError`` for an event that says the watch is over."""
         if event.type == "ERROR":
             raise ApiError.parse(event.object)
         try:
-            meta = _IDENTIFIED.decode(event.object).metadata
+            meta = IDENTIFIED.decode(event.object).metadata
         except ValueError as error:
-            self._skip(_key(event.object), error)
+            self._skip(key_in(event.object), error)
             return
         if event.type == "DELETED":
             self._forget((meta.namespace or "", meta.name or ""), meta.uid or "")
         elif event.type != "BOOKMARK":
             self._upsert(event.object)
         self.events += event.type != "BOOKMARK"
-        self._reached(meta.resource_version or self._version)
+        self._fresh.reached(meta.resource_version or self._fresh.version)
         self._well()
 
     def _upsert(self, raw: Raw) -> ObjectKey:
@@ -501,7 +361,7 @@ class Reflector(Generic[T]):
             found = self._decode(raw)
             self._sink.upsert(found)
         except Exception as error:  # noqa: BLE001  # whatever one object does: it must not end the watch of all
-            return self._skip(_key(raw), error)
+            return self._skip(key_in(raw), error)
         key = self._key_of(found)
         if self.left_out:
             self._take_back(key)
@@ -529,13 +389,6 @@ class Reflector(Generic[T]):
             self._sink.take_back(key)
             self._log.info("object no longer left out", object="/".join(filter(None, key)))
 
-    def _reached(self, version: str) -> None:
-        self._version = version
-        if not self._behind:
-            self.last_contact = self._clock()
-        if self._probes:
-            self._settle_probes()
-
     def _well(self) -> None:
         self._failures = 0
         self._patience = _PATIENCE
@@ -547,9 +400,9 @@ class Reflector(Generic[T]):
 
     async def _do_without(self, error: NotServed) -> float:
         """As good as an empty list: what was there went with its definition."""
-        self._version = ""
+        self._fresh.version = ""
         await self._in_slices(chain(tuple(self.left_out), self._sink.keys()), lambda key: self._forget(key, ""))
-        self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, self._asked_at)
+        self._fresh.absent(self._asked_at)
         self._become_synced()
         return self._stay_away("not_served", error)
 
@@ -557,9 +410,9 @@ class Reflector(Generic[T]):
         """What an error leaves to be done; returns how long to wait before it."""
         status = error.status if isinstance(error, ApiError) else 0
         if status == _GONE:
-            self._version = ""
+            self._fresh.version = ""
         if status == _NOT_FOUND:
-            self.resource, self._version = None, ""
+            self.resource, self._fresh.version = None, ""
         if status == _FORBIDDEN:
             return self._stay_away("forbidden", error)
         self._log.debug("watch interrupted", cause=str(error))
@@ -569,14 +422,14 @@ class Reflector(Generic[T]):
         if isinstance(error, ApiSilent):
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
         waited = max(0.0, self._clock() - self._asked_at)
-        return max(self._back_off() - waited, _asked_for(error), 0.0)
+        return max(self._back_off() - waited, asked_for(error), 0.0)
 
     def _stay_away(self, state: State, error: KubeError) -> float:
         self._on_answer()
         if self.state != state:
             self._log.warning("kind cannot be watched", state=state, cause=str(error))
         self.state, self.cause = state, str(error)
-        return min(LOOK_AGAIN_SECONDS, self.quiet) * self._jitter()
+        return min(LOOK_AGAIN_SECONDS, self._fresh.quiet) * self._jitter()
 
     def _back_off(self) -> float:
         wait = min(_FIRST_WAIT * 2.0**self._failures, _LONGEST_WAIT)
@@ -590,36 +443,8 @@ class Reflector(Generic[T]):
 Item = TypeVar("Item")
 
 
-def _asked_for(error: KubeError) -> float:
-    asked_for = error.retry_after if isinstance(error, ApiError) else None
-    return min(asked_for or 0.0, _LONGEST_RETRY_AFTER)
-
-
 def _told(error: Exception) -> str:
     """What is wrong with an object; or, for a fault of ours, where that is."""
     if isinstance(error, ValueError):
         return str(error)
     return "".join(traceback.format_exception(error))
-
-
-async def _page(raw: bytes) -> _Page:
-    try:
-        page = await _PAGES.in_turns(raw)
-    except ValueError as error:
-        raise ApiUnavailable(f"list: {error}") from error
-    if not page.metadata.resource_version:
-        raise ApiUnavailable("list: no resourceVersion")
-    return page
-
-
-def _key(raw: Raw) -> ObjectKey:
-    try:
-        meta = _NAMED.decode(raw).metadata
-    except ValueError:
-        return ("", "")
-    return (meta.namespace or "", meta.name or "")
-
-
-def _number(version: str) -> int:
-    """Versions compare as numbers (KEP-5504); -1 for one that is none."""
-    return int(version) if version.isdecimal() else -1

@@ -15,7 +15,7 @@ from app.cache.cluster import Cluster
 from app.feeds.sinks import sink_for
 from app.framework.interface import ObjectGone
 from app.framework.status import SUCCESS, Status, error
-from app.kube.client import PreSendCheck
+from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
 from app.kube.decoding import KEPT, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind

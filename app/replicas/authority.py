@@ -22,7 +22,9 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from app.kube.client import ApiError, KubeClient, KubeError, Resource
+from app.kube.api_errors import ApiError, KubeError
+from app.kube.api_requests import Resource
+from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
 from app.replicas.issuing import (
     COMMON_NAME,

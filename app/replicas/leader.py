@@ -11,7 +11,8 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct
 
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, KubeError
+from app.kube.api_errors import ApiError, ApiUnavailable, KubeError
+from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
 from app.replicas.lease import LEASES, Election, LeaseRecord
 

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from app.cache.objects import precedes
-from app.kube.client import Resource
+from app.kube.api_requests import Resource
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.writes.callers import EVERYBODY, NOBODY, Callers

@@ -67,7 +67,7 @@ async def _at_once() -> None:
 
 
 class Replica:
-    """``post_seconds``: how long a Binding may take. ``clock`` is the election's.
+    """Implements ``leadership.Leadership``. ``post_seconds``: how long a Binding may take. ``clock`` is the election's.
 
     ``on_change(leads)`` is called when this replica begins or ceases to lead, ``on_leader`` for each new holder seen.
     ``known_to_others`` returns once other replicas can speak to this one.
@@ -154,11 +154,10 @@ class Replica:
         while self.may_write():
             await self._elector.changed(_LOOK_SECONDS if self.leads else None)
 
-    async def led_for(self, seconds: float) -> None:
-        """Wait so many seconds, or until this replica no longer leads."""
-        until = self._clock() + seconds
-        while not self.may_write() and (left := until - self._clock()) > 0:
-            await self._elector.changed(left)
+    async def lost(self) -> None:
+        """Wait until this replica does not lead."""
+        while self.leads:
+            await self._elector.changed(_LOOK_SECONDS)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
         """Wait at most so many seconds until a bind in a namespace makes sense; returns why it does not."""

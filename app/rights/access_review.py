@@ -14,7 +14,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from app.kube.client import KubeClient, KubeError
+from app.kube.api_errors import KubeError
+from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
 from app.rights.permissions import Need, Permission, Rule, Work, discovered, may_be_absent, rules
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework.uses import Use
-from app.kube.client import KubeClient, KubeError
+from app.kube.api_errors import KubeError
+from app.kube.client import KubeClient
 from app.kube.credentials import CredentialsError, load
 from app.kube.kinds import NODES, PODS, Kind
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.feeds.feed import Feed, FeedState
 from app.replicas.authority import Authority
-from app.replicas.replica import Replica
+from app.replicas.leadership import Leadership
 from app.rights.access_review import PermissionCheck
 
 _FAILING: Final = frozenset({"forbidden", "retrying"})
@@ -30,14 +30,14 @@ class Check(Struct, frozen=True):
 
 
 def checks(
-    feed: Feed, replica: Replica | None, permissions: PermissionCheck | None, authority: Authority | None = None
+    feed: Feed, leadership: Leadership, permissions: PermissionCheck | None, authority: Authority | None = None
 ) -> Iterator[Check]:
-    """``replica`` is ``None`` for a single process, ``permissions`` for a saved cluster, ``authority`` without one."""
+    """``permissions`` is ``None`` for a saved cluster, ``authority`` without one."""
     yield Check("picture", feed.problem())
     for kind, state in feed.states().items():
         yield _feed(f"feed/{kind}", state)
-    if replica is not None:
-        yield Check("leader", replica.problem(), replica.role())
+    if role := leadership.role():
+        yield Check("leader", leadership.problem(), role)
     if authority is not None:
         yield Check("certificates", authority.trouble)
     if permissions is not None:

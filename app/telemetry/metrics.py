@@ -90,7 +90,7 @@ class Metrics:
         )
         self.nominations = Counter(
             "homeport_nominations",
-            "Pods led to a node they were not shown, by what came of it.",
+            "Pods nominated to a node they were not shown, by what came of it.",
             ["result"],
             registry=self.registry,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from app.kube.client import ApiUnavailable
+from app.kube.api_errors import ApiUnavailable
 from app.kube.kinds import KubeObject
 
 Object = TypeVar("Object", bound=KubeObject)

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
-from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
+from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import Resource
+from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
@@ -240,7 +242,7 @@ class ApiWriter:
     def __init__(
         self, client: KubeClient, cluster: Cluster, resource_of: ResourceOf, may_write: Callable[[], str] = str
     ) -> None:
-        self.may_write = may_write
+        self._may_write = may_write
         self._client = client
         self._objects = cluster.others
         self._resource_of = resource_of
@@ -250,7 +252,7 @@ class ApiWriter:
     ) -> None:
         metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": dict(annotations)}
         resource = self._resource(kind)
-        problem = self.may_write()
+        problem = self._may_write()
         if problem:
             raise OSError(problem)
         try:

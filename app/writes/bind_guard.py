@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from app.framework.status import Status, error
-from app.kube.client import PreSendCheck
+from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
 
 Sent = TypeVar("Sent")
@@ -125,24 +125,23 @@ class _Alone:
         return ""
 
 
+_ALONE: Final = _Alone()
+
+
 def _always() -> bool:
     """Where nothing is watched."""
     return True
 
 
 class BindGuard:
-    """One for all binders of a process, and the one place where bind asks who leads: at its beginning and its end."""
+    """One for all binders of a process, and the one place where bind asks who leads: at its beginning and its end.
 
-    def __init__(self) -> None:
-        self._leadership: Leadership = _Alone()
-        self._follows: Callable[[], bool] = _always
+    ``leadership`` is asked after the check. ``follows``: whether pods and nodes are being watched; while not, others
+    bind and we do not see it.
+    """
 
-    def lead_by(self, leadership: Leadership) -> None:
-        """It is asked after the check."""
+    def __init__(self, leadership: Leadership = _ALONE, follows: Callable[[], bool] = _always) -> None:
         self._leadership = leadership
-
-    def while_following(self, follows: Callable[[], bool]) -> None:
-        """``follows``: whether pods and nodes are being watched. While not, others bind and we do not see it."""
         self._follows = follows
 
     async def admitted(self, namespace: str, seconds: float) -> str:

@@ -29,7 +29,9 @@ import structlog
 from msgspec import Struct
 
 from app.framework.events import EventType, Reference
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, Resource, UnknownOutcome
+from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import Resource
+from app.kube.client import KubeClient
 from app.telemetry.background import Background
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)

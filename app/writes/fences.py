@@ -14,7 +14,8 @@ from typing import Final
 import structlog
 
 from app.cache.cluster import Cluster
-from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.writes.answers import as_asked
 from app.writes.api_writes import PODS, fence_off, will_never_do

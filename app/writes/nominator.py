@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, Protocol
 
 import structlog
 
-from app.kube.client import ApiError, ApiUnavailable, KubeClient, UnknownOutcome
+from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
 from app.writes.api_writes import PODS
 
@@ -43,11 +44,11 @@ class ApiNominator:
     """
 
     def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
-        self.may_write = may_write
+        self._may_write = may_write
         self._client = client
 
     async def nominate(self, pod: Pod, node_name: str) -> Nominated:
-        if self.may_write():
+        if self._may_write():
             return "failed"
         body = nomination(pod, node_name)
         try:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app import main
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
+from app.controllers import recount
 from tests.api.service import VERSION, Api, example, serving
 from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
 from tests.apiserver import kubeconfig
@@ -266,7 +266,7 @@ class TestCountedForAScrape:
             assert 1 == (await api.samples("homeport_picture_checks_total"))['{result="consistent"}']
 
     async def test_the_picture_is_checked_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(main, "_CHECK_SECONDS", 0.01)
+        monkeypatch.setattr(recount, "BETWEEN_SECONDS", 0.01)
         async with serving() as api:
             checks = await api.samples("homeport_picture_checks_total")
             while checks['{result="consistent"}'] < 2:

@@ -1,4 +1,4 @@
-"""A filter call that shows a part of the nodes, over HTTP: where our refusals leave nothing, the pod is led on."""
+"""A filter call that shows a part of the nodes, over HTTP: where our refusals leave nothing, it is nominated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from app.config.settings import Settings
 from tests.api.service import Api, serving
 from tests.api.small import NEW, NODES, TOO_MANY, WEB, binding, by_name, by_object, saved
+from tests.api.virtual import settle
 from tests.builders import JsonObject, pod_object
 
 ALSO_FULL = pod_object("web-3", labels=WEB, node="n3")
@@ -35,7 +36,7 @@ async def until_nominated(api: Api) -> None:
 
 
 @pytest.mark.parametrize("shown", [pytest.param(named, id="names"), pytest.param(whole, id="whole nodes")])
-async def test_refused_on_all_it_was_shown_a_pod_is_led_to_another_node(
+async def test_refused_on_all_it_was_shown_a_pod_is_nominated_to_another_node(
     tmp_path: Path, shown: Callable[[str], JsonObject]
 ) -> None:
     """The scheduler tries the nominated node alone: a hit."""
@@ -60,6 +61,7 @@ async def test_refused_on_all_it_was_shown_a_pod_is_led_to_another_node(
 )
 async def test_who_is_guarded(tmp_path: Path, settings: Any, names: list[str], guarded: int) -> None:
     async with serving(Settings(cluster=saved(tmp_path, ALSO_FULL), **settings)) as api:
+        await settle()  # what acts by itself has begun
         before = len(asyncio.all_tasks())
         await api.post("filter", by_name(NEW, names))
         after = len(asyncio.all_tasks())

@@ -36,8 +36,9 @@ MODULES: Final = (
     "app.writes.api_writes",
     "app.writes.bind_guard",
     "app.kube.client",
+    "app.kube.transport",
     "app.kube.connections",
-    "app.runtime.framework",
+    "app.runtime.acting",
     "app.verbs.bind",
     "app.verbs.settlements",
     "app.verbs.transaction",
@@ -47,23 +48,24 @@ MODULES: Final = (
 """Everything between a bind request and its write, and what follows the write."""
 
 READS: Final = tuple(
-    f"app.kube.client:{name}"
+    f"app.kube.{name}"
     for name in (
-        "KubeClient.aclose:*",
-        "KubeClient.__aexit__:*",
-        "KubeClient.resolve:*",
-        "KubeClient.list_page:*",
-        "KubeClient.watch:*",
-        "KubeClient._send:*",
-        "KubeClient._opened:*",
-        "KubeClient._authorized:*",
-        "KubeClient._attempt:*",
-        "KubeClient._http_for:*",
-        "KubeClient._heard:*",
-        "KubeClient._distrust:*",
-        "KubeClient._retire:*",
-        "_answered:*",
-        "_lines:*",
+        "client:KubeClient.aclose:*",
+        "client:KubeClient.__aexit__:*",
+        "client:KubeClient.resolve:*",
+        "client:KubeClient.list_page:*",
+        "transport:Transport.aclose:*",
+        "transport:Transport.send:*",
+        "transport:Transport.stream:*",
+        "transport:Transport._opened:*",
+        "transport:Transport._authorized:*",
+        "transport:Transport._attempt:*",
+        "transport:Transport._http_for:*",
+        "transport:Transport._heard:*",
+        "transport:Transport._distrust:*",
+        "transport:Transport._retire:*",
+        "transport:_answered:*",
+        "transport:_lines:*",
     )
 )
 """Points in those modules that reading passes as well, most of all while a process starts."""

@@ -38,7 +38,7 @@ SETTINGS: Final = {"repairInterval": "1s"}
 DELAYS: Final = (
     Rule("app.kube.client:KubeClient.get:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule(WRITE, "delay", "before", expression="answer", probability=0.1, seconds=0.03),
-    Rule("app.runtime.framework:Framework.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
+    Rule("app.runtime.acting:Acting.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
 )
@@ -46,12 +46,12 @@ DELAYS: Final = (
 
 ELSEWHERE: Final = (
     *READS,
-    "app.kube.client:KubeClient._written:1:*",  # through a proxy
-    "app.kube.client:KubeClient._written_by_httpx:*",
-    "app.kube.client:KubeClient._written:5:*",  # an answer that never comes: see the outages
-    "app.kube.client:KubeClient._write:[34]:*",  # credentials that are refused
+    "app.kube.transport:Transport._written:1:*",  # through a proxy
+    "app.kube.transport:Transport._written_by_httpx:*",
+    "app.kube.transport:Transport._written:5:*",  # an answer that never comes: see the outages
+    "app.kube.transport:Transport._write:[34]:*",  # credentials that are refused
     "app.writes.api_writes:ApiBinder._after_unknown:[34]:*",  # no permission to patch the status of pods
-    "app.runtime.framework:Framework.permit:*",  # a Permit plugin that makes pods wait
+    "app.runtime.acting:Acting.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
 )
 """Points that nothing here leads to."""

@@ -42,9 +42,9 @@ QUICK_RETRIES: Final = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1
 """Of kube-schedulers whose binds fail by design: with the default of 10 s a scenario would be mostly waiting."""
 
 EVIDENCE: Final = 20
-UNAVAILABLE: Final = "app.kube.client:ApiUnavailable"
+UNAVAILABLE: Final = "app.kube.api_errors:ApiUnavailable"
 BROKEN: Final = "app.kube.connections:BrokenConnection"
-WRITE: Final = "app.kube.client:KubeClient._written:*"
+WRITE: Final = "app.kube.transport:Transport._written:*"
 
 FAILING_WRITES: Final = (
     Rule(WRITE, "error", "before", expression="answer", probability=0.02, error=BROKEN),

@@ -7,7 +7,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.kube.client import ApiError, KubeClient, Resource
+from app.kube.api_errors import ApiError
+from app.kube.api_requests import Resource
+from app.kube.client import KubeClient
 from app.kube.credentials import load
 from tests.apiserver import ApiServer, client_of
 from tests.controlplane import objects

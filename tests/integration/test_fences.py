@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kube.client import ApiError, KubeClient
+from app.kube.api_errors import ApiError
+from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.credentials import load
 from app.writes.api_writes import FENCE, PODS, binding, fence_off

@@ -1,4 +1,4 @@
-"""kube-scheduler shows a sample of the nodes: a pod that few nodes are open to is led to one that it was not shown."""
+"""kube-scheduler shows a sample of the nodes: a pod with few open nodes is nominated to one that it was not shown."""
 
 import time
 from collections.abc import Callable, Iterator

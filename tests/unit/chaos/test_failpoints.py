@@ -186,10 +186,10 @@ def test_kills_go_where_few_were_until_the_budget_is_spent() -> None:
 
 
 def test_nobody_is_killed_where_it_is_spared() -> None:
-    plan = KillPlan(budget=1, spared=("app.kube.client:KubeClient._send:*",))
+    plan = KillPlan(budget=1, spared=("app.kube.transport:Transport.send:*",))
 
-    assert not plan.strikes("app.kube.client:KubeClient._send:1:before", Random(1))
-    assert plan.strikes("app.kube.client:KubeClient._write:1:before", Random(1))
+    assert not plan.strikes("app.kube.transport:Transport.send:1:before", Random(1))
+    assert plan.strikes("app.kube.transport:Transport._write:1:before", Random(1))
 
 
 def test_nobody_is_killed_before_some_work_is_done() -> None:

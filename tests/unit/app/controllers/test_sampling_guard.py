@@ -1,4 +1,4 @@
-"""A pod that was refused on every node it was shown is led to one that it was not; what is in vain is not hammered."""
+"""A pod refused on every node it was shown is nominated to one that it was not; what is in vain is not hammered."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.sampling_guard import ANSWER_SECONDS, LOOK_SECONDS, CountedNominations, SamplingGuard
-from app.framework.cycle_state import CycleState
+from app.controllers.nominations import CountedNominations
+from app.controllers.pacing import LOOK_SECONDS
+from app.controllers.sampling_guard import ANSWER_SECONDS, SamplingGuard
 from app.kube.core_v1 import Node, Pod
 from app.telemetry.metrics import Metrics
 from app.verbs.context import VerbContext
@@ -19,7 +20,7 @@ from app.verbs.outcome import Outcome
 from app.writes.nominator import Nominated
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, make_node, make_pod, taint
-from tests.fakes import FixedNominations, RecordingRecorder, Told
+from tests.fakes import RecordingRecorder, Told
 from tests.unit.app.verbs.bench import SPREAD, WEB, Bench
 
 CROWD = [f"a{number}" for number in range(1, 4)]
@@ -39,7 +40,7 @@ class World:
             *crowd, closed, *self.left(*left), make_pod("web-1", labels=WEB, spread=SPREAD, node="a1"), *pods
         )
         self.cluster = self.bench.cluster
-        self.leads = CountedNominations(self.cluster)
+        self.nominations = CountedNominations(self.cluster)
         self.metrics = Metrics()
         self.written: list[tuple[float, str, str]] = []
         self.answers: list[Nominated] = []
@@ -52,7 +53,7 @@ class World:
             self.bench.due,
         )
         self.events = RecordingRecorder()
-        self.guard = SamplingGuard(context, self, self.leads, now, self.metrics, self.events)
+        self.guard = SamplingGuard(context, self, self.nominations, now, self.metrics, self.events)
         self.started = now()
 
     def _problem(self) -> str:
@@ -90,7 +91,7 @@ class World:
         await settle()
 
     @property
-    def led(self) -> list[tuple[str, str]]:
+    def nominated(self) -> list[tuple[str, str]]:
         return [(pod, node) for _, pod, node in self.written]
 
     @property
@@ -123,7 +124,7 @@ async def test_a_refusal_on_all_nodes_that_a_late_event_cures_is_looked_at_again
     world.cluster.delete_pod(("default", "web-1"))
     await elapse(1)
 
-    assert ["late"] == [pod for pod, _ in world.led]
+    assert ["late"] == [pod for pod, _ in world.nominated]
 
 
 @virtual_time
@@ -133,11 +134,11 @@ async def test_one_that_nothing_cures_costs_no_look() -> None:
         world.asked("late", list(world.cluster.nodes))
         await elapse(0.1)
 
-    assert ([], 0) == (world.led, world.looks)
+    assert ([], 0) == (world.nominated, world.looks)
 
 
 @virtual_time
-async def test_it_is_led_shortly_after_the_last_refusal() -> None:
+async def test_it_is_nominated_shortly_after_the_last_refusal() -> None:
     """Its own retry comes 6 ms after the first refusal; a nomination written in between would be cleared unseen."""
     world = World("b1", pods=[late()])
     world.asked("late")
@@ -152,14 +153,14 @@ async def test_it_is_led_shortly_after_the_last_refusal() -> None:
 
 
 @pytest.mark.parametrize(("answer", "told"), [("taken", 1), ("failed", 0), ("gone", 0), ("forbidden", 0)])
-def test_people_are_told_of_a_lead_that_was_written(answer: Nominated, told: int) -> None:
+def test_people_are_told_of_a_nomination_that_was_written(answer: Nominated, told: int) -> None:
     @virtual_time
     async def test() -> None:
         world = World("b1", pods=[late()])
         world.answers = [answer] * 9
         world.asked("late")
         await elapse(0.5)
-        await world.guard.stop()
+        await world.guard.leave_all()
 
         note = (
             f"refused on all {len(CROWD)} nodes that the scheduler showed; led to b1, which it did not show, by "
@@ -172,16 +173,16 @@ def test_people_are_told_of_a_lead_that_was_written(answer: Nominated, told: int
 
 
 @virtual_time
-async def test_a_pod_that_is_asked_about_without_a_pause_is_led_all_the_same() -> None:
+async def test_a_pod_that_is_asked_about_without_a_pause_is_nominated_all_the_same() -> None:
     world = World("b1", pods=[late()])
     for _ in range(40):
         world.asked("late")
         await elapse(0.003)
 
-    ((at, *led),) = world.written
-    assert ["late", "b1"] == led
+    ((at, *nominated),) = world.written
+    assert ["late", "b1"] == nominated
     assert pytest.approx(0.1, abs=0.004) == at
-    await world.guard.stop()
+    await world.guard.leave_all()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ async def test_who_is_left_alone(names: list[str], outcome: Outcome, pod: Pod, n
 
 
 @virtual_time
-async def test_without_a_picture_nobody_is_led() -> None:
+async def test_without_a_picture_nobody_is_nominated() -> None:
     world = World("b1", pods=[late()])
     world.bench.problem = "the watch is silent"
     world.asked("late")
@@ -217,7 +218,7 @@ async def test_without_a_picture_nobody_is_led() -> None:
 
 
 @virtual_time
-async def test_a_pod_is_led_once_the_watch_has_shown_it() -> None:
+async def test_a_pod_is_nominated_once_the_watch_has_shown_it() -> None:
     world = World("b1")
     world.asked("late")
     await elapse(0.1)
@@ -225,8 +226,8 @@ async def test_a_pod_is_led_once_the_watch_has_shown_it() -> None:
     world.bench.show(late())
     await elapse(0.3)
 
-    assert [("late", "b1")] == world.led
-    await world.guard.stop()
+    assert [("late", "b1")] == world.nominated
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -239,7 +240,7 @@ async def test_one_that_the_watch_never_shows_is_let_be() -> None:
 
 
 @virtual_time
-async def test_a_request_decides_neither_who_is_led_nor_where() -> None:
+async def test_a_request_decides_neither_who_is_nominated_nor_where() -> None:
     """Forged: another pod's UID, and labels, owner and constraints that the pod does not have."""
     owner = controller("ReplicaSet", "web")
     honest = make_pod("late", labels=WEB, owner=owner)
@@ -253,8 +254,8 @@ async def test_a_request_decides_neither_who_is_led_nor_where() -> None:
     await elapse(0.1)
 
     ((_, name, node),) = world.written
-    assert ("late", True, ["uid-web"]) == (name, node in {*CROWD, "b1"}, list(world.guard._workloads))
-    await world.guard.stop()
+    assert ("late", True, ["uid-web"]) == (name, node in {*CROWD, "b1"}, list(world.guard._pacing._workloads))
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -267,15 +268,15 @@ async def test_a_node_that_in_tree_filters_refused_is_not_tried_again_at_once() 
     (second,) = {"b1", "b2"} - {first}
     await world.refuse_in_tree("late", first)
     await elapse(0.25)
-    assert [("late", first), ("late", second)] == world.led
+    assert [("late", first), ("late", second)] == world.nominated
     await world.refuse_in_tree("late", second)
     await elapse(9)
     assert 2 == len(world.written)
     await elapse(2)
 
-    assert ("late", first) == world.led[2]
+    assert ("late", first) == world.nominated[2]
     assert {"refused": 2} == world.results
-    await world.guard.stop()
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -290,8 +291,8 @@ async def test_a_node_that_comes_is_tried_before_one_that_was_refused_may_be() -
     world.asked("late")
     await elapse(1)
 
-    assert [("late", "b1"), ("late", "b2")] == world.led
-    await world.guard.stop()
+    assert [("late", "b1"), ("late", "b2")] == world.nominated
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -306,8 +307,8 @@ async def test_a_node_that_was_never_refused_comes_first() -> None:
         world.cluster.upsert_node(make_node("b2", zone="b"))
         await elapse(2)
 
-        assert [("late", "b1"), ("late", "b2")] == world.led
-        await world.guard.stop()
+        assert [("late", "b1"), ("late", "b2")] == world.nominated
+        await world.guard.leave_all()
 
 
 @virtual_time
@@ -322,12 +323,12 @@ async def test_attempts_end_in_a_rest() -> None:
         await world.refuse_in_tree("late", world.written[-1][2])
     await elapse(299)
 
-    assert (6, 6) == (len(world.written), len(set(world.led)))
+    assert (6, 6) == (len(world.written), len(set(world.nominated)))
     moments = [at for at, *_ in world.written]
     assert [True] * 5 == [
         later - earlier >= 0.25 * 2**number for number, (earlier, later) in enumerate(pairwise(moments))
     ]
-    await world.guard.stop()
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -341,8 +342,8 @@ async def test_replicas_share_what_was_refused() -> None:
     world.guard.answered(late("late-2", owner=owner), len(CROWD), "", "no_fit")
     await elapse(9)
 
-    assert [("late-1", "b1")] == world.led
-    await world.guard.stop()
+    assert [("late-1", "b1")] == world.nominated
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -352,28 +353,28 @@ async def test_pods_take_turns_at_a_node() -> None:
     for name in ("late-1", "late-2"):
         world.asked(name)
     await elapse(0.5)
-    assert [("late-1", "b1")] == world.led
+    assert [("late-1", "b1")] == world.nominated
     world.asked("late-1", ["b1"], "feasible", nominated="b1")
     await settle()
 
-    assert [("late-1", "b1"), ("late-2", "b1")] == world.led
-    await world.guard.stop()
+    assert [("late-1", "b1"), ("late-2", "b1")] == world.nominated
+    await world.guard.leave_all()
 
 
 @virtual_time
-async def test_pods_are_led_to_different_nodes() -> None:
+async def test_pods_are_nominated_to_different_nodes() -> None:
     names = [f"late-{number}" for number in range(4)]
     world = World("b1", "b2", "b3", "b4", pods=[late(name) for name in names])
     for name in names:
         world.asked(name)
     await elapse(QUIET + 4 * LOOK_SECONDS)
 
-    assert {"b1", "b2", "b3", "b4"} == {node for _, node in world.led}
-    await world.guard.stop()
+    assert {"b1", "b2", "b3", "b4"} == {node for _, node in world.nominated}
+    await world.guard.leave_all()
 
 
 @virtual_time
-async def test_one_whose_turn_comes_too_late_is_led_elsewhere() -> None:
+async def test_one_whose_turn_comes_too_late_is_nominated_elsewhere() -> None:
     """The first took the last place of the zone: for the second the node would break its constraint."""
     world = World("b1", pods=[late("late-1"), late("late-2")])
     for name in ("late-1", "late-2"):
@@ -384,9 +385,9 @@ async def test_one_whose_turn_comes_too_late_is_led_elsewhere() -> None:
     world.asked("late-1", ["b1"], "feasible", nominated="b1")
     await elapse(LOOK_SECONDS)
 
-    assert ("late-1", "b1") == world.led[0]
-    assert world.led[1] in [("late-2", node) for node in CROWD]
-    await world.guard.stop()
+    assert ("late-1", "b1") == world.nominated[0]
+    assert world.nominated[1] in [("late-2", node) for node in CROWD]
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -401,20 +402,20 @@ async def test_a_nomination_that_was_cleared_unseen_is_repeated() -> None:
     world.clear("late")
     await elapse(QUIET)
 
-    assert [("late", "b1")] * 2 == world.led
+    assert [("late", "b1")] * 2 == world.nominated
     assert {"lost": 1} == world.results
-    await world.guard.stop()
+    await world.guard.leave_all()
 
 
 @pytest.mark.parametrize(
-    ("calls", "result", "led"),
+    ("calls", "result", "times"),
     [
         pytest.param(1, "lost", 2, id="a call was under way: the scheduler was dealing with it"),
         pytest.param(0, "refused", 1, id="no call: in-tree filters left no node to ask us about"),
     ],
 )
 @virtual_time
-async def test_a_nomination_that_is_cleared_without_a_word(calls: int, result: str, led: int) -> None:
+async def test_a_nomination_that_is_cleared_without_a_word(calls: int, result: str, times: int) -> None:
     """The watch tells."""
     world = World("b1", pods=[late()])
     world.asked("late")
@@ -424,8 +425,8 @@ async def test_a_nomination_that_is_cleared_without_a_word(calls: int, result: s
     world.clear("late")
     await elapse(0.4)
 
-    assert ({result: 1}, led) == (world.results, len(world.led))
-    await world.guard.stop()
+    assert ({result: 1}, times) == (world.results, len(world.nominated))
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -437,8 +438,8 @@ async def test_a_nomination_without_any_effect_counts_as_refused() -> None:
     assert {"unanswered": 1} == world.results
     await elapse(9)
 
-    assert [("late", "b1")] == world.led
-    await world.guard.stop()
+    assert [("late", "b1")] == world.nominated
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -465,7 +466,7 @@ async def test_our_own_nomination_is_replaced_unless_somebody_is_evicted_there()
         await elapse(3)
 
         assert expected == len(world.written)
-        await world.guard.stop()
+        await world.guard.leave_all()
 
 
 @virtual_time
@@ -476,12 +477,12 @@ async def test_a_standing_refusal_is_looked_into_ever_more_rarely() -> None:
         world.asked("late")
         await elapse(0.1)
 
-    assert (8, []) == (world.looks, world.led)
+    assert (8, []) == (world.looks, world.nominated)
     world.cluster.upsert_node(make_node("b1", zone="b"))
     world.asked("late")
     await elapse(15)
-    assert [("late", "b1")] == world.led
-    await world.guard.stop()
+    assert [("late", "b1")] == world.nominated
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -493,7 +494,7 @@ async def test_once_forbidden_it_stays_off() -> None:
     world.asked("late-2")
     await elapse(60)
 
-    assert ([("late-1", "b1")], {"forbidden": 1}, {}) == (world.led, world.results, world.guard._cases)
+    assert ([("late-1", "b1")], {"forbidden": 1}, {}) == (world.nominated, world.results, world.guard._cases)
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("gone", 1), ("failed", 2)])
@@ -506,7 +507,7 @@ async def test_a_patch_that_was_not_taken(answer: Nominated, expected: int) -> N
     await elapse(1.5)
 
     assert expected == len(world.written)
-    await world.guard.stop()
+    await world.guard.leave_all()
 
 
 @virtual_time
@@ -520,32 +521,18 @@ async def test_a_deleted_pod_is_forgotten() -> None:
     assert ({"overtaken": 1}, {}) == (world.results, world.guard._cases)
 
 
-class TestLeads:
-    @virtual_time
-    async def test_a_lead_reserves_nothing(self) -> None:
-        """For a filter that counts nominated pods, ours are not there; the scheduler's own are."""
-        world = World("b1", pods=[late("ours", nominated="b1"), late("theirs", nominated="b1")])
-        world.leads.put("uid-default-ours", "b1")
+@virtual_time
+async def test_cancelled_it_leaves_all_pods_alone() -> None:
+    """Also those that are doubted, and those whose nomination is on its way."""
+    world = World("b1", pods=[late("late-1"), late("late-2")])
+    running = asyncio.ensure_future(world.guard.run())
+    world.asked("late-1")
+    world.asked("late-2", [*CROWD, "closed", "b1"])
+    await elapse(QUIET)
+    assert ([("late-1", "b1")], ["uid-default-late-2"]) == (world.nominated, list(world.guard._doubted))
 
-        assert ["theirs"] == [pod.name for pod in world.leads.nominated("b1")]
-        assert ["b1"] == list(world.leads.nominated_nodes)
+    running.cancel()
+    await settle()
+    await elapse(60)
 
-    @virtual_time
-    async def test_a_nomination_that_somebody_else_changed_counts(self) -> None:
-        world = World("b1", pods=[late("ours", nominated="b1")])
-        world.leads.put("uid-default-ours", "a1")
-
-        assert ["ours"] == [pod.name for pod in world.leads.nominated("b1")]
-
-    def test_otherwise_it_would_refuse_others(self) -> None:
-        """Why: with the led pod taken to be on the node, a second one breaks the constraint there."""
-        bench = Bench(make_node("n1", zone="z1"), make_node("n2", zone="z2"))
-        asked = late("asked")
-        framework = bench.framework
-        node = bench.cluster.nodes["n1"]
-        statuses = []
-        for nominations in (FixedNominations({"n1": [late("led", nominated="n1")]}), CountedNominations(bench.cluster)):
-            framework._nominations = nominations
-            statuses.append(framework.recheck(CycleState(), asked, node, ()).status.is_success)
-
-        assert [False, True] == statuses
+    assert (1, {}, {}) == (len(world.written), world.guard._cases, world.guard._doubted)

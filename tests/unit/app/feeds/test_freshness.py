@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from app.feeds.reflector import QUIET_SECONDS, Reflector
+from app.feeds.freshness import QUIET_SECONDS
+from app.feeds.reflector import Reflector
 from tests.api.virtual import now, virtual_time
 from tests.apiserver import ApiServer, Network, Resource, client_of
 from tests.unit.app.feeds.test_reflector import THINGS, Sink, Thing, decode, key_of
@@ -95,7 +96,7 @@ async def oldest(found: World, seconds: float, meanwhile: Callable[[], None] = l
     for _ in range(int(2 * seconds)):
         await asyncio.sleep(0.5)
         worst = max(worst, found.age)
-        found.caught_behind += found.reflector.state == "watching" and found.reflector._behind
+        found.caught_behind += found.reflector.state == "watching" and found.reflector._fresh.behind
         meanwhile()
     return worst
 

@@ -129,7 +129,7 @@ async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
 
 
 async def test_a_watch_that_is_silent_for_too_long_is_not_trusted(complete: World) -> None:
-    complete.feed._reflectors[PODS].last_contact -= MAX_AGE + 1
+    complete.feed._reflectors[PODS]._fresh.last_contact -= MAX_AGE + 1
 
     assert complete.feed.problem().startswith("nothing heard of v1 Pod (")
     assert complete.feed.problem().endswith(") for more than 60 s")
@@ -143,7 +143,7 @@ async def test_a_kind_that_is_not_served_is_as_old_as_the_last_look_for_it(
     assert "" == complete.feed.problem()
     monkeypatch.setattr(live, "monotonic", lambda: monotonic() + MAX_AGE + 1)
     for kind, it in complete.feed._reflectors.items():
-        it.last_contact += MAX_AGE + 1 if kind != MACHINES else 0
+        it._fresh.last_contact += MAX_AGE + 1 if kind != MACHINES else 0
 
     assert complete.feed.problem().startswith("nothing heard of kubevirt.io/v1 VirtualMachine (not_served: ")
 
@@ -269,11 +269,15 @@ async def test_what_is_up_to_date_is_not_listed_again(complete: World) -> None:
 
 
 async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> None:
-    complete.feed.lead_by(Leadership("no", "not leading"))
+    writes = complete.feed.writes(Leadership("no", "not leading"))
+    replica_set = complete.cluster.get(REPLICA_SETS, "default", "web")
+    assert replica_set is not None
 
-    assert "failed" == await complete.feed.nominator.nominate(make_pod("web-1"), "n1")
+    assert "failed" == await writes.nominator.nominate(make_pod("web-1"), "n1")
     with passed_down(make_pod("web-1"), "n1", lambda: None):
-        assert error("no in default") == await complete.feed.binder.bind(make_pod("web-1"), "n1", {})
+        assert error("no in default") == await writes.binder.bind(make_pod("web-1"), "n1", {})
+    with pytest.raises(OSError, match=r"^not leading$"):
+        await writes.writer.annotate(REPLICA_SETS, replica_set, {"home": "n1"})
     assert [] == [it for it in complete.plane.requests if it.method != "GET"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.feeds.outage import Outage
-from app.kube.client import ApiError, ApiUnavailable
+from app.kube.api_errors import ApiError, ApiUnavailable
 
 GONE: Final = ApiUnavailable("GET /api/v1/pods: connection refused")
 WHERE: Final = "https://api.test:6443"

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from msgspec import Raw, Struct
 
-from app.feeds.reflector import Reflector, bulk_load
-from app.kube.client import KubeClient, Resource
+from app.feeds.reflector import Reflector
+from app.kube.api_requests import Resource
+from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, Kubeconfig
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
@@ -648,18 +649,6 @@ def test_nothing_is_known_before_the_first_list(sink: Sink, tmp_path: Path) -> N
 
     assert ("starting", False, -inf, -inf) == (found.state, found.synced, found.last_contact, found.fresh_as_of)
     assert not asyncio.run(found.probe())
-
-
-def test_garbage_is_not_collected_until_the_last_first_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool | str] = []
-    monkeypatch.setattr(gc, "freeze", lambda: seen.append("freeze"))
-    with bulk_load():
-        with bulk_load():
-            seen.append(gc.isenabled())
-        seen.append(gc.isenabled())
-    seen.append(gc.isenabled())
-
-    assert [False, False, "freeze", True] == seen
 
 
 async def test_only_a_first_list_is_a_bulk_load(

@@ -15,7 +15,8 @@ import yaml
 from cryptography import x509
 
 from app.kube import credentials as module
-from app.kube.client import KubeClient, Resource
+from app.kube.api_requests import Resource
+from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, CredentialsError, Kubeconfig, ServiceAccount, load
 
 # Made for these tests, good for 127.0.0.1 and api.test until 2126; each is its own authority.

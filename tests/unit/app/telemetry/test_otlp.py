@@ -14,7 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
-from app.kube.client import KubeClient, Resource
+from app.kube.api_requests import Resource
+from app.kube.client import KubeClient
 from app.telemetry import otlp, tracing
 from app.telemetry.otlp import OtlpTracing
 from tests.apiserver import Given

@@ -14,7 +14,7 @@ from app.config.profile import Profile
 from app.feeds.saved import MemoryWriter
 from app.framework.interface import Handle, PluginSpec
 from app.framework.status import SUCCESS, Status
-from app.kube.client import PreSendCheck
+from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
@@ -59,9 +59,9 @@ class ScriptedBinder:
     ``connected`` is cleared by a test to keep them from leaving: a connection is still to be opened.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bind_guard: BindGuard) -> None:
         self.posted: list[Posted] = []
-        self.bind_guard = BindGuard()
+        self.bind_guard = bind_guard
         self.connected = asyncio.Event()
         self.connected.set()
 
@@ -124,9 +124,10 @@ class Bench:
         specs: Iterable[PluginSpec[Any]] = (),
         defaults: Mapping[str, int] = DEFAULT_WEIGHTS,
         bind_others: bool = True,
+        bind_guard: BindGuard | None = None,
     ) -> None:
         self.cluster = Cluster()
-        self.binder = ScriptedBinder()
+        self.binder = ScriptedBinder(bind_guard or BindGuard())
         self.reader = ScriptedReader(self.cluster)
         self.problem = ""
         self.show(*objects)

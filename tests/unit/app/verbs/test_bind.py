@@ -29,6 +29,7 @@ from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind
 from app.kube.meta_v1 import ObjectKey
 from app.verbs.outcome import VerbFailure
 from app.verbs.settlements import ENTANGLED, UNSETTLED
+from app.writes.bind_guard import BindGuard
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, encoded, make_pod, workload_object
@@ -475,8 +476,8 @@ class TestUndo:
     @virtual_time
     async def test_a_name_that_the_lease_cannot_be_made_to_hold_in_time(self, scheduler: str) -> None:
         """Of a profile here or not: a late Binding of either can be fenced off by the next leader."""
-        bench, leadership = Bench(*zones(), make_pod("web-1", scheduler=scheduler)), Leadership(problem="no lease")
-        bench.binder.bind_guard.lead_by(leadership)
+        leadership = Leadership(problem="no lease")
+        bench = Bench(*zones(), make_pod("web-1", scheduler=scheduler), bind_guard=BindGuard(leadership))
 
         assert await bench.bind("web-1", "n1") == ("bind_failed", "homeport: no lease")
         assert ([(scheduler, 0.95 * LIMIT)], {}, []) == (leadership.asked, bench.assumed, bench.binder.posted)
@@ -674,10 +675,9 @@ class TestTakeOver:
 
     @staticmethod
     def bench(opens: float) -> tuple[Bench, Leadership]:
-        bench, leadership = Bench(*zones(), web("web-1")), Leadership(opens=opens)
+        leadership = Leadership(opens=opens)
         leadership.names.append("default-scheduler")
-        bench.binder.bind_guard.lead_by(leadership)
-        return bench, leadership
+        return Bench(*zones(), web("web-1"), bind_guard=BindGuard(leadership)), leadership
 
     @virtual_time
     async def test_where_all_is_well_nobody_waits(self) -> None:

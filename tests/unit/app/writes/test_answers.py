@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.client import ApiUnavailable
+from app.kube.api_errors import ApiUnavailable
 from app.writes.answers import as_asked
 from tests.builders import make_node, make_pod
 

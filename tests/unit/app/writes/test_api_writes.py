@@ -11,7 +11,8 @@ import pytest
 from app.cache.cluster import Cluster
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
-from app.kube.client import METADATA, KubeClient, PreSendCheck, Resource
+from app.kube.api_requests import METADATA, PreSendCheck, Resource
+from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
 from app.writes.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
@@ -301,7 +302,8 @@ class Write:
         self.server = server
         self.cluster = Cluster()
         resources: dict[Kind[Any], Resource] = {REPLICA_SETS: SETS, MACHINE: MACHINES}
-        self.writer = ApiWriter(client, self.cluster, resources.get)
+        self.problem = ""
+        self.writer = ApiWriter(client, self.cluster, resources.get, lambda: self.problem)
         self.see()
 
     def see(self) -> None:
@@ -397,7 +399,7 @@ class TestWriter:
             await write.annotate(home="n1")
 
     async def test_who_may_not_write_sends_nothing(self, write: Write) -> None:
-        write.writer.may_write = lambda: "somebody else leads"
+        write.problem = "somebody else leads"
 
         with pytest.raises(OSError, match=r"^somebody else leads$"):
             await write.annotate(home="n1")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.framework.status import Status, error, unschedulable
-from app.kube.client import PreSendCheck
+from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
 from app.writes.bind_guard import BLIND_SECONDS, BindGuard, NotBound, NotYet, passed_down
 from tests.api.virtual import now, settle, virtual_time
@@ -193,8 +193,7 @@ class TestWhoseCheck:
 class TestLeadership:
     @virtual_time
     async def test_who_may_not_bind_there_is_held_back_whatever_the_check_says(self) -> None:
-        sender = Sender()
-        sender.guard.lead_by(Leadership("not"))
+        sender = Sender(BindGuard(Leadership("not")))
 
         with passing(words := Words(None)):
             assert error("not in default") == await sender()
@@ -202,8 +201,8 @@ class TestLeadership:
 
     @virtual_time
     async def test_the_first_binding_of_a_scheduler_waits_until_the_lease_names_it(self) -> None:
-        sender, leadership = Sender(), Leadership()
-        sender.guard.lead_by(leadership)
+        leadership = Leadership()
+        sender = Sender(BindGuard(leadership))
 
         with passing(words := Words(None, None), seconds_left=lambda: 3.0):
             assert SENT == await sender()
@@ -211,9 +210,9 @@ class TestLeadership:
 
     @virtual_time
     async def test_one_that_the_lease_names_does_not_wait(self) -> None:
-        sender, leadership = Sender(), Leadership()
+        leadership = Leadership()
         leadership.names.append("default-scheduler")
-        sender.guard.lead_by(leadership)
+        sender = Sender(BindGuard(leadership))
 
         with passing(Words(None)):
             assert SENT == await sender()
@@ -221,8 +220,7 @@ class TestLeadership:
 
     @virtual_time
     async def test_one_that_the_lease_cannot_be_made_to_name_does_not_leave(self) -> None:
-        sender = Sender()
-        sender.guard.lead_by(Leadership(problem="no lease"))
+        sender = Sender(BindGuard(Leadership(problem="no lease")))
 
         with passing(Words(None)):
             assert error("no lease") == await sender()
@@ -245,8 +243,8 @@ class TestLeadership:
     def test_a_bind_begins_after_a_take_over(self, opens: float, said: str, waited: float) -> None:
         @virtual_time
         async def check() -> None:
-            guard, leadership, started = BindGuard(), Leadership(opens=opens), now()
-            guard.lead_by(leadership)
+            leadership, started = Leadership(opens=opens), now()
+            guard = BindGuard(leadership)
 
             assert (said, waited) == (await guard.admitted("default", 5.0), now() - started)
             assert ([("default", 5.0)] if opens else []) == leadership.admissions
@@ -257,9 +255,7 @@ class TestLeadership:
 class TestWatching:
     @staticmethod
     def watched(follows: Callable[[], bool]) -> Sender:
-        guard = BindGuard()
-        guard.while_following(follows)
-        return Sender(guard)
+        return Sender(BindGuard(follows=follows))
 
     @virtual_time
     async def test_nothing_leaves_while_pods_are_not_watched(self) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.cache.cluster import Cluster
-from app.kube.client import REQUEST_SECONDS, ApiError, KubeClient
+from app.kube.api_errors import ApiError
+from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import decode_pod
 from app.writes.api_writes import FENCE, binding
 from app.writes.callers import EVERYBODY, Callers

@@ -1,0 +1,102 @@
+"""One pod under the sampling guard: what is known of it, and what tells the effect of a nomination."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Literal
+
+from app.kube.core_v1 import Pod
+from app.verbs.outcome import Outcome
+
+_FIRST_LOOK_SECONDS: Final = 0.5
+_LONGEST_LOOK_SECONDS: Final = 15.0
+_UNKNOWN_SECONDS: Final = 2.0
+_LATEST_UNSEEN_SECONDS: Final = 0.1
+
+Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
+"""``hit``: in-tree filters passed the node, and so did we · ``refused``: in-tree filters did not · ``overtaken``: we no
+longer passed it, or the pod found a node in another way, or is gone · ``lost``: the scheduler cleared it unseen, since
+it was just dealing with an earlier answer · ``unanswered``: nothing told what came of it."""
+
+
+class Case:
+    """``node`` is where the pod was nominated to last; ``effect`` what came of it, while that is waited for.
+
+    ``pod``: as the picture has it once it was ``seen`` there, which is waited for until ``unknown_until``.
+    """
+
+    __slots__ = (
+        "asked",
+        "counted",
+        "effect",
+        "looks",
+        "lost",
+        "node",
+        "over",
+        "pod",
+        "refused_at",
+        "seen",
+        "shown",
+        "taken_at",
+        "task",
+        "unknown_until",
+        "unseen",
+    )
+
+    def __init__(self, pod: Pod, shown: int, now: float) -> None:
+        self.pod = pod
+        self.shown = shown
+        self.seen = False
+        self.unknown_until = now + _UNKNOWN_SECONDS
+        self.refused_at = now
+        self.asked = asyncio.Event()
+        self.looks = 0
+        self.counted = False
+        self.lost = 0
+        self.node = ""
+        self.taken_at: float | None = None
+        self.unseen = 0
+        self.effect: asyncio.Future[Effect] | None = None
+        self.over = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
+        """A filter call for the pod was answered; ``only``: the node, if it asked about one."""
+        passed = outcome == "feasible"
+        if only and only == self.node:
+            self._settle("hit" if passed else "overtaken")
+        elif self.node and pod.nominated_node_name == self.node:
+            self._settle("refused")
+        if passed:
+            self._settle("overtaken")
+            self.over.set()
+            self.asked.set()
+        else:
+            self.asked.set()
+            self.refused_at = now
+            self._miss(pod, now)
+
+    def next_look(self) -> float:
+        """Seconds to the next look after one more that found no node for it: ever more."""
+        self.looks += 1
+        return min(_FIRST_LOOK_SECONDS * 2.0 ** (self.looks - 1), _LONGEST_LOOK_SECONDS)
+
+    def nominate(self, node: str) -> asyncio.Future[Effect]:
+        """A nomination is on its way; returns what will tell its effect."""
+        self.node = node
+        self.taken_at = None
+        self.unseen = 0
+        self.effect = asyncio.get_running_loop().create_future()
+        return self.effect
+
+    def _miss(self, pod: Pod, now: float) -> None:
+        """One call without the nomination may have been under way when it was written; a later one tells it lost."""
+        if self.taken_at is not None and not pod.nominated_node_name:
+            self.unseen += 1
+            if self.unseen > 1 or now > self.taken_at + _LATEST_UNSEEN_SECONDS:
+                self._settle("lost")
+
+    def _settle(self, effect: Effect) -> None:
+        """The first word counts."""
+        if self.effect is not None and not self.effect.done():
+            self.effect.set_result(effect)

@@ -1,0 +1,177 @@
+"""Requests to the API server as data, built by plain functions and not yet sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from app.kube.api_errors import ApiError
+from app.kube.names import is_segment, shown
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+_BAD_REQUEST: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where the API server keeps the objects of a kind. ``group`` is empty for core/v1."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str | None = None, subresource: str = "") -> str:
+        """The path of the collection (in one namespace or in all), of an object, or of its subresource.
+
+        Raises ``ApiError`` for what cannot be a name: it might mean another path.
+        """
+        of_object = () if name is None else (name, *filter(None, (subresource,)))
+        scope = ("namespaces", namespace) if self.namespaced and (namespace or of_object) else ()
+        return _path(*_root(self.api_version), *scope, self.plural, *of_object)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, not yet sent."""
+
+    method: Literal["GET", "PATCH", "POST", "PUT"]
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    accept: str = JSON
+    body: bytes = b""
+    content_type: str = ""
+    asks: bool = False
+    """A question that takes a POST and changes nothing."""
+
+    trace: tuple[tuple[str, str], ...] = ()
+    """Headers of the trace that it belongs to."""
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET" and not self.asks
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def discovery_request(api_version: str) -> Request:
+    return Request("GET", _path(*_root(api_version)))
+
+
+def list_request(
+    resource: Resource,
+    *,
+    limit: int = 0,
+    continue_: str = "",
+    resource_version: str = "",
+    metadata_only: bool = False,
+    field_selector: str = "",
+) -> Request:
+    """One page. Without ``resource_version`` the newest state, without ``limit`` all of it.
+
+    A ``continue_`` token holds the version of its first page, and the API server takes no other beside it.
+    """
+    query = {
+        "limit": str(limit or ""),
+        "continue": continue_,
+        "resourceVersion": "" if continue_ else resource_version,
+        "fieldSelector": field_selector,
+    }
+    return Request("GET", resource.path(), _set(query), METADATA_LIST if metadata_only else JSON)
+
+
+def watch_request(
+    resource: Resource,
+    *,
+    resource_version: str,
+    metadata_only: bool = False,
+    field_selector: str = "",
+    timeout_seconds: int = 0,
+    bookmarks: bool = True,
+    namespace: str = "",
+) -> Request:
+    """Everything after ``resource_version``. ``timeout_seconds``: after which the API server ends it in good order.
+
+    Without ``namespace`` in all of them.
+    """
+    query = {
+        "watch": "true",
+        "allowWatchBookmarks": "true" if bookmarks else "",
+        "resourceVersion": resource_version,
+        "fieldSelector": field_selector,
+        "timeoutSeconds": str(timeout_seconds or ""),
+    }
+    return Request("GET", resource.path(namespace), _set(query), METADATA if metadata_only else JSON)
+
+
+def get_request(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
+    return Request("GET", resource.path(namespace, name), accept=_accept(metadata_only))
+
+
+def patch_request(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    body: Mapping[str, Any],
+    *,
+    content_type: str = MERGE_PATCH,
+    subresource: str = "",
+    metadata_only: bool = False,
+) -> Request:
+    path = resource.path(namespace, name, subresource)
+    sent = msgspec.json.encode(body)
+    return Request("PATCH", path, accept=_accept(metadata_only), body=sent, content_type=content_type)
+
+
+def put_request(path: str, body: Mapping[str, Any]) -> Request:
+    return Request("PUT", path, body=msgspec.json.encode(body), content_type=JSON)
+
+
+def post_request(path: str, body: Mapping[str, Any]) -> Request:
+    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
+
+
+def review_request(path: str, body: Mapping[str, Any]) -> Request:
+    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON, asks=True)
+
+
+def _accept(metadata_only: bool) -> str:
+    return METADATA if metadata_only else JSON
+
+
+def _root(api_version: str) -> tuple[str, ...]:
+    return ("apis", *api_version.split("/", 1)) if "/" in api_version else ("api", api_version)
+
+
+def _path(*segments: str) -> str:
+    """The one place where names become a path. Raises ``ApiError``, as the API server would if it saw them whole."""
+    for segment in segments:
+        if not is_segment(segment):
+            raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in query.items() if value)
+
+
+PreSendCheck = Callable[[], None]
+"""Asked immediately before a write leaves; raises to hold it back."""
+
+
+def no_objection() -> None:
+    """No objection."""

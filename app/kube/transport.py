@@ -1,0 +1,335 @@
+"""Sends requests over connections made with the credentials of the moment, and says in our words what went wrong.
+
+Reads go through httpx. Writes have connections of their own (``app.kube.connections``), so that a write can be held
+back until the step in which it leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from math import inf
+from typing import Final
+from urllib.parse import urlencode
+
+import httpx
+
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.api_requests import PreSendCheck, Request, no_objection
+from app.kube.connections import (
+    SOCKET_OPTIONS,
+    Answered,
+    BrokenConnection,
+    Connections,
+    NotConnected,
+)
+from app.kube.credentials import Access, Credentials, CredentialsError
+from app.kube.retiring import Retiring
+from app.telemetry.tracing import Tracing
+
+_CONNECT_SECONDS: Final = 2.0
+"""For a connection with its TLS handshake. A read loses nothing by asking again, and then an outage may be over."""
+
+_LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
+_UNAUTHORIZED: Final = 401
+_SERVER_ERROR: Final = 500
+_NEVER_SENT: Final = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+
+
+class Transport:
+    """``network`` replaces the network, for tests. Raises only what is drawn in ``app.kube.api_errors``."""
+
+    def __init__(
+        self, credentials: Credentials, *, network: httpx.AsyncBaseTransport | None, tracing: Tracing | None
+    ) -> None:
+        self._tracing = tracing
+        self._credentials = credentials
+        self._network = network
+        self._access: Access | None = None
+        self._http: httpx.AsyncClient | None = None
+        self._reads: list[Retiring] = []
+        self._writing: Connections | None = None
+        self._writing_as: Access | None = None
+
+    async def aclose(self) -> None:
+        """Close every connection; requests under way end with an error."""
+        for reads in self._reads:
+            await reads.aclose()
+        if self._writing is not None:
+            self._writing.close()
+
+    async def write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
+        """The answer to a write; with a span where something that is traced asks for it."""
+        tracing = self._tracing
+        span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
+        if span is None:
+            return await self._write(request, seconds, before)
+
+        def ask() -> None:
+            try:
+                before()
+            except BaseException:
+                span.held_back()
+                raise
+
+        with span:
+            span.tell({"http.request.method": request.method, "url.path": request.path})
+            traced = replace(request, trace=tuple(span.headers.items()))
+            return await self._write(traced, seconds, ask)
+
+    async def _write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
+        """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""
+        try:
+            access = await self._credentials.access()
+            answered = await self._written(request, access, seconds, before)
+            if answered.status == _UNAUTHORIZED:
+                access = await self._credentials.renewed(access)
+                answered = await self._written(request, access, seconds, before)
+        except CredentialsError as error:
+            raise ApiUnavailable(str(error)) from error
+        return _checked(request, answered)
+
+    async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> Answered:
+        if self._network is not None or access.proxy:
+            return await self._written_by_httpx(request, access, seconds, before)
+        connections = self._connections_as(access)
+        try:
+            raw = connections.request(request.method, _target(request), _headers(request, access), request.body)
+        except ValueError as error:
+            raise ApiUnavailable(f"{request}: {error}") from error
+        try:
+            async with connections.taken() as connection:
+                before()
+                answer = connection.send(raw)
+                async with asyncio.timeout(seconds):
+                    return await answer
+        except NotConnected as error:
+            raise ApiUnavailable(f"{request}: {error}") from error
+        except BrokenConnection as error:
+            raise UnknownOutcome(f"{request}: {error}") from error
+        except TimeoutError as error:
+            await self._distrust()
+            raise UnknownOutcome(f"{request}: no answer within {seconds:g} s") from error
+
+    async def _written_by_httpx(
+        self, request: Request, access: Access, seconds: float, before: PreSendCheck
+    ) -> Answered:
+        """Through a proxy; here the request leaves soon after ``before``, not in the same step."""
+        before()
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._attempt(request, access, seconds)
+                return await _answered(response)
+        except httpx.HTTPError as error:
+            raise _failure(request, error) from error
+        except TimeoutError as error:
+            raise _unanswered(request, f"no answer within {seconds:g} s") from error
+
+    def _connections_as(self, access: Access) -> Connections:
+        """The connections for writes made with these certificates; those of earlier ones end with what runs on them."""
+        known = self._writing_as
+        if self._writing is None or not _same_peer(known, access) or known is None or known.server != access.server:
+            if self._writing is not None:
+                self._writing.retire()
+            self._writing = Connections(access.server, access.tls, access.tls_server_name)
+        self._writing_as = access
+        return self._writing
+
+    async def send(self, request: Request, seconds: float, silence: float = inf) -> bytes:
+        """Send and read the whole answer within ``seconds``, and each part of it within ``silence``."""
+        async with self._heard(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
+            answered = await _answered(await self._authorized(request, min(seconds, silence)))
+        return _checked(request, answered)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of an answer that goes on, as they come; the times are in seconds, as those of a watch."""
+        response = await self._opened(request, silence, opening)
+        lines = _lines(request, response)
+        try:
+            yield lines
+        except ApiSilent:
+            await self._distrust()
+            raise
+        finally:
+            await lines.aclose()
+            await response.aclose()
+
+    async def _opened(self, request: Request, silence: float, opening: float) -> httpx.Response:
+        """The headers come at once, also where no event is due."""
+        async with self._heard(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
+            response = await self._authorized(request, silence)
+            if not response.is_success:
+                _checked(request, await _answered(response))
+        return response
+
+    @asynccontextmanager
+    async def _heard(self, request: Request, too_late: str) -> AsyncIterator[None]:
+        """Say in our own words what went wrong with a read."""
+        try:
+            yield
+        except TimeoutError as error:
+            await self._distrust()
+            raise ApiSilent(f"{request}: {too_late}") from error
+        except httpx.HTTPError as error:
+            failure = _failure(request, error)
+            if isinstance(failure, ApiSilent):
+                await self._distrust()
+            raise failure from error
+
+    async def _distrust(self) -> None:
+        """Somebody does not answer: what is under way goes on, and all that is asked from now on is on new connections.
+
+        A network that lost its way loses all connections at once, and each kept one would cost its user a time-out.
+        """
+        if self._writing is not None:
+            self._writing.close_idle()
+        await self._retire()
+
+    async def _authorized(self, request: Request, silence: float) -> httpx.Response:
+        """Send with fresh credentials; once more with renewed ones if these are refused."""
+        try:
+            access = await self._credentials.access()
+            response = await self._attempt(request, access, silence)
+            if response.status_code != _UNAUTHORIZED:
+                return response
+            await response.aclose()
+            access = await self._credentials.renewed(access)
+        except CredentialsError as error:
+            raise ApiUnavailable(str(error)) from error
+        return await self._attempt(request, access, silence)
+
+    async def _attempt(self, request: Request, access: Access, silence: float) -> httpx.Response:
+        http = await self._http_for(access)
+        built = http.build_request(
+            request.method,
+            access.server + request.path,
+            params=request.query or None,
+            content=request.body or None,
+            headers=_headers(request, access),
+            timeout=httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS),
+            extensions={"sni_hostname": access.tls_server_name} if access.tls_server_name else None,
+        )
+        try:
+            return await http.send(built, stream=True)
+        except AttributeError as error:
+            # httpcore sets options on the socket of a connection whose peer has closed it by then, and there is none.
+            raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
+
+    async def _http_for(self, access: Access) -> httpx.AsyncClient:
+        """The connections made with these certificates; those of earlier ones are left to what still runs over them."""
+        if self._http is not None and _same_peer(self._access, access):
+            return self._http
+        await self._retire()
+        self._access = access
+        return self._connected(access)
+
+    async def _retire(self) -> None:
+        retired, self._http = self._reads[-1:], None
+        self._reads = [it for it in self._reads if not it.closed]
+        for transport in retired:
+            await transport.retire()
+
+    def _connected(self, access: Access) -> httpx.AsyncClient:
+        reads = Retiring(self._network or _network(access))
+        self._reads.append(reads)
+        # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
+        self._http = httpx.AsyncClient(transport=reads, trust_env=False, headers={"Accept-Encoding": "identity"})
+        return self._http
+
+
+def _network(access: Access) -> httpx.AsyncBaseTransport:
+    # No proxy from the environment: that one is meant for the world outside, and the networks in NO_PROXY that
+    # keep cluster traffic off it are read by Go programs only. A kubeconfig's proxy-url is meant for us.
+    return httpx.AsyncHTTPTransport(
+        verify=access.tls,
+        limits=_LIMITS,
+        trust_env=False,
+        proxy=access.proxy or None,
+        socket_options=SOCKET_OPTIONS,
+    )
+
+
+def _same_peer(known: Access | None, access: Access) -> bool:
+    return known is not None and known.tls is access.tls and known.proxy == access.proxy
+
+
+def _headers(request: Request, access: Access) -> dict[str, str]:
+    headers = {"User-Agent": "homeport", "Accept": request.accept}
+    if access.authorization:
+        headers["Authorization"] = access.authorization
+    if request.content_type:
+        headers["Content-Type"] = request.content_type
+    headers.update(request.trace)
+    return headers
+
+
+def _written_kind(path: str) -> str:
+    """What is written, without names: ``pods/binding``."""
+    rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
+    return "/".join((*rest[:1], *rest[2:]))
+
+
+def _target(request: Request) -> str:
+    return f"{request.path}?{urlencode(request.query)}" if request.query else request.path
+
+
+async def _answered(response: httpx.Response) -> Answered:
+    """The whole answer; its body is not kept on the response.
+
+    httpx's responses are cycles of references: without garbage collection, as in a first list, the bodies of all pages
+    would pile up, 600 MB for 150,000 pods.
+    """
+    try:
+        body = b"".join([chunk async for chunk in response.aiter_bytes()])
+    finally:
+        await response.aclose()
+    return Answered(response.status_code, response.headers, body)
+
+
+def _checked(request: Request, answered: Answered) -> bytes:
+    if 200 <= answered.status < 300:
+        return answered.body
+    retry_after = _seconds(answered.headers.get("retry-after"))
+    error = ApiError.parse(answered.body, status=answered.status, retry_after=retry_after)
+    if request.writes and error.status >= _SERVER_ERROR:
+        # A time-out of etcd, or a proxy that lost its peer, says nothing about what became of the write.
+        raise UnknownOutcome(f"{request}: {error}") from error
+    raise error
+
+
+def _failure(request: Request, error: httpx.HTTPError) -> KubeError:
+    told = f"{type(error).__name__} {error}".strip()
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
+        return ApiSilent(f"{request}: {told}")
+    return ApiUnavailable(f"{request}: {told}") if isinstance(error, _NEVER_SENT) else _unanswered(request, told)
+
+
+def _unanswered(request: Request, told: str) -> KubeError:
+    return UnknownOutcome(f"{request}: {told}") if request.writes else ApiUnavailable(f"{request}: {told}")
+
+
+def _seconds(header: str | None) -> float | None:
+    """``Retry-After`` as a number; its other form, a date, is not used by API servers."""
+    return float(header) if header is not None and header.isdecimal() else None
+
+
+async def _lines(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """Complete lines; what a broken connection leaves of the last one is dropped, the next watch brings it whole."""
+    rest = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+    except httpx.HTTPError as error:
+        raise _failure(request, error) from error

@@ -1,0 +1,66 @@
+"""A nomination of ours reserves nothing; what another has nominated counts."""
+
+from __future__ import annotations
+
+from app.cache.cluster import Cluster
+from app.controllers.nominations import CountedNominations
+from app.framework.cycle_state import CycleState
+from app.kube.core_v1 import Pod
+from tests.builders import make_node, make_pod
+from tests.fakes import FixedNominations
+from tests.unit.app.verbs.bench import SPREAD, WEB, Bench
+
+
+def nominations(*pods: Pod) -> CountedNominations:
+    cluster = Cluster()
+    for pod in pods:
+        cluster.upsert_pod(pod)
+    return CountedNominations(cluster)
+
+
+def test_for_a_filter_that_counts_nominated_pods_ours_are_not_there() -> None:
+    found = nominations(make_pod("ours", nominated="b1"), make_pod("theirs", nominated="b1"))
+    found.put("uid-default-ours", "b1")
+
+    assert ["theirs"] == [pod.name for pod in found.nominated("b1")]
+    assert {"b1"} == set(found.nominated_nodes)
+
+
+def test_a_node_with_ours_alone_has_none_that_count() -> None:
+    found = nominations(make_pod("ours", nominated="b1"))
+    before = set(found.nominated_nodes)
+    found.put("uid-default-ours", "b1")
+    ours = set(found.nominated_nodes)
+    found.drop("uid-default-ours")
+
+    assert ({"b1"}, set(), {"b1"}) == (before, ours, set(found.nominated_nodes))
+
+
+def test_one_that_somebody_else_changed_counts() -> None:
+    found = nominations(make_pod("ours", nominated="b1"))
+    found.put("uid-default-ours", "a1")
+
+    assert ["ours"] == [pod.name for pod in found.nominated("b1")]
+
+
+def test_of_too_many_the_oldest_count_again() -> None:
+    found = nominations(make_pod("first", nominated="b1"))
+    found.put("uid-default-first", "b1")
+    for number in range(4096):
+        found.put(f"uid-{number}", "b2")
+
+    assert ["first"] == [pod.name for pod in found.nominated("b1")]
+
+
+def test_if_ours_counted_they_would_reject_others() -> None:
+    """Taken to be on the node, the nominated pod breaks the constraint of a second one there."""
+    bench = Bench(make_node("n1", zone="z1"), make_node("n2", zone="z2"))
+    asked = make_pod("asked", labels=WEB, spread=SPREAD)
+    ours = make_pod("ours", labels=WEB, spread=SPREAD, nominated="n1")
+    node = bench.cluster.nodes["n1"]
+    statuses = []
+    for found in (FixedNominations({"n1": [ours]}), CountedNominations(bench.cluster)):
+        bench.framework._nominations = found
+        statuses.append(bench.framework.recheck(CycleState(), asked, node, ()).status.is_success)
+
+    assert [False, True] == statuses

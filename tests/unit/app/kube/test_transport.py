@@ -1,0 +1,354 @@
+"""How requests are sent, over which connections, and what is said of one that went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.client import KubeClient
+from app.kube.credentials import Credentials
+from tests.unit.app.kube.scripted import PODS, Answer, Script, Serve, client_of, credentials, status
+
+
+async def test_a_request_carries_who_we_are_and_what_we_want(tmp_path: Path) -> None:
+    """Packed answers are not asked for: unpacking a large list holds up the event loop."""
+    script = Script(httpx.Response(200, content=b"{}"))
+    async with client_of(tmp_path, script) as client:
+        assert b"{}" == await client.patch(PODS, "ns", "web", {"a": 1})
+
+    headers = {"accept", "accept-encoding", "authorization", "content-type", "user-agent"}
+    assert {
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "authorization": "Bearer first",
+        "content-type": "application/merge-patch+json",
+        "user-agent": "homeport",
+    } == {name: value for name, value in script.asked[0].headers.items() if name in headers}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(
+            status(409, "Conflict", "changed meanwhile"),
+            (409, "Conflict", "changed meanwhile", None),
+            id="a Status",
+        ),
+        pytest.param(
+            status(429, "TooManyRequests", "slow down", retryAfterSeconds=3),
+            (429, "TooManyRequests", "slow down", 3.0),
+            id="a time in the Status",
+        ),
+        pytest.param(
+            httpx.Response(429, text="no", headers={"Retry-After": "7"}),
+            (429, "", "no", 7.0),
+            id="a time in the header",
+        ),
+        pytest.param(
+            httpx.Response(429, text="no", headers={"Retry-After": "Fri, 21 Nov 2026 10:00:00 GMT"}),
+            (429, "", "no", None),
+            id="a date is no time",
+        ),
+        pytest.param(httpx.Response(404, text="<html>"), (404, "", "<html>", None), id="prose of a proxy"),
+        pytest.param(
+            httpx.Response(403, json={"reason": None, "message": None, "code": None, "details": None}),
+            (403, "", "", None),
+            id="nulls",
+        ),
+    ],
+)
+async def test_refusals(answer: httpx.Response, expected: tuple[int, str, str, float | None], tmp_path: Path) -> None:
+    async with client_of(tmp_path, Script(answer)) as client:
+        with pytest.raises(ApiError) as raised:
+            await client.post("/api/v1/x", {})
+
+    error = raised.value
+    assert expected == (error.status, error.reason, error.message, error.retry_after)
+
+
+FAILURES = [
+    pytest.param(httpx.ConnectError("refused"), ApiUnavailable, ApiUnavailable, id="refused: never sent"),
+    pytest.param(AttributeError("setsockopt"), ApiUnavailable, ApiUnavailable, id="closed when connected: never sent"),
+    pytest.param(httpx.ConnectTimeout(""), ApiUnavailable, ApiUnavailable, id="not connected in time: never sent"),
+    pytest.param(httpx.PoolTimeout(""), ApiUnavailable, ApiUnavailable, id="no connection free: never sent"),
+    pytest.param(httpx.ReadTimeout(""), ApiSilent, UnknownOutcome, id="no answer in time"),
+    pytest.param(httpx.WriteError(""), ApiUnavailable, UnknownOutcome, id="broken while sending"),
+    pytest.param(httpx.RemoteProtocolError("closed"), ApiUnavailable, UnknownOutcome, id="closed without an answer"),
+    pytest.param(status(504, "Timeout", "etcd"), ApiError, UnknownOutcome, id="the API server timed out on etcd"),
+    pytest.param(httpx.Response(502, text="bad gateway"), ApiError, UnknownOutcome, id="a proxy lost its peer"),
+]
+
+
+@pytest.mark.parametrize(("failure", "of_read", "of_write"), FAILURES)
+async def test_a_write_is_only_called_failed_when_it_is(
+    failure: Answer, of_read: type[KubeError], of_write: type[KubeError], tmp_path: Path
+) -> None:
+    async with client_of(tmp_path, Script(failure)) as client:
+        with pytest.raises(KubeError) as read:
+            await client.get(PODS, "ns", "web")
+        with pytest.raises(KubeError) as reviewed:
+            await client.review("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {})
+        with pytest.raises(KubeError) as posted:
+            await client.post(PODS.path("ns", "web", "binding"), {})
+        with pytest.raises(KubeError) as patched:
+            await client.patch(PODS, "ns", "web", {})
+
+    assert (of_read, of_read, of_write, of_write) == (read.type, reviewed.type, posted.type, patched.type)
+
+
+async def test_a_deadline_covers_the_whole_request(tmp_path: Path) -> None:
+    async def never(request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with KubeClient(credentials(tmp_path), transport=httpx.MockTransport(never)) as client:
+        await client._credentials.access()
+        with pytest.raises(UnknownOutcome, match=r"POST /x: no answer within 0.01 s"):
+            await client.post("/x", {}, timeout=0.01)
+
+
+class Rotating(Script):
+    """An API server that refuses the first token, which is then replaced."""
+
+    def __init__(self, folder: Path, replacement: str) -> None:
+        super().__init__(httpx.Response(200, content=b"{}"))
+        self.token = folder / "token"
+        self.replacement = replacement
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        answer = super().__call__(request)
+        if request.headers["Authorization"] == "Bearer second":
+            return answer
+        self.token.write_text(self.replacement)
+        return status(401, "Unauthorized", "Unauthorized")
+
+
+async def test_refused_credentials_are_renewed_once(tmp_path: Path) -> None:
+    script = Rotating(tmp_path, "second")
+    async with KubeClient(_aged(credentials(tmp_path)), transport=httpx.MockTransport(script)) as client:
+        assert b"{}" == await client.post("/x", {})
+
+    assert ["Bearer first", "Bearer second"] == [request.headers["Authorization"] for request in script.asked]
+
+
+async def test_credentials_refused_twice_are_an_error(tmp_path: Path) -> None:
+    script = Rotating(tmp_path, "third")
+    async with KubeClient(_aged(credentials(tmp_path)), transport=httpx.MockTransport(script)) as client:
+        with pytest.raises(ApiError, match="401 Unauthorized"):
+            await client.post("/x", {})
+
+    assert ["Bearer first", "Bearer third"] == [request.headers["Authorization"] for request in script.asked]
+
+
+async def test_a_write_without_credentials_was_never_sent(tmp_path: Path) -> None:
+    script = Script(httpx.Response(200))
+    who = credentials(tmp_path, token_file="nowhere")
+    async with KubeClient(who, transport=httpx.MockTransport(script)) as client:
+        with pytest.raises(ApiUnavailable, match="nowhere"):
+            await client.post("/x", {})
+
+    assert [] == script.asked
+
+
+def _aged(found: Credentials) -> Credentials:
+    """Credentials whose clock is 20 seconds on whenever it is asked: old enough to be renewed."""
+    ticks = iter(range(1, 10_000))
+    found._now = lambda: next(ticks) * 20.0
+    return found
+
+
+@asynccontextmanager
+async def server(serve: Serve, folder: Path) -> AsyncIterator[KubeClient]:
+    """A client of a server on loopback that answers as ``serve`` writes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, KubeClient(credentials(folder, f"http://127.0.0.1:{port}")) as client:
+        yield client
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+async def lines_of(client: KubeClient, silence: float = 5.0) -> tuple[list[bytes], str]:
+    """What a watch tells, and how it ends."""
+    told: list[bytes] = []
+    try:
+        async with client.watch(PODS, resource_version="1", silence=silence) as lines:
+            async for line in lines:
+                told.append(line)  # noqa: PERF401  # what came before the end counts
+    except ApiUnavailable as error:
+        return told, str(error).partition(": ")[2].partition(" ")[0]
+    return told, "end"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param([chunk(b'{"a":1}\n{"b":2}\n') + b"0\r\n\r\n"], ([b'{"a":1}', b'{"b":2}'], "end"), id="two in one"),
+        pytest.param([chunk(b'{"a"'), chunk(b":1}\n"), b"0\r\n\r\n"], ([b'{"a":1}'], "end"), id="one in two"),
+        pytest.param([chunk(b'{"a":1}\n{"b"')], ([b'{"a":1}'], "RemoteProtocolError"), id="cut within a line"),
+        pytest.param([chunk(b'{"a":1}\n{"b"') + b"0\r\n\r\n"], ([b'{"a":1}'], "end"), id="ended within a line"),
+    ],
+)
+async def test_a_watch_tells_complete_lines(
+    parts: list[bytes], expected: tuple[list[bytes], str], tmp_path: Path
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with server(serve, tmp_path) as client:
+        assert expected == await lines_of(client)
+
+
+async def test_a_watch_that_falls_silent_ends(tmp_path: Path) -> None:
+    """A half-open connection brings neither data nor an error."""
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunk(b'{"a":1}\n'))
+        await asked.wait()
+
+    async with server(serve, tmp_path) as client:
+        assert ([b'{"a":1}'], "ReadTimeout") == await lines_of(client, silence=0.03)
+        asked.set()
+
+
+async def test_a_watch_that_is_refused_says_why(tmp_path: Path) -> None:
+    async with client_of(tmp_path, Script(status(410, "Expired", "too old resource version"))) as client:
+        with pytest.raises(ApiError) as raised:
+            async with client.watch(PODS, resource_version="1"):
+                pass
+
+    assert (410, "too old resource version") == (raised.value.status, raised.value.message)
+
+
+async def test_an_answer_that_comes_packed_is_unpacked(tmp_path: Path) -> None:
+    packed = httpx.Response(200, content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    async with client_of(tmp_path, Script(packed)) as client:
+        assert {} == msgspec.json.decode(await client.get(PODS, "ns", "web"))
+
+
+async def test_a_connection_that_is_closed_on_a_write_leaves_its_outcome_unknown(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        return
+
+    async with server(serve, tmp_path) as client:
+        with pytest.raises(UnknownOutcome, match="closed by the other side"):
+            await client.post(PODS.path("ns", "web", "binding"), {})
+        with pytest.raises(ApiUnavailable, match="RemoteProtocolError"):
+            await client.get(PODS, "ns", "web")
+
+
+async def test_a_server_that_is_down_was_never_reached(tmp_path: Path) -> None:
+    async with KubeClient(credentials(tmp_path, "http://127.0.0.1:1")) as client:
+        with pytest.raises(ApiUnavailable, match="Connect"):
+            await client.post("/x", {})
+        with pytest.raises(ApiUnavailable, match="ConnectError"):
+            await client.get(PODS, "ns", "web")
+
+
+class Deserting:
+    """Answers whatever it is asked, until it deserts: then connections of before stay open and are never answered."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.deserted = 0
+        self.together = asyncio.Barrier(1)
+        self.say = asyncio.Event()
+
+    def desert(self) -> None:
+        self.deserted = self.opened
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        number = self.opened
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+                await reader.readexactly(length)
+                if b"watch=true" in head:
+                    await self._watched(writer)
+                    return
+                await self.together.wait()
+                if number > self.deserted:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        except asyncio.IncompleteReadError:
+            return
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def client(self, folder: Path) -> AsyncIterator[KubeClient]:
+        listening = await asyncio.start_server(self, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with listening, KubeClient(credentials(folder, url)) as client:
+            yield client
+
+    async def _watched(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await self.say.wait()
+        writer.write(chunk(b"one\n") + chunk(b""))
+        await writer.drain()
+
+
+@pytest.mark.parametrize("way", ["read", "write"])
+async def test_one_silence_is_enough_to_leave_every_kept_connection(way: str, tmp_path: Path) -> None:
+    """After an outage all are dead: each by itself would cost a request its time. What still runs is left alone."""
+    peer = Deserting()
+
+    async def send(seconds: float = 30.0) -> bytes:
+        if way == "read":
+            return await client.get(PODS, "ns", "web", timeout=seconds)
+        return await client.post(PODS.path("ns", "web", "binding"), {}, timeout=seconds)
+
+    async with peer.client(tmp_path) as client:
+        peer.together = asyncio.Barrier(3)
+        await asyncio.gather(send(), send(), send())
+        peer.together = asyncio.Barrier(1)
+        assert 3 == peer.opened
+        async with client.watch(PODS, resource_version="1") as lines:
+            before = peer.opened
+            peer.desert()
+            with pytest.raises(ApiSilent if way == "read" else UnknownOutcome):
+                await send(0.1)
+            assert b"{}" == await send()
+            assert peer.opened == before + 1
+            peer.say.set()
+            assert [b"one"] == [line async for line in lines]
+
+
+async def test_a_retired_connection_is_closed_with_the_last_answer(tmp_path: Path) -> None:
+    peer = Deserting()
+    async with peer.client(tmp_path) as client:
+        async with client.watch(PODS, resource_version="1"):
+            (reads,) = client._transport._reads
+            await client._transport._distrust()
+            closed = [reads.closed]
+        closed.append(reads.closed)
+        peer.say.set()
+
+    assert [False, True] == closed
