@@ -51,9 +51,6 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 STAY_IN_SCHEDULER: Final = frozenset(
     {
         "SchedulingGates",
-        "NodeUnschedulable",
-        "NodeName",
-        "TaintToleration",
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
