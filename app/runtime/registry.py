@@ -67,7 +67,7 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "GangScheduling",
     }
 )
-"""In-tree plugins of Kubernetes 1.36 that run in the scheduler beside Homeport: naming one is no mistake."""
+"""In-tree plugins of Kubernetes 1.36 that run in the scheduler and not here: naming one is no mistake."""
 
 
 class DuplicatePlugin(ValueError):
