@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads
 from app.framework.node_info import NodeInfo
+from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 
@@ -33,4 +34,4 @@ class NodeName(FilterPlugin):
         return SUCCESS if not wanted or wanted == node.node.name else _NOT_THE_NODE
 
 
-SPEC: Final = PluginSpec(NAME, NodeNameArgs, NodeName, reads_pods=False)
+SPEC: Final = PluginSpec(NAME, NodeNameArgs, NodeName, reads=Reads.NODE, parts=(Part.NODE_NAME,))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads
 from app.framework.node_info import NodeInfo
+from app.framework.parts import Part
 from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import TOLERATIONS, Pod
 from app.kube.taints import UNSCHEDULABLE, LatestTolerance
@@ -40,4 +41,4 @@ class NodeUnschedulable(FilterPlugin):
         return _UNREAD if TOLERATIONS in pod.spec.oversized else _UNSCHEDULABLE
 
 
-SPEC: Final = PluginSpec(NAME, NodeUnschedulableArgs, NodeUnschedulable, reads_pods=False)
+SPEC: Final = PluginSpec(NAME, NodeUnschedulableArgs, NodeUnschedulable, reads=Reads.NODE, parts=(Part.TOLERATIONS,))

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import (
-    FilterPlugin,
-    Handle,
-    NormalizeScorePlugin,
-    PluginArgs,
-    PluginSpec,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, PreScorePlugin, Reads, ScorePlugin
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.normalize import default_normalize
+from app.framework.parts import Part
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import TOLERATIONS, Pod
 from app.kube.taints import LatestTolerance, Tolerance
@@ -49,7 +42,7 @@ _TOLERANT: Final[StateKey[_Tolerant]] = StateKey("PreScoreTaintToleration")
 
 
 @final
-class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin):
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     """Source of the rules: ``framework/plugins/tainttoleration`` of Kubernetes 1.36, the same in 1.35."""
 
     def __init__(self, args: TaintTolerationArgs, handle: Handle) -> None:
@@ -73,8 +66,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, NormalizeScoreP
         except StateNotFound:
             raise StateNotFound(f'failed to read "{_TOLERANT.name}" from cycleState: not found') from None
 
-    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
         return default_normalize(scores, reverse=True)
 
 
-SPEC: Final = PluginSpec(NAME, TaintTolerationArgs, TaintToleration, reads_pods=False)
+SPEC: Final = PluginSpec(NAME, TaintTolerationArgs, TaintToleration, reads=Reads.NODE, parts=(Part.TOLERATIONS,))
