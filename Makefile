@@ -15,7 +15,7 @@ READY := $(VENV)/.ready-$(HERE)
 PYTEST := $(BIN)/python -m pytest $(if $(CI),-p no:cacheprovider)
 STAGES := lint unit control-plane chart conformance-sample fuzz integration chaos
 # Fixed, so that a failure is that of the change; the checked-in vectors are of seed 1.
-SAMPLE := --count 2400 --seed 2
+SAMPLE := --count 4200 --seed 2
 UV := uv==0.13.8
 CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
@@ -75,8 +75,8 @@ fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=
 	    $(if $(COUNT),--count $(COUNT)) $(if $(FAMILY),--family $(FAMILY)) $(if $(CASE),--case $(CASE)) \
 	    $(if $(EVERY),--every) $(if $(JSON),--json $(JSON))
 
-conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR="1.36.3 1.35.4")
-	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' $(BIN)/python -m tests.conformance.compare
+conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR=1.36.3, TOPIC="taints hard")
+	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' TOPIC='$(TOPIC)' $(BIN)/python -m tests.conformance.compare
 
 live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (CASES=, CLUSTERS=, PODS=, SEED=)
 	@CASES='$(CASES)' CLUSTERS='$(CLUSTERS)' PODS='$(PODS)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live

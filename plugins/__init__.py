@@ -11,14 +11,28 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.framework.interface import PluginSpec
-from plugins import default_binder, pod_topology_spread, priority_sort, sticky_node
+from plugins import (
+    default_binder,
+    node_name,
+    node_unschedulable,
+    pod_topology_spread,
+    priority_sort,
+    sticky_node,
+    taint_toleration,
+)
 
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
     sticky_node.SPEC,
     default_binder.SPEC,
+    node_unschedulable.SPEC,
+    node_name.SPEC,
+    taint_toleration.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
-"""What a profile enables at ``multiPoint`` unless it says otherwise, with its weights."""
+"""What a profile enables at ``multiPoint`` unless it says otherwise, with its weights.
+
+The other plugins run where a profile names them: kube-scheduler has them, and runs them before it asks Homeport.
+"""

@@ -75,16 +75,17 @@ node_labels: Final[SearchStrategy[dict[str, str]]] = st.sampled_from(
 
 
 def nodes(name: SearchStrategy[str]) -> SearchStrategy[JsonObject]:
-    """Nodes in two or three zones or none, some without a hostname."""
+    """Nodes in two or three zones or none, some without a hostname, some cordoned."""
     return st.builds(
-        lambda name, zone, nameless, more, taints: node_object(
-            name, zone=zone, hostname=None if nameless else name, labels=more, taints=taints
+        lambda name, zone, nameless, more, taints, cordoned: node_object(
+            name, zone=zone, hostname=None if nameless else name, labels=more, taints=taints, unschedulable=cordoned
         ),
         name,
         st.sampled_from(("a", "a", "b", "b", "c", None)),
         rarely,
         node_labels,
         taints,
+        rarely,
     )
 
 

@@ -10,11 +10,10 @@ from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import AFFINITY, NODE_SELECTOR, TOLERATIONS, Node, Pod
-from app.kube.taints import NO_SCHEDULE, Taint, Tolerance
+from app.kube.taints import UNSCHEDULABLE, Tolerance
 from app.runtime.framework import Framework
 from app.verbs.slices import in_slices, prepared
 
-_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
 _READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
 
 
@@ -51,7 +50,7 @@ def open_to(pod: Pod) -> Callable[[Node], bool]:
     if not _READ.isdisjoint(spec.oversized):
         return lambda _: False
     tolerance, affinity = Tolerance(spec.tolerations), spec.affinity.compiled()
-    takes_unschedulable = tolerance.tolerates_all((_UNSCHEDULABLE,))
+    takes_unschedulable = tolerance.tolerates(UNSCHEDULABLE)
 
     def is_open(node: Node) -> bool:
         if node.unschedulable and not takes_unschedulable:

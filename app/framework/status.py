@@ -72,6 +72,9 @@ def distinct(statuses: Collection[Status]) -> dict[int, Status]:
     return dict(zip(map(id, statuses), statuses, strict=True))
 
 
+TOO_LONG: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
+"""Reason of whoever has to judge by a part of the pod that is not read: an unresolvable rejection."""
+
 SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
 

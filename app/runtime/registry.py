@@ -51,9 +51,6 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 STAY_IN_SCHEDULER: Final = frozenset(
     {
         "SchedulingGates",
-        "NodeUnschedulable",
-        "NodeName",
-        "TaintToleration",
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
@@ -70,7 +67,7 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "GangScheduling",
     }
 )
-"""In-tree plugins of Kubernetes 1.36 that run in the scheduler beside Homeport: naming one is no mistake."""
+"""In-tree plugins of Kubernetes 1.36 that run in the scheduler and not here: naming one is no mistake."""
 
 
 class DuplicatePlugin(ValueError):

@@ -11,7 +11,7 @@ from app.framework.cycle_state import StateKey
 from app.framework.filter_result import FilterResult
 from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
+from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
 from app.kube.core_v1 import AFFINITY, LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
 from plugins.pod_topology_spread.args import NAME
 from plugins.pod_topology_spread.constraints import Constraint
@@ -22,12 +22,11 @@ REASON_NODE_LABEL_NOT_MATCH: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing r
 CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH).by(NAME)
 NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH).by(NAME)
 
-_LONG: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
-REASON_LONG_SPREAD: Final = _LONG.format(SPREAD) + f", or has more than {MOST_CONSTRAINTS} entries"
-REASON_LONG_AFFINITY: Final = _LONG.format(AFFINITY)
-REASON_LONG_NODE_SELECTOR: Final = _LONG.format(NODE_SELECTOR)
-REASON_LONG_TOLERATIONS: Final = _LONG.format(TOLERATIONS)
-REASON_LONG_LABELS: Final = _LONG.format(LABELS)
+REASON_LONG_SPREAD: Final = TOO_LONG.format(SPREAD) + f", or has more than {MOST_CONSTRAINTS} entries"
+REASON_LONG_AFFINITY: Final = TOO_LONG.format(AFFINITY)
+REASON_LONG_NODE_SELECTOR: Final = TOO_LONG.format(NODE_SELECTOR)
+REASON_LONG_TOLERATIONS: Final = TOO_LONG.format(TOLERATIONS)
+REASON_LONG_LABELS: Final = TOO_LONG.format(LABELS)
 
 UNREAD: Final = {
     SPREAD: unresolvable(REASON_LONG_SPREAD).by(NAME),

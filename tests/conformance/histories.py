@@ -13,11 +13,11 @@ them; and its `cases`, a case of the common format at each point where a pod is 
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from tests.conformance.generate import HARD, SOFT, Draft, Json, draw_traits
+from tests.conformance.draft import HARD, SOFT, Draft, Json, draw_traits
+from tests.conformance.per_node import POINTS, NodeDraft
 
-TOPIC: Final = "histories"
 ASKED: Final = 25
 """Cases of one history."""
 BETWEEN: Final = 12
@@ -26,10 +26,15 @@ Key: TypeAlias = tuple[str, str, str]
 
 
 class History:
-    """Draws the events of one history, and keeps what the API server and the scheduler would have."""
+    """Draws the events of one history, and keeps what the API server and the scheduler would have.
+
+    PodTopologySpread alone judges.
+    """
+
+    topic: ClassVar = "histories"
 
     def __init__(self, seed: int, index: int) -> None:
-        self.name = f"{TOPIC}-{seed}-{index}"
+        self.name = f"{self.topic}-{seed}-{index}"
         self.random = Random(self.name)
         self.draft = self._draft()
         self.config = self.draft.config
@@ -269,6 +274,25 @@ class History:
         removed = self.draft.some(placed[node], 1, 5)
         back = self.draft.some(removed, 0, 3)
         return {"node": node, "steps": [*({"remove": it} for it in removed), *({"add": it} for it in back)]}
+
+
+class NodeHistory(History):
+    """The same for the plugins that look at one node at a time, beside PodTopologySpread: taints and cordons change."""
+
+    topic: ClassVar = "node-histories"
+
+    def _draft(self) -> Draft:
+        draft = self._nodes()
+        while not 3 <= len(draft.nodes) <= 12:
+            draft = self._nodes()
+        draft.populate()
+        return draft
+
+    def _nodes(self) -> Draft:
+        return NodeDraft(self.random, *POINTS, naming=0.1, odd=0)
+
+
+HISTORIES: Final[Mapping[str, type[History]]] = {kind.topic: kind for kind in (History, NodeHistory)}
 
 
 def _is_finished(pod: Json) -> bool:

@@ -13,7 +13,7 @@ from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import Kind
 from app.verbs.verdict import judged, shown, status_on
 from tests.builders import encoded
-from tests.conformance.generate import Json
+from tests.conformance.draft import Json
 from tests.conformance.histories import Key, key_of
 from tests.harness import World
 

@@ -26,7 +26,7 @@ from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod, decode_node, decode_pod
 from tests.builders import encoded
-from tests.conformance.generate import HOSTNAME, ZONE, Json
+from tests.conformance.draft import HOSTNAME, ZONE, Json
 from tests.harness import World, only
 
 NODES: Final = 300

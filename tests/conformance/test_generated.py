@@ -13,6 +13,7 @@ from app.verbs.evaluate import Evaluator
 from plugins import IN_TREE
 from tests.conformance import generate
 from tests.conformance.compare import is_mixed
+from tests.conformance.histories import HISTORIES
 from tests.conformance.replay import replayed
 from tests.harness import cases
 
@@ -41,12 +42,20 @@ def test_a_case_can_be_made_again(topic: str) -> None:
     assert recorded[:50] == list(generate.cases(topic, seed, range(50)))
 
 
-def test_every_verdict_along_a_history() -> None:
+@pytest.mark.parametrize("topic", HISTORIES)
+def test_every_verdict_along_a_history(topic: str) -> None:
     """What is kept through hundreds of events gives what kube-scheduler says of the cluster as it is by then."""
-    with gzip.open(VECTORS / "histories.stories.jsonl.gz") as stories:
+    with gzip.open(VECTORS / f"{topic}.stories.jsonl.gz") as stories:
         told = [verdict for story in map(json.loads, stories) for verdict in replayed(story["config"], story["events"])]
-    with gzip.open(VECTORS / "histories.expected.jsonl.gz") as expected:
+    with gzip.open(VECTORS / f"{topic}.expected.jsonl.gz") as expected:
         for actual, verdict in zip(told, map(json.loads, expected), strict=True):
             assert verdict == json.loads(generate.line(actual)), verdict["name"]
 
     assert 500 == len(told)
+
+
+@pytest.mark.parametrize("topic", HISTORIES)
+def test_a_history_can_be_made_again(topic: str) -> None:
+    seed = json.loads((VECTORS / "provenance.json").read_text())["seed"]
+    with gzip.open(VECTORS / f"{topic}.stories.jsonl.gz") as stories:
+        assert next(stories) == generate.line(HISTORIES[topic](seed, 0).story())

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from random import Random
 
 from tests.conformance.compare import EVALUATE, ROOT
-from tests.conformance.generate import HARD, SOFT, Draft, draw_traits, line
+from tests.conformance.draft import HARD, SOFT, Draft, draw_traits
+from tests.conformance.generate import line
 
 
 def ten_nodes(count: int) -> list[bytes]:

@@ -22,11 +22,12 @@ from pydantic.alias_generators import to_camel
 import plugins
 from app.config.durations import parse_duration
 from app.config.mistakes import field_names
+from app.config.profile import Profile
 from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
 from app.framework.interface import PluginSpec
 from app.main import Service
-from app.runtime.profiles import has_point
-from app.runtime.registry import POINT_METHODS
+from app.runtime.profiles import has_point, resolve
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome
@@ -47,6 +48,9 @@ DOCUMENTS: Final = sorted(
     ]
 )
 ADRS: Final = sorted((ROOT / "docs" / "adr").glob("*.md"))
+NOT_BY_DEFAULT: Final = {
+    spec.name: KUBE_SCHEDULER_DEFAULTS[spec.name] for spec in IN_TREE if spec.name not in DEFAULT_WEIGHTS
+}
 NODES: Final = [f"node-{zone}{number}" for zone in "abc" for number in "1234"]
 
 
@@ -167,20 +171,35 @@ def test_every_outcome_is_in_the_table() -> None:
 
 
 class TestCatalogue:
-    ROWS = table(CATALOGUE, "plugin")
-
-    def test_every_plugin_is_in_the_table_with_its_points_and_weight(self) -> None:
+    @pytest.mark.parametrize(
+        ("head", "weights"),
+        [
+            pytest.param("plugin", DEFAULT_WEIGHTS, id="enabled by default"),
+            pytest.param("plugin, if named", NOT_BY_DEFAULT, id="only if named"),
+        ],
+    )
+    def test_every_plugin_is_in_its_table_with_its_points_and_weight(
+        self, head: str, weights: Mapping[str, int]
+    ) -> None:
         assert [
             (
                 spec.name,
                 [point for point in POINT_METHODS if has_point(spec, point)],
-                DEFAULT_WEIGHTS[spec.name] if has_point(spec, "score") else 0,
+                weights[spec.name] if has_point(spec, "score") else 0,
             )
             for spec in IN_TREE
+            if spec.name in weights
         ] == [
             (re.findall(r"\[(\w+)\]", name)[0], points.split(", "), int(weight or 0))
-            for name, points, weight in self.ROWS
+            for name, points, weight in table(CATALOGUE, head)
         ]
+
+    def test_the_plugins_that_must_be_named_can_be(self) -> None:
+        shown = Profile.model_validate(yaml.safe_load(blocks(ROOT / "plugins" / "README.md", "yaml")[0]))
+        (found,) = resolve([shown], Registry(IN_TREE, DEFAULT_WEIGHTS))
+
+        assert [spec.name for spec in IN_TREE] == list(found.specs)
+        assert () == found.notices
 
     @pytest.mark.parametrize("spec", [pytest.param(spec, id=spec.name) for spec in IN_TREE])
     def test_every_argument_of_a_plugin_is_in_its_section(self, spec: PluginSpec[Any]) -> None:
@@ -193,12 +212,12 @@ class TestCatalogue:
         assert [] == [name for name in arguments if f"`{name}`" not in text]
 
     def test_every_reason_is_in_the_section_of_its_plugin(self) -> None:
-        shown = {name: {ticked(row[0])[0] for row in table(section(name), "reason")} for name in DEFAULT_WEIGHTS}
+        shown = {spec.name: {ticked(row[0])[0] for row in table(section(spec.name), "reason")} for spec in IN_TREE}
 
         assert reasons() == {name: found for name, found in shown.items() if found}
 
     def test_the_arguments_shown_are_good_ones(self) -> None:
-        (block,) = blocks(ROOT / "plugins" / "README.md", "yaml")
+        _, block = blocks(ROOT / "plugins" / "README.md", "yaml")
         (found,) = yaml.safe_load(block)["pluginConfig"]
 
         assert "StickyNode" == found["name"]

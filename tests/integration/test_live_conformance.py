@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.generate import TOPICS
+from tests.conformance.generate import SPREADING
 from tests.conformance.live import cases, prioritize
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
@@ -39,7 +39,7 @@ def test_two_schedulers_and_the_vectors_agree(lenient: ControlPlane) -> None:
     """A stock scheduler with its own plugin, one with Homeport in its place, and the Go plugins outside of both."""
     tallies = list(cases.judge_all(lenient, CASES))
 
-    assert [tally.wrong for tally in tallies] == [[]] * len(TOPICS)
+    assert [tally.wrong for tally in tallies] == [[]] * len(SPREADING)
     assert all(tally.equal == tally.cases == CASES - tally.passed_over for tally in tallies)
-    assert sum(tally.refused for tally in tallies) > len(TOPICS)
-    assert sum(tally.scored for tally in tallies) > len(TOPICS)
+    assert sum(tally.refused for tally in tallies) > len(SPREADING)
+    assert sum(tally.scored for tally in tallies) > len(SPREADING)

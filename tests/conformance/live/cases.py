@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.generate import PLUGIN, TOPICS
+from tests.conformance.draft import PLUGIN
+from tests.conformance.generate import SPREADING
 from tests.conformance.live.loading import Trial, Unloadable, clear, load, prepare, trial_of
 from tests.conformance.live.panel import KEPT_PLUGINS, Judge, Panel, Ruling, TrialError, bare_profile
 from tests.conformance.live.recorder import TIMEOUT_SECONDS, Json
@@ -180,7 +181,7 @@ def _expected(trial: Trial) -> Said:
 
 def judge_all(plane: ControlPlane, count: int) -> Iterator[Tally]:
     """Judge so many cases of each topic."""
-    found = {topic: recorded(topic, count) for topic in TOPICS}
+    found = {topic: recorded(topic, count) for topic in SPREADING}
     configs = [case["config"] for of_topic in found.values() for case, _ in of_topic]
     with Courtroom(plane, configs) as court:
         for topic, of_topic in found.items():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.conformance.generate import NAMESPACES
+from tests.conformance.draft import NAMESPACES
 from tests.conformance.live.recorder import Json
 from tests.controlplane.client import RESOURCES, Client
 from tests.controlplane.objects import namespace

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.conformance import generate
+from tests.conformance.draft import HOSTNAME
 from tests.conformance.live.loading import Unloadable, trial_of
 from tests.conformance.live.panel import Ruling
 from tests.conformance.live.prioritize import Setting, Tally, count
@@ -74,7 +74,7 @@ def test_what_breaks_the_rules_is_told(chosen: str, totals: Mapping[str, int]) -
 def case_with(labels: Mapping[str, str], *constraints: Json) -> Json:
     metadata = {"name": "pending", "namespace": "default", "labels": dict(labels)}
     spec = {"schedulerName": "default-scheduler", "topologySpreadConstraints": list(constraints)}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {generate.HOSTNAME: "n1"}}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {HOSTNAME: "n1"}}}
     pod = {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", "nominatedNodeName": "n1"}}
     return {"name": "case", "config": {"schedulerName": "default-scheduler"}, "objects": [node], "pod": pod}
 
@@ -126,6 +126,6 @@ def test_nodes_get_names_of_their_own_wherever_they_stand() -> None:
     trial = trial_of(case_with({}), {"filter": {"n1": {"code": "Success"}}}, 7, "profile-1")
 
     assert trial.nodes == {"c7-n1"}
-    assert trial.objects[0]["metadata"]["labels"] == {generate.HOSTNAME: "c7-n1"}
+    assert trial.objects[0]["metadata"]["labels"] == {HOSTNAME: "c7-n1"}
     assert (trial.nominated, list(trial.expected["filter"])) == ("c7-n1", ["c7-n1"])
     assert trial.pod["spec"]["schedulerName"] == "profile-1"

@@ -2,7 +2,16 @@
 
 import pytest
 
-from app.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Tolerance, Toleration, tolerates_all
+from app.kube.taints import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    LatestTolerance,
+    Taint,
+    Tolerance,
+    Toleration,
+    tolerates_all,
+)
 
 TAINT = Taint("dedicated", NO_SCHEDULE, "db")
 
@@ -21,6 +30,11 @@ TAINT = Taint("dedicated", NO_SCHEDULE, "db")
         pytest.param(Toleration("", "Equal", "web"), False, id="an empty key with Equal and another value"),
         pytest.param(Toleration("dedicated", "Exists", "", NO_EXECUTE), False, id="another effect"),
         pytest.param(Toleration("dedicated", "Exists", "", ""), True, id="an empty effect matches all"),
+        pytest.param(Toleration("", "Exists", "web"), True, id="nor does it without a key"),
+        pytest.param(Toleration("", "", "db", NO_SCHEDULE), True, id="no key and no operator: value and effect"),
+        pytest.param(Toleration("", "Exists", "", NO_EXECUTE), False, id="any key, but another effect"),
+        pytest.param(Toleration("dedicated", "exists"), False, id="operators are spelled exactly"),
+        pytest.param(Toleration("Dedicated", "Exists"), False, id="keys too"),
         pytest.param(Toleration("dedicated", "Gt", "db"), False, id="Gt is behind a gate that is off"),
         pytest.param(Toleration("dedicated", "Lt", "db"), False, id="Lt is behind a gate that is off"),
     ],
@@ -72,3 +86,44 @@ def test_every_taint_that_keeps_out_must_be_tolerated(
     tolerations: list[Toleration], taints: list[Taint], expected: bool
 ) -> None:
     assert expected is tolerates_all(iter(tolerations), iter(taints))
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "taints", "expected"),
+    [
+        pytest.param([], [], 0, id="no taint"),
+        pytest.param([], [Taint("a", NO_SCHEDULE), Taint("a", NO_EXECUTE)], 0, id="what keeps out is no wish"),
+        pytest.param([], [Taint("a", PREFER_NO_SCHEDULE), Taint("b", PREFER_NO_SCHEDULE)], 2, id="each counts"),
+        pytest.param([], [Taint("a", PREFER_NO_SCHEDULE)] * 2, 2, id="also if it is there twice"),
+        pytest.param(
+            [Toleration("a", "Exists")],
+            [Taint("a", PREFER_NO_SCHEDULE), Taint("b", PREFER_NO_SCHEDULE)],
+            1,
+            id="one that is tolerated does not",
+        ),
+        pytest.param(
+            [Toleration("a", "Exists", "", NO_SCHEDULE)],
+            [Taint("a", PREFER_NO_SCHEDULE)],
+            1,
+            id="one that is tolerated with another effect does",
+        ),
+    ],
+)
+def test_wishes_that_are_not_tolerated_are_counted(
+    tolerations: list[Toleration], taints: list[Taint], expected: int
+) -> None:
+    assert expected == Tolerance(tolerations).untolerated_wishes(taints)
+
+
+def test_the_latest_tolerance_is_kept_and_only_that() -> None:
+    latest = LatestTolerance()
+    db, everything = (Toleration("dedicated", "Exists"),), (Toleration("", "Exists"),)
+
+    first = latest.of(db)
+
+    assert first.tolerates(TAINT)
+    assert first is latest.of(db)
+    assert not latest.of(()).tolerates(TAINT)
+    assert latest.of(everything).tolerates(Taint("other", NO_EXECUTE))
+    assert first is not latest.of(db)
+    assert not latest.of(db).tolerates(Taint("other", NO_EXECUTE))

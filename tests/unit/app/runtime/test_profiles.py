@@ -218,6 +218,16 @@ class TestNotices:
         ) == found.notices
         assert list(DEFAULT_WEIGHTS) == list(found.specs)
 
+    def test_one_that_runs_here_and_not_by_default_runs_if_it_is_named(self) -> None:
+        named = profile({"multiPoint": "NodeName", "score": "TaintToleration=3", "preScore": "TaintToleration"})
+        framework = built(named, IN_TREE_REGISTRY)
+
+        assert () == resolved(named, IN_TREE_REGISTRY).notices
+        assert ("PodTopologySpread=2 StickyNode NodeName", "PodTopologySpread=2 TaintToleration=3") == (
+            at(framework, "filter"),
+            at(framework, "score"),
+        )
+
     def test_disabling_the_spread_plugin_here_does_what_it_says(self) -> None:
         found = resolved(profile({"multiPoint": "-PodTopologySpread"}), IN_TREE_REGISTRY)
 

@@ -209,7 +209,7 @@ class TestBadCase:
 
         for named in (found, case(config=None), case(config={})):
             error = judged(named)["error"]
-            assert error.startswith("plugins not available: [SchedulingGates NodeUnschedulable NodeName")
+            assert error.startswith("plugins not available: [SchedulingGates NodeAffinity NodePorts")
             assert SPREAD not in error
 
     def test_a_plugin_that_fails_is_told(self) -> None:

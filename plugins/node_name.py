@@ -1,0 +1,37 @@
+"""Keeps a pod that names a node from every other one."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads
+from app.framework.node_info import NodeInfo
+from app.framework.parts import Part
+from app.framework.status import SUCCESS, Status, unresolvable
+from app.kube.core_v1 import Pod
+
+NAME: Final = "NodeName"
+
+REASON_NOT_THE_NODE: Final = "node(s) didn't match the requested node name"
+
+_NOT_THE_NODE: Final = unresolvable(REASON_NOT_THE_NODE).by(NAME)
+
+
+class NodeNameArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+@final
+class NodeName(FilterPlugin):
+    """Source of the rule: ``framework/plugins/nodename`` of Kubernetes 1.36, the same in 1.35."""
+
+    def __init__(self, args: NodeNameArgs, handle: Handle) -> None:
+        pass
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        wanted = pod.node_name
+        return SUCCESS if not wanted or wanted == node.node.name else _NOT_THE_NODE
+
+
+SPEC: Final = PluginSpec(NAME, NodeNameArgs, NodeName, reads=Reads.NODE, parts=(Part.NODE_NAME,))

@@ -1,0 +1,42 @@
+"""Rules of normalising by the largest score."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.framework.normalize import default_normalize
+
+
+@pytest.mark.parametrize(
+    ("scores", "reverse", "expected"),
+    [
+        pytest.param({"a": 1, "b": 2, "c": 4}, False, {"a": 25, "b": 50, "c": 100}, id="the largest becomes 100"),
+        pytest.param({"a": 1, "b": 2, "c": 4}, True, {"a": 75, "b": 50, "c": 0}, id="in reverse it becomes 0"),
+        pytest.param({"a": 1, "b": 3}, False, {"a": 33, "b": 100}, id="a fraction is cut off"),
+        pytest.param({"a": 1, "b": 3}, True, {"a": 67, "b": 0}, id="before it is taken from 100, not after"),
+        pytest.param({"a": 0, "b": 0}, False, {"a": 0, "b": 0}, id="all 0 stays 0"),
+        pytest.param({"a": 0, "b": 0}, True, {"a": 100, "b": 100}, id="all 0 in reverse is 100"),
+        pytest.param({"a": 7}, True, {"a": 0}, id="one alone, however bad"),
+        pytest.param({}, True, {}, id="nobody to score"),
+        pytest.param({"a": 2**53 + 1, "b": 2**54 + 2}, False, {"a": 50, "b": 100}, id="whole numbers, not floats"),
+    ],
+)
+def test_scores_are_scaled_by_the_largest(scores: dict[str, int], reverse: bool, expected: dict[str, int]) -> None:
+    assert expected == default_normalize(scores, reverse=reverse)
+
+
+def test_keys_may_be_anything_and_stay_in_order() -> None:
+    assert [(3, 0), ((), 100), (None, 66)] == list(default_normalize({3: 0, (): 3, None: 2}).items())
+
+
+@settings(derandomize=True, max_examples=200)
+@given(
+    scores=st.dictionaries(st.integers(), st.integers(min_value=0, max_value=10**6), min_size=1), reverse=st.booleans()
+)
+def test_results_lie_in_0_to_100_and_keep_the_order(scores: dict[int, int], reverse: bool) -> None:
+    found = default_normalize(scores, reverse=reverse)
+    ranked = sorted(scores, key=scores.__getitem__, reverse=reverse)
+
+    assert set(scores) == set(found)
+    assert all(0 <= score <= 100 for score in found.values())
+    assert sorted(found.values()) == [found[key] for key in ranked]
