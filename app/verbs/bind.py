@@ -243,9 +243,9 @@ class BindVerb:
         pod = self._known_pod(args)
         if pod.node_name:
             raise VerbFailure("bind_failed", "homeport: the pod was bound by somebody else")
-        return pod, self._holds(framework, pod, self._node(args.node))
+        return pod, self._holds(framework, pod, args.node)
 
-    def _holds(self, framework: Framework, pod: Pod, node: NodeInfo) -> CycleState | None:
+    def _holds(self, framework: Framework, pod: Pod, node_name: str) -> CycleState | None:
         """The state of a check that holds whatever becomes of the others in flight; ``None`` if that is not certain.
 
         Raises ``VerbFailure`` if the node is refused, or ``Unprepared``.
@@ -254,7 +254,7 @@ class BindVerb:
         others = [it for it in self._cluster.assumed.in_flight() if it.uid != pod.uid]
         try:
             with self._cluster.without(pod.uid, pod.key):
-                found = framework.recheck(state, pod, node, others)
+                found = framework.recheck(state, pod, self._node(node_name), others)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if not found.status.is_success:
@@ -321,7 +321,7 @@ class BindVerb:
         """Whether it still holds whatever becomes of the others; ``False``: not certain. Raises ``VerbFailure``."""
         if self._cluster.generation == held.checked:
             return True
-        if self._holds(held.framework, pod, self._node(held.node)) is None:
+        if self._holds(held.framework, pod, held.node) is None:
             held.settlements = self._settlements
             return False
         held.checked = self._cluster.generation
