@@ -271,8 +271,10 @@ class Cluster:
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
         """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
-        known = self._seen(key)
-        return _AS_IT_IS if known is None or not self.has_part(uid, key) else self.overlay(without=(known,))
+        if not self.has_part(uid, key):
+            return _AS_IT_IS
+        laid = {} if self._overlay is None else self._overlay.moves
+        return self._through(Overlay({**laid, key: (self.pod(*key), None)}))
 
     def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
         """Read the picture without some pods and with others, for the length of a synchronous evaluation.

@@ -417,6 +417,8 @@ class Domains:
         """The smallest changed count, against the smallest of the domains left alone."""
         counts, sizes = self.counts, self.topology.sizes
         found = [counts.get(value, 0) + delta for value, delta in deltas.items()]
+        if max(deltas.values()) <= 0:  # what any of them was before is no smaller than what it is now
+            return min(self.minimum(), *found)
         others = len(sizes) - sum(value in sizes for value in deltas)
         others_with_pods = len(counts) - sum(value in counts for value in deltas)
         if others > others_with_pods:

@@ -63,18 +63,24 @@ class Overlaid(Mapping[str, V]):
 class OverlaidDomains:
     """Implements ``framework.DomainCounts``: kept counts, each changed by ``deltas``. Domains stay what they are."""
 
-    __slots__ = ("_deltas", "_kept", "_stamps")
+    __slots__ = ("_counts", "_deltas", "_kept", "_minimum", "_stamps")
 
     def __init__(self, kept: Domains, deltas: Mapping[str, int]) -> None:
         self._kept = kept
+        self._counts = kept.counts
         self._deltas = deltas
+        self._minimum: int | None = None
         self._stamps: dict[int, int] = {}
 
     def count(self, value: str) -> int:
-        return self._kept.count(value) + self._deltas.get(value, 0)
+        return self._counts.get(value, 0) + self._deltas.get(value, 0)
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
-        return self._kept.minimum(_sum(self._deltas, deltas) if deltas else self._deltas)
+        if deltas:
+            return self._kept.minimum(_sum(self._deltas, deltas))
+        if self._minimum is None:
+            self._minimum = self._kept.minimum(self._deltas)
+        return self._minimum
 
     def size(self) -> int:
         return self._kept.size()
@@ -110,12 +116,11 @@ class Overlay:
     It holds for one synchronous evaluation, in which the picture does not change. Implements ``counters.Changes``.
     """
 
-    __slots__ = ("_counted", "_domains", "_nodes", "_nominated", "_on_nodes", "moves")
+    __slots__ = ("_counted", "_domains", "_nodes", "_nominated", "moves")
 
     def __init__(self, moves: Moves) -> None:
         self.moves = moves
         self._counted: list[tuple[Pod, int]] | None = None
-        self._on_nodes: dict[tuple[str, Selector], Mapping[str, int]] = {}
         self._domains: dict[Domains, DomainCounts] = {}
         self._nodes: Mapping[str, NodeInfo] | None = None
         self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
@@ -123,9 +128,13 @@ class Overlay:
     def pods_by_node(self, namespace: str, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]:
         """Counts by node, from the ``kept`` ones."""
         deltas = self._deltas(namespace, selector)
-        if not deltas:
+        if not any(deltas.values()):
             return kept
-        return {node: count for node, count in _sum(kept, deltas).items() if count}
+        found = _sum(kept, deltas)
+        for node in deltas:
+            if not found[node]:
+                del found[node]
+        return found
 
     def domains(self, kept: Domains) -> DomainCounts:
         """Counts by domain, from the ``kept`` ones."""
@@ -143,21 +152,22 @@ class Overlay:
         return OverlaidDomains(kept, deltas) if any(deltas.values()) else kept
 
     def _deltas(self, namespace: str, selector: Selector) -> Mapping[str, int]:
-        """By how many more pods of a selection there are on a node; nodes on which there are as many are absent."""
-        found = self._on_nodes.get((namespace, selector))
-        if found is None:
-            deltas: dict[str, int] = {}
-            for pod, delta in self._moved():
-                if pod.namespace == namespace and selector.matches(pod.labels):
-                    deltas[pod.node_name] = deltas.get(pod.node_name, 0) + delta
-            found = self._on_nodes[namespace, selector] = {node: delta for node, delta in deltas.items() if delta}
+        """By how many more pods of a selection there are on a node; by none where as many left as came."""
+        found: dict[str, int] = {}
+        for pod, delta in self._moved():
+            if pod.namespace == namespace and selector.matches(pod.labels):
+                found[pod.node_name] = found.get(pod.node_name, 0) + delta
         return found
 
     def _moved(self) -> list[tuple[Pod, int]]:
         """The counted pods that left (-1) or came (1)."""
         if self._counted is None:
-            forms = ((pod, sign) for move in self.moves.values() for pod, sign in zip(move, (-1, 1), strict=True))
-            self._counted = [(pod, sign) for pod, sign in forms if pod is not None and is_counted(pod)]
+            self._counted = []
+            for old, new in self.moves.values():
+                if old is not None and is_counted(old):
+                    self._counted.append((old, -1))
+                if new is not None and is_counted(new):
+                    self._counted.append((new, 1))
         return self._counted
 
     def nodes(self, kept: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
