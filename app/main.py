@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from app.cache.checking import check_in_turns
 from app.cache.cluster import Cluster
+from app.cache.nodes import Nodes
 from app.config.settings import SelfSigned, Settings, is_loopback
 from app.controllers.sampling_guard import CountedNominations, SamplingGuard
 from app.feeds.feed import Feed, FeedState, SavedFeed
@@ -363,6 +364,7 @@ class Service:
             binder=NoBindsWhenAsked(self._feed.binder),
             clock=monotonic,
             waiting=self._waiting,
+            nodes=Nodes(self._cluster),
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
         )

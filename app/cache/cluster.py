@@ -49,6 +49,7 @@ class Cluster:
         self._recounts: list[Recount] = []
         self._changes = 0
         self._node_changes = 0
+        self._node_generation = 0
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -73,6 +74,11 @@ class Cluster:
     def node_set(self) -> int:
         """Moves whenever a node comes or goes."""
         return self._node_changes
+
+    @property
+    def node_generation(self) -> int:
+        """Moves whenever a node comes, goes, or changes in anything but its version."""
+        return self._node_generation
 
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
@@ -139,7 +145,7 @@ class Cluster:
             self.left_out.require_all(kind, namespace)
         return self.others.in_namespace(kind, namespace)
 
-    def version(self, kind: Kind[Any], namespace: str) -> int:
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         return self.others.version(kind, namespace)
 
     def leave_out(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
@@ -157,6 +163,7 @@ class Cluster:
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
+            self._node_generation += 1
         else:
             self.others.touch(kind, key[0])
 
@@ -164,6 +171,8 @@ class Cluster:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
         self._changes += 1
         info = self._nodes.get(node.name)
+        if info is None or replace(info.node, resource_version=node.resource_version) != node:
+            self._node_generation += 1
         if info is None:
             self._node_changes += 1
             self._nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
@@ -179,6 +188,7 @@ class Cluster:
             return
         self._changes += 1
         self._node_changes += 1
+        self._node_generation += 1
         if info.pods:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)

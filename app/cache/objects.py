@@ -41,6 +41,7 @@ class ObjectStore:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
         self._versions: dict[tuple[Kind[Any], str], int] = {}
         self._emptied: dict[Kind[Any], int] = {}
+        self._of_kind: dict[Kind[Any], int] = {}
         self._gone = Gone()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
         self.changes = 0
@@ -55,11 +56,14 @@ class ObjectStore:
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
         return cast("Collection[Object]", self._objects.get(kind, {}).get(namespace, {}).values())
 
-    def version(self, kind: Kind[Any], namespace: str) -> int:
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         """Moves whenever an object there does, never back: what was derived at one version is right at that one only.
 
         Namespaces without an object share the number at which one became so last, which is later than any of theirs.
+        Without a namespace, it is that of all objects of the kind.
         """
+        if namespace is None:
+            return self._of_kind.get(kind, 0)
         found = self._versions.get((kind, namespace))
         return self._emptied.get(kind, 0) if found is None else found
 
@@ -105,6 +109,7 @@ class ObjectStore:
     def touch(self, kind: Kind[Any], namespace: str) -> None:
         """What was derived from the objects of the kind in the namespace has to be derived anew."""
         self.changes += 1
+        self._of_kind[kind] = self.changes
         if namespace in self._objects.get(kind, {}):
             self._versions[(kind, namespace)] = self.changes
         else:

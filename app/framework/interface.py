@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict
 
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
+from app.framework.listers import NodeLister
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import Status
@@ -177,7 +178,10 @@ class Counts(Protocol):
 
 
 class Objects(Protocol):
-    """Objects of the kinds that plugins declared with ``PluginSpec.kinds``.
+    """Objects of the kinds that the plugin declared with ``PluginSpec.kinds`` or ``writes``.
+
+    To ask for another raises ``LookupError``, and so do pods and nodes: nobody feeds them here, so that none would be
+    there. A plugin lets that pass, too.
 
     What exists and cannot be read raises ``Unreadable`` where it is asked for. A plugin lets that pass: the verdict is
     then an Error that names the object.
@@ -190,8 +194,11 @@ class Objects(Protocol):
         """All objects of a kind that can be read, which may come and go while it is read. Never on the hot path."""
         ...
 
-    def version(self, kind: Kind[Any], namespace: str) -> int:
-        """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them."""
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
+        """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them.
+
+        Without a namespace (``""`` is that of kinds which have none): whenever any object of the kind does.
+        """
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
@@ -298,6 +305,7 @@ class Handle(Struct, frozen=True):
     binder: Binder
     clock: Clock
     waiting: WaitingPods
+    nodes: NodeLister
     serves: Callable[[str], bool] = _any_scheduler
     event_recorder: EventRecorder = NO_EVENTS
 

@@ -130,6 +130,25 @@ def test_the_version_never_goes_back() -> None:
     assert 6 == len({default for default, _ in seen} | {0})
 
 
+def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -> None:
+    store = ObjectStore()
+    versions = [store.version(SERVICES)]
+    for change in (
+        lambda: store.upsert(SERVICES, make_service("web")),
+        lambda: store.upsert(SERVICES, make_service("db", namespace="shop")),
+        lambda: store.upsert(SERVICES, make_service("db", {"a": "2"}, namespace="shop")),
+        lambda: store.delete(SERVICES, ("default", "web")),
+        lambda: store.touch(SERVICES, "nowhere"),
+        lambda: store.delete(SERVICES, ("shop", "db")),
+    ):
+        change()
+        versions.append(store.version(SERVICES))
+    store.upsert(REPLICA_SETS, workload("1"))
+
+    assert sorted(set(versions)) == versions
+    assert versions[-1] == store.version(SERVICES)
+
+
 def test_what_is_said_of_a_namespace_without_objects_leaves_nothing_behind() -> None:
     store = ObjectStore()
     for number in range(3):
