@@ -1,5 +1,6 @@
 """Rules of the object store: the newest form of each object, and a version that moves with every change."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -133,14 +134,15 @@ def test_the_version_never_goes_back() -> None:
 def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -> None:
     store = ObjectStore()
     versions = [store.version(SERVICES)]
-    for change in (
+    changes: tuple[Callable[[], None], ...] = (
         lambda: store.upsert(SERVICES, make_service("web")),
         lambda: store.upsert(SERVICES, make_service("db", namespace="shop")),
         lambda: store.upsert(SERVICES, make_service("db", {"a": "2"}, namespace="shop")),
         lambda: store.delete(SERVICES, ("default", "web")),
         lambda: store.touch(SERVICES, "nowhere"),
         lambda: store.delete(SERVICES, ("shop", "db")),
-    ):
+    )
+    for change in changes:
         change()
         versions.append(store.version(SERVICES))
     store.upsert(REPLICA_SETS, workload("1"))
