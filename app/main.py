@@ -42,7 +42,7 @@ from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
-from app.runtime.asking import DeafWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
+from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
@@ -367,6 +367,7 @@ class Service:
             nodes=Nodes(self._cluster),
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
+            activate=NoActivationWhenAsked(self._feed.activate),
         )
 
     @property
@@ -471,6 +472,8 @@ class Service:
         background.begin("repair", self._repair_forever)
         background.begin("check", self._check_forever)
         background.begin("lag", partial(watch_lag, self._metrics.loop_lag.observe))
+        if isinstance(self._feed, LiveFeed):
+            background.begin("activation", self._feed.activator.run)
         if self._authority is not None:
             background.begin("authority", self._authority.run)
         if self._permissions is not None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from app.cache.cluster import Cluster
 from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NothingToRead, load_saved
+from app.framework.activation import Activate, activate_nobody
 from app.framework.interface import Binder, Writer
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
@@ -45,6 +46,7 @@ class Feed(Protocol):
     writer: Writer
     bind_guard: BindGuard
     nominator: Nominator
+    activate: Activate
 
     async def start(self) -> None:
         """Begin to fill the picture. Returns at once; ``problem`` tells when it is complete."""
@@ -78,6 +80,7 @@ class SavedFeed(NothingToRead):
         self.binder: Binder = MemoryBinder(cluster, self.bind_guard)
         self.writer: Writer = MemoryWriter(cluster)
         self.nominator: Nominator = MemoryNominator(cluster)
+        self.activate: Activate = activate_nobody
         began = monotonic()
         load_saved(path, cluster, kinds)
         self._seconds = round(monotonic() - began, 3)

@@ -17,6 +17,7 @@ from app.feeds.feed import FeedState
 from app.feeds.outage import Outage
 from app.feeds.reflector import QUIET_SECONDS, Reflector
 from app.feeds.sinks import sink_for
+from app.framework.activation import Activate
 from app.framework.interface import Binder, Unreadable, Writer
 from app.kube.client import REQUEST_SECONDS, ApiError, ApiUnavailable, KubeClient, Resource
 from app.kube.core_v1 import decode_pod
@@ -25,6 +26,7 @@ from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
 from app.telemetry.tracing import Tracing
+from app.writes.activator import ApiActivator
 from app.writes.answers import as_asked
 from app.writes.api_writes import PODS as PODS_RESOURCE
 from app.writes.api_writes import ApiBinder, ApiWriter
@@ -94,6 +96,8 @@ class LiveFeed:
         self.writer: Writer = self._writer
         self._nominator = ApiNominator(self._client)
         self.nominator: Nominator = self._nominator
+        self.activator = ApiActivator(self._client, cluster)
+        self.activate: Activate = self.activator
         self.fences = Fences(self._client, cluster)
 
     @property
@@ -104,7 +108,8 @@ class LiveFeed:
     def lead_by(self, leadership: CountedNominations) -> None:
         """Ask before each write whether this process leads."""
         self.bind_guard.lead_by(leadership)
-        self._writer.may_write = self._nominator.may_write = leadership.may_write
+        for it in (self._writer, self._nominator, self.activator):
+            it.may_write = leadership.may_write
 
     def _reflector(self, kind: Kind[Any]) -> Reflector[Any]:
         return Reflector(

@@ -27,6 +27,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
+from app.framework.activation import Activate, activate_nobody
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.listers import NodeLister
@@ -297,6 +298,7 @@ class Handle(Struct, frozen=True):
 
     ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
+    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does.
     """
 
     counts: Counts
@@ -308,6 +310,7 @@ class Handle(Struct, frozen=True):
     nodes: NodeLister
     serves: Callable[[str], bool] = _any_scheduler
     event_recorder: EventRecorder = NO_EVENTS
+    activate: Activate = activate_nobody
 
 
 class Plugin(Protocol):
