@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -22,6 +23,8 @@ from tests.builders import controller, encoded, make_pod
 from tests.property.naive import Question
 from tests.property.test_picture import inclusion_of, questions, selector_of
 from tests.strategies import NODES, rarely
+
+pytestmark = pytest.mark.timeout(600)
 
 SETS = partial_kind("apps/v1", "Set")
 LIMITS = range(4)
