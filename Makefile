@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) chart-docs conformance live soak bench loadtest refusals lock format clean wheel image cluster-test
+.PHONY: help setup run test $(STAGES) chart-docs conformance live soak kept bench loadtest refusals lock format clean wheel image cluster-test
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -83,6 +83,9 @@ live: $(READY) control-plane ## compare with real kube-schedulers on a real API 
 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak
+
+kept: $(READY) ## a million random changes: what is kept of verdicts must equal what is judged afresh (CHANGES=, SEED=)
+	@CHANGES='$(CHANGES)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.kept
 
 bench: $(READY) control-plane ## measure speed, side by side with kube-scheduler's own plugin (SHORT=1, ONLY=scheduling,…, OUTPUT=, CHECK=1)
 	@$(BIN)/python -m tests.load $(if $(SHORT),--short) --only '$(ONLY)' --output '$(OUTPUT)' $(if $(CHECK),--check)

@@ -265,6 +265,7 @@ class Service:
                 self._handle(names_of(profile.scheduler_name, names)),
                 served=served_names(names),
                 nominations=self._leads,
+                picture=self._cluster,
                 waiting=self._waiting,
                 guard=self._guard,
             )
@@ -581,7 +582,7 @@ class Service:
 
     async def check(self) -> list[str]:
         """What differs from a recount, in words."""
-        found = await check_in_turns(self._cluster)
+        found = await check_in_turns(self._cluster, *(it.checking() for it in self._frameworks.values()))
         self._metrics.picture_checks.labels("different" if found else "consistent").inc()
         return found
 

@@ -9,8 +9,34 @@ from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.events import EventType, Reference
-from app.framework.interface import Changed, Handle, PluginArgs, PluginSpec, PostFilterResult
+from app.framework.filter_result import FilterResult
+from app.framework.interface import (
+    BatchFilterPlugin,
+    BindPlugin,
+    Changed,
+    ClusterFilterPlugin,
+    FilterPlugin,
+    Handle,
+    LookUpPlugin,
+    PermitPlugin,
+    PluginArgs,
+    PluginSpec,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreBindPreFlightPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    Reads,
+    ReservePlugin,
+    ScorePlugin,
+)
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
@@ -110,12 +136,12 @@ class FakePlugin:
         self.calls.append(f"{self.name}: {what}")
 
 
-class Sorts(FakePlugin):
+class Sorts(FakePlugin, QueueSortPlugin):
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
         return queued_at < other_queued_at
 
 
-class Prepares(FakePlugin):
+class Prepares(FakePlugin, PreFilterPlugin):
     """PreFilter with a fixed answer, and a filter that would reject every node."""
 
     def __init__(
@@ -133,13 +159,13 @@ class Prepares(FakePlugin):
         return self.answer
 
 
-class PreparesAndRejects(Prepares):
+class PreparesAndRejects(Prepares, FilterPlugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         self.note(f"filter {node.name}")
         return NO
 
 
-class Rejects(FakePlugin):
+class Rejects(FakePlugin, FilterPlugin):
     """Filter that answers ``statuses`` by node, else Success."""
 
     def __init__(self, name: str, statuses: Mapping[str, Status] | None = None, calls: list[str] | None = None) -> None:
@@ -151,15 +177,16 @@ class Rejects(FakePlugin):
         return self.statuses.get(node.name, SUCCESS)
 
 
-class RejectsInBatch(Rejects):
+class RejectsInBatch(Rejects, BatchFilterPlugin):
     """The same for all nodes at once."""
 
-    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         self.note(f"filter_nodes {' '.join(nodes.names)}")
-        return {name: self.statuses[name] for name in nodes.names if name in self.statuses}
+        rejected = {name: self.statuses[name] for name in nodes.names if name in self.statuses}
+        return FilterResult([name for name in nodes.names if name not in rejected], rejected)
 
 
-class RejectsUncertain(Rejects):
+class RejectsUncertain(Rejects, ClusterFilterPlugin):
     """Filter whose answer holds for sure only on nodes without pods in flight."""
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
@@ -179,7 +206,7 @@ class Counted:
         return Counted(self.count)
 
 
-class CountsPods(FakePlugin):
+class CountsPods(FakePlugin, PreFilterPlugin, PreFilterExtensions, FilterPlugin):
     """Allows ``most`` pods on a node and takes part in dry runs through its state."""
 
     def __init__(self, name: str, most: int, calls: list[str] | None = None) -> None:
@@ -208,14 +235,14 @@ class CountsPods(FakePlugin):
         return SUCCESS if shift < self.most else NO
 
 
-class NeedsPods(FakePlugin):
+class NeedsPods(FakePlugin, FilterPlugin):
     """Accepts a node only if pods run on it."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if node.pods else NO
 
 
-class ScoresNodes(FakePlugin):
+class ScoresNodes(FakePlugin, ScorePlugin):
     """Scores nodes as given."""
 
     def __init__(self, name: str, scores: Mapping[str, int], calls: list[str] | None = None) -> None:
@@ -227,7 +254,7 @@ class ScoresNodes(FakePlugin):
         return self.scores[node.name]
 
 
-class ScoresAfter(ScoresNodes):
+class ScoresAfter(ScoresNodes, PreScorePlugin):
     """Scores nodes as given unless its PreScore status is not Success."""
 
     def __init__(self, name: str, scores: Mapping[str, int], status: Status = SUCCESS) -> None:
@@ -245,24 +272,19 @@ class ScoresInBatch(ScoresNodes):
         return ScoreClasses.by_value([self.scores[name] for name in nodes.names])
 
 
-class HalvesByName(ScoresInBatch):
-    """Normalises node by node what it scores in batch."""
+class HalvesInBatch(ScoresInBatch):
+    """Normalises what it scores in batch."""
 
-    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
-        return {name: score // 2 for name, score in scores.items()}
-
-
-class HalvesByClass(HalvesByName):
-    def normalize_classes(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> dict[Any, int]:
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> dict[Any, int]:
         return {key: score // 2 for key, score in scores.items()}
 
 
 class ScoresHalved(ScoresNodes):
-    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
-        return {name: score // 2 for name, score in scores.items()}
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> dict[Any, int]:
+        return {key: score // 2 for key, score in scores.items()}
 
 
-class Reserves(FakePlugin):
+class Reserves(FakePlugin, ReservePlugin):
     def __init__(self, name: str, status: Status = SUCCESS, calls: list[str] | None = None) -> None:
         super().__init__(name, calls)
         self.status = status
@@ -281,7 +303,7 @@ class ReservesBadly(Reserves):
         raise RuntimeError("cannot undo")
 
 
-class Acts(FakePlugin):
+class Acts(FakePlugin, PreBindPlugin, BindPlugin, PostBindPlugin):
     """PreBind, Bind and PostBind with one answer."""
 
     def __init__(self, name: str, status: Status = SUCCESS, calls: list[str] | None = None) -> None:
@@ -302,7 +324,7 @@ class Acts(FakePlugin):
             raise RuntimeError(self.status.message)
 
 
-class Gates(FakePlugin):
+class Gates(FakePlugin, PreEnqueuePlugin):
     """PreEnqueue with one answer."""
 
     def __init__(self, name: str, status: Status = SUCCESS, calls: list[str] | None = None) -> None:
@@ -314,7 +336,7 @@ class Gates(FakePlugin):
         return self.status
 
 
-class Helps(FakePlugin):
+class Helps(FakePlugin, PostFilterPlugin):
     """PostFilter with one answer."""
 
     def __init__(
@@ -330,7 +352,7 @@ class Helps(FakePlugin):
         return self.answer
 
 
-class Permits(FakePlugin):
+class Permits(FakePlugin, PermitPlugin):
     """Permit with one answer."""
 
     def __init__(
@@ -344,7 +366,7 @@ class Permits(FakePlugin):
         return self.answer
 
 
-class ActsIfNeeded(Acts):
+class ActsIfNeeded(Acts, PreBindPreFlightPlugin):
     """PreBind with a pre-flight."""
 
     def __init__(self, name: str, pre_flight: Status, calls: list[str] | None = None) -> None:
@@ -356,7 +378,7 @@ class ActsIfNeeded(Acts):
         return self.pre_flight
 
 
-class Misses(FakePlugin):
+class Misses(FakePlugin, LookUpPlugin, PreFilterPlugin):
     """Needs an object of each of the names."""
 
     def __init__(self, name: str, kind: Kind[Any], names: Sequence[str]) -> None:
@@ -364,7 +386,7 @@ class Misses(FakePlugin):
         self.kind = kind
         self.names = names
 
-    def missing(self, pod: Pod) -> Iterator[tuple[Kind[Any], str, str]]:
+    def required_objects(self, pod: Pod) -> Iterator[tuple[Kind[Any], str, str]]:
         for name in self.names:
             if not name:
                 raise LookupError("no name")
@@ -401,12 +423,12 @@ class OtherQueue(FromSpec, Sorts):
     """One too many."""
 
 
-class BindsFirst(FromSpec):
+class BindsFirst(FromSpec, BindPlugin):
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         return SUCCESS
 
 
-class _FiltersAndScores(FromSpec):
+class _FiltersAndScores(FromSpec, FilterPlugin, ScorePlugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS
 
@@ -430,7 +452,7 @@ class Delta(_FiltersAndScores):
     """Filters and scores, and is enabled nowhere by default."""
 
 
-class FiltersOnly(FromSpec):
+class FiltersOnly(FromSpec, FilterPlugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS
 
@@ -440,8 +462,9 @@ def spec_of(
     args: type[PluginArgs] = NoArgs,
     kinds: Callable[[Any], tuple[Kind[Any], ...]] = lambda _: (),
     *,
-    reads_pods: bool = True,
+    reads: Reads = Reads.CLUSTER,
+    parts: Collection[Part] | None = None,
     changed: Changed | None = None,
 ) -> PluginSpec[Any]:
     """A spec under the class's own name."""
-    return PluginSpec(plugin.__name__, args, plugin, kinds=kinds, reads_pods=reads_pods, changed=changed)
+    return PluginSpec(plugin.__name__, args, plugin, kinds=kinds, reads=reads, parts=parts, changed=changed)

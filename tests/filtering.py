@@ -29,7 +29,7 @@ class Tally:
 class Filter:
     """``remembered`` and ``computed`` count refusals. The keywords limit what is remembered."""
 
-    def __init__(self, world: World, *, due_wait: float = 0.0, **limits: Any) -> None:
+    def __init__(self, world: World, *, due_wait: float = 0.0, lean: bool = False, **limits: Any) -> None:
         self.due = ExpectedBinds(world.clock, wait_seconds=due_wait, observe=lambda _: None)
         self.problem = ""
         self.remembered, self.computed = Tally(), Tally()
@@ -38,7 +38,7 @@ class Filter:
         context = VerbContext(
             world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due
         )
-        self.verb = FilterVerb(context, self.standing, FilterResultCache(), lambda *_: None)
+        self.verb = FilterVerb(context, self.standing, FilterResultCache(), lambda *_: None, lean=lean)
 
     def raw(self, pod: JsonObject, names: Sequence[str], spelled: Callable[[bytes], bytes] = bytes) -> bytes:
         """The answer to a request in names form, which takes no time and waits for nobody."""

@@ -19,10 +19,12 @@ from app.framework.status import SUCCESS, Status
 from app.kube import kinds
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
-from app.runtime.framework import Framework, Recheck, Scores, Verdict
+from app.runtime.filtering import Judged, Recheck
+from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.profiles import build, resolve
 from app.runtime.registry import Registry
+from app.runtime.scoring import Scores
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, IN_TREE
@@ -86,6 +88,7 @@ class World:
             self.handle,
             served=[found.scheduler_name],
             nominations=self.cluster,
+            picture=self.cluster,
             waiting=WaitingPods(),
             guard=Guard(Metrics()),
         )
@@ -121,7 +124,7 @@ class World:
         verdict = self.verdict(pod)
         return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in self.cluster.nodes}
 
-    def verdict(self, pod: Pod) -> Verdict:
+    def verdict(self, pod: Pod) -> Judged:
         with self.cluster.without(pod.uid, pod.key):
             return at_once(lambda: self.framework.feasible(CycleState(), pod, self.candidates()))
 

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from app.cache.assumed import AssumedPods
+from app.cache.changes import NodeChanges
 from app.cache.counters import Counters, Recount
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
 from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Node, Pod, is_same
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -49,12 +50,23 @@ class Cluster:
         self._recounts: list[Recount] = []
         self._changes = 0
         self._node_changes = 0
-        self._node_generation = 0
+        self.node_changes = NodeChanges()
+        self.pod_changes = NodeChanges()
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
         """The node infos by name, live; within an overlay as it has them, to be read before it ends."""
         return self._nodes if self._overlay is None else self._overlay.nodes(self._nodes)
+
+    @property
+    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+        """The node infos that are kept, whatever is laid over them: what is remembered rests on these."""
+        return self._nodes
+
+    @property
+    def overlaid_nodes(self) -> Collection[str]:
+        """The nodes that an overlay shows with other pods than they have."""
+        return () if self._overlay is None else self._overlay.touched()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the picture has it: an assumed one with the node it is assumed on."""
@@ -78,7 +90,7 @@ class Cluster:
     @property
     def node_generation(self) -> int:
         """Moves whenever a node comes, goes, or changes in anything but its version."""
-        return self._node_generation
+        return self.node_changes.now
 
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
@@ -148,6 +160,10 @@ class Cluster:
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         return self.others.version(kind, namespace)
 
+    def kind_version(self, kind: Kind[Any]) -> int:
+        """Moves whenever an object of the kind does, in whatever namespace."""
+        return self.others.kind_version(kind)
+
     def leave_out(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
         """An object exists in a form that cannot be read. What was known of it before still counts."""
         self.left_out.add(kind, key, cause)
@@ -163,7 +179,7 @@ class Cluster:
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
-            self._node_generation += 1
+            self.node_changes.note(key[1])
         else:
             self.others.touch(kind, key[0])
 
@@ -171,15 +187,16 @@ class Cluster:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
         self._changes += 1
         info = self._nodes.get(node.name)
-        if info is None or replace(info.node, resource_version=node.resource_version) != node:
-            self._node_generation += 1
         if info is None:
             self._node_changes += 1
             self._nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
             self.counts.node(node.name, None, node)
+            self.node_changes.note(node.name)
         else:
             old, info.node = info.node, node
             self.counts.node(node.name, old, node)
+            if not is_same(old, node):
+                self.node_changes.note(node.name)
 
     def delete_node(self, name: str) -> None:
         """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
@@ -188,10 +205,10 @@ class Cluster:
             return
         self._changes += 1
         self._node_changes += 1
-        self._node_generation += 1
         if info.pods:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)
+        self.node_changes.note(name)
 
     def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
         """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
@@ -279,6 +296,11 @@ class Cluster:
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
+    def place_of(self, uid: str, key: ObjectKey) -> str:
+        """The node on which the picture has the pod; empty for none."""
+        known = self.pod(*key)
+        return known.node_name if known is not None and uid in ("", known.uid) else ""
+
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
         """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
         if not self.has_part(uid, key):
@@ -322,8 +344,10 @@ class Cluster:
             _discard(self._nominated, old.nominated_node_name, old.uid)
         if old is not None and old.node_name and (new is None or new.node_name != old.node_name):
             self._remove_from_node(old)
+            self.pod_changes.note(old.node_name)
         if new is not None and new.node_name:
             self._pods_on(new.node_name)[new.uid] = new
+            self.pod_changes.note(new.node_name)
         elif new is not None and (nominated := nomination_of(new)):
             self._nominated.setdefault(nominated, {})[new.uid] = new
         self._recount(old, new)

@@ -41,7 +41,7 @@ class ObjectStore:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
         self._versions: dict[tuple[Kind[Any], str], int] = {}
         self._emptied: dict[Kind[Any], int] = {}
-        self._of_kind: dict[Kind[Any], int] = {}
+        self._latest: dict[Kind[Any], int] = {}
         self._gone = Gone()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
         self.changes = 0
@@ -63,7 +63,7 @@ class ObjectStore:
         Without a namespace, it is that of all objects of the kind.
         """
         if namespace is None:
-            return self._of_kind.get(kind, 0)
+            return self.kind_version(kind)
         found = self._versions.get((kind, namespace))
         return self._emptied.get(kind, 0) if found is None else found
 
@@ -106,10 +106,14 @@ class ObjectStore:
                 del self._objects[kind][namespace], self._versions[(kind, namespace)]
                 self._emptied[kind] = self.changes
 
+    def kind_version(self, kind: Kind[Any]) -> int:
+        """Moves whenever an object of the kind does, in whatever namespace."""
+        return self._latest.get(kind, 0)
+
     def touch(self, kind: Kind[Any], namespace: str) -> None:
         """What was derived from the objects of the kind in the namespace has to be derived anew."""
         self.changes += 1
-        self._of_kind[kind] = self.changes
+        self._latest[kind] = self.changes
         if namespace in self._objects.get(kind, {}):
             self._versions[(kind, namespace)] = self.changes
         else:

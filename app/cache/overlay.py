@@ -181,6 +181,10 @@ class Overlay:
             self._nodes = Overlaid(kept, rows) if rows else kept
         return self._nodes
 
+    def touched(self) -> Collection[str]:
+        """The nodes that pods left or came to."""
+        return self._rows(_node_of).keys()
+
     def nominated(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
         """Waiting pods by UID, by the node they are nominated to."""
         if self._nominated is None:

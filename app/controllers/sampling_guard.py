@@ -295,7 +295,7 @@ class SamplingGuard:
     def _stamp(self, pod: Pod) -> Hashable | None:
         framework = self._context.framework_for(pod)
         try:
-            return None if framework is None else framework.stamp(pod)
+            return None if framework is None else tuple(framework.signatures(pod).items()) or None
         except PluginError:
             return None  # logged by the plugins' guard
         except Unprepared:

@@ -33,16 +33,17 @@ class CycleState:
     """Typed entries of one evaluation. filter and prioritize are separate evaluations: nothing is carried over.
 
     ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
-    Binding itself; plugins add to them in ``pre_bind``.
+    Binding itself; plugins add to them in ``pre_bind``. ``views``: the pod as plugins see it, for the engine.
     """
 
-    __slots__ = ("_entries", "annotations", "skip_filter", "skip_score")
+    __slots__ = ("_entries", "annotations", "skip_filter", "skip_score", "views")
 
     def __init__(self) -> None:
         self._entries: dict[StateKey[Any], Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.annotations: dict[str, str] = {}
+        self.views: dict[Any, Any] = {}
 
     def write(self, key: StateKey[T], data: T) -> None:
         self._entries[key] = data
@@ -60,4 +61,5 @@ class CycleState:
         copy = CycleState()
         copy._entries = {key: data.clone() for key, data in self._entries.items()}
         copy.skip_filter, copy.skip_score, copy.annotations = self.skip_filter, self.skip_score, self.annotations
+        copy.views = self.views
         return copy

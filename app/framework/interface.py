@@ -1,17 +1,19 @@
 """The contract between Homeport and a plugin: everything a plugin sees, and all it may answer.
 
-Extension points carry kube-scheduler's names and meaning. A plugin implements one or more of the protocols below; the
-runtime finds out by asking which methods it has. Which verb runs which point:
+Extension points carry kube-scheduler's names and meaning. A plugin names one or more of the protocols below as its
+bases; a class that names one and lacks its method, or has the method and names no base for it, does not start. Which
+verb runs which point:
 
     filter      pre_filter, filter
-    prioritize  pre_score, score, normalize_score, then weights
+    prioritize  pre_score, score, normalize, then weights
     preempt     pre_filter, remove_pod for each victim, filter
-    all         missing, whose answers are read from the API server first
-    filter      stamp, by which a refusal that nothing has changed since is answered from memory
+    all         required_objects, whose answers are read from the API server first
     bind        pre_filter and filter once more on the newest picture, reserve, permit, pre_bind, bind, post_bind;
                 unreserve in reverse order on any failure
-    others      pre_enqueue, less and post_filter run for schedulers that ask: the extender protocol has no place
-                for them
+    cycle       all that decides, and pre_enqueue, post_filter and less: the extender protocol has no place for these
+
+What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:
+whether a verdict is kept, when a refusal is remembered, whether a bind is certain, who waits for whom.
 
 VerbContext points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
 (``pre_bind``, ``bind``, ``post_bind``) are ``async def``. What a plugin needs of the world it gets from its
@@ -20,9 +22,11 @@ VerbContext points are plain ``def``: they run without an ``await``, hence on on
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from itertools import chain
-from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
@@ -30,10 +34,12 @@ from pydantic import BaseModel, ConfigDict
 from app.framework.activation import Activate, activate_nobody
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
+from app.framework.filter_result import FilterResult
 from app.framework.listers import NodeLister
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
-from app.framework.status import Status
+from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
 from app.kube.node_affinity import RequiredNodeAffinity
@@ -70,6 +76,9 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 ALL_NODES: Final = Inclusion()
+
+NOT_CERTAIN: Final = unschedulable("may no longer hold once binds under way have failed")
+"""Says the default of ``filter_certain``; nobody is told."""
 
 
 class Unprepared(Exception):  # no error: what is asked for is to be counted first
@@ -321,6 +330,7 @@ class Plugin(Protocol):
 class PreEnqueuePlugin(Protocol):
     """May a pod be considered at all? Asked before it enters the queue of a scheduler that asks us."""
 
+    @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
         """Anything but Success keeps the pod out; the first plugin that does so is its gate."""
         ...
@@ -330,6 +340,7 @@ class PreEnqueuePlugin(Protocol):
 class QueueSortPlugin(Protocol):
     """Order of waiting pods. Exactly one per profile."""
 
+    @abstractmethod
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
         """Whether ``pod`` is scheduled before ``other``."""
         ...
@@ -339,6 +350,7 @@ class QueueSortPlugin(Protocol):
 class PreFilterPlugin(Protocol):
     """Called once per evaluation, before any node is looked at."""
 
+    @abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         """Prepare ``state``. Skip leaves this plugin's filter out; a rejection ends the cycle.
 
@@ -351,81 +363,81 @@ class PreFilterPlugin(Protocol):
 class PreFilterExtensions(Protocol):
     """Keeps a ``pre_filter`` state right while a dry run adds or removes pods."""
 
+    @abstractmethod
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status: ...
+    @abstractmethod
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status: ...
+
+
+class Reads(Enum):
+    """What the verdicts and raw scores of a plugin rest on, beside its arguments and objects of its declared kinds.
+
+    Of the pod it reads the parts that its ``PluginSpec`` names, else namespace, labels, spec, annotations and owner.
+    """
+
+    NODE = "node"
+    """The pod and the Node object."""
+
+    PODS_ON_NODE = "pods on node"
+    """The pods on that node too; more of them never turn a rejection into a Success."""
+
+    CLUSTER = "cluster"
+    """Anything, the pod's name and UID included."""
 
 
 @runtime_checkable
 class FilterPlugin(Protocol):
     """May a pod run on a node?"""
 
+    @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Success, or a rejection with constant reasons."""
         ...
 
 
 @runtime_checkable
-class BatchFilterPlugin(Protocol):
-    """``filter`` for all candidates at once; must equal the per-node form."""
+class BatchFilterPlugin(FilterPlugin, Protocol):
+    """``filter`` for all candidates at once; must equal the form by node, which is still needed for a single one.
 
-    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
-        """The rejected nodes only."""
-        ...
-
-
-@runtime_checkable
-class PassingFilterPlugin(Protocol):
-    """``filter`` for names, without reasons: most calls need none, and one pass over the names is all they take."""
-
-    def passing_nodes(self, state: CycleState, pod: Pod, names: Sequence[str]) -> Sequence[str] | None:
-        """Those of ``names`` that are nodes of the picture and that ``filter`` passes, in the same order.
-
-        ``None``: to be found by ``filter_nodes`` or ``filter``.
-        """
-        ...
-
-
-@runtime_checkable
-class StampPlugin(Protocol):
-    """A filter that can say what its answer rests on, so that a refusal is remembered instead of computed again.
-
-    kube-scheduler asks about every refused pod again after every bind in the cluster. Without this on every plugin of
-    preFilter and filter, nothing is remembered for the profile.
+    ``takes_any_names``: the ``passed`` of its result are nodes of the picture whatever ``nodes.names`` holds, which
+    spares a look at each name beforehand.
     """
 
-    def stamp(self, pod: Pod) -> Hashable | None:
-        """All that the answers of ``pre_filter`` and ``filter`` rest on, the pod's part included.
+    takes_any_names: ClassVar[bool] = False
 
-        Equal stamps, at any two times and for any two pods, promise equal answers for every node of the picture, with
-        no pod nominated. Asked before every use: it must be much cheaper than the answer. ``None``: the answer cannot
-        be remembered, as while ``missing`` names something.
-        """
+    @abstractmethod
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        """Those that pass, in the order of ``nodes.names``; why the others do not is worked out when it is read."""
         ...
 
 
 @runtime_checkable
-class PeerFilterPlugin(Protocol):
-    """A filter that can say which other pods matter. One without this that reads pods is taken to mind every pod."""
+class ClusterFilterPlugin(FilterPlugin, Protocol):
+    """A filter that reads the cluster (``Reads.CLUSTER``), and can say which of it matters.
+
+    Of one that cannot, nothing is assumed: every pod matters, its rejections are not remembered, and no verdict is
+    certain while others are being bound.
+    """
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Whether the filter's answer about ``pod`` may depend on where ``other`` runs."""
-        ...
-
-
-@runtime_checkable
-class CertainFilterPlugin(Protocol):
-    """A filter that depends on other pods, and can say whether its answer holds whatever becomes of them.
-
-    A filter plugin without this is taken to depend on every pod, unless its ``PluginSpec`` says otherwise: binds
-    then wait for one another.
-    """
+        """Whether the answer about ``pod`` may depend on where ``other`` runs."""
+        return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """Like ``filter``, but Success only if it holds for every subset of ``in_flight`` that may yet fail.
 
         ``in_flight`` are pods that the counts include and whose binding is not certain.
         """
-        ...
+        return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
+
+    def signature(self, pod: Pod) -> Hashable | None:
+        """All that the rejections of ``pre_filter`` and ``filter`` rest on, the pod's part included.
+
+        Equal signatures, at any two times and for any two pods, promise equal answers for every node of the picture,
+        with no pod nominated. Asked before every use: it must be much cheaper than the answer. ``None``: rejections
+        cannot be remembered this time, as while ``required_objects`` names something.
+        """
+        return None
 
 
 class PostFilterResult(Struct, frozen=True):
@@ -438,6 +450,7 @@ class PostFilterResult(Struct, frozen=True):
 class PostFilterPlugin(Protocol):
     """Called when no node is feasible: can anything be done about it?"""
 
+    @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> tuple[PostFilterResult | None, Status]:
@@ -452,6 +465,7 @@ class PostFilterPlugin(Protocol):
 class PreScorePlugin(Protocol):
     """Called once before scoring, with the feasible nodes."""
 
+    @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         """Skip leaves this plugin's score out; any other non-success is an Error."""
         ...
@@ -459,53 +473,38 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """How good is a node?"""
+    """How good is a node? One of ``score`` and ``score_nodes`` is enough."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Any integer if the plugin normalises, else 0..100."""
-        ...
+        """Any integer if the plugin normalises, else 0..100.
 
-
-@runtime_checkable
-class BatchScorePlugin(Protocol):
-    """``score`` for all nodes at once; must equal the per-node form."""
+        It does not depend on which other nodes are scored, unless the plugin reads the cluster.
+        """
+        return self.score_nodes(state, pod, Candidates((node.name,), {node.name: node}.__getitem__)).each()[0]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """Each node's class, and the score of each class. Any hashable serves as a class, the node's name too."""
-        ...
+        """``score`` of each: the class of each node, and the score of each class. In doubt the name is the class."""
+        return ScoreClasses.by_value([self.score(state, pod, it) for it in nodes])
 
-
-@runtime_checkable
-class NormalizeClassesPlugin(Protocol):
-    """``normalize_score`` for the classes of ``score_nodes``; must equal the form by node."""
-
-    def normalize_classes(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]: ...
-
-
-@runtime_checkable
-class PeerScorePlugin(Protocol):
-    """A score that depends on where certain other pods run."""
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
+        """Brings the raw scores, by class, into 0..100; every class is one of a candidate."""
+        return scores
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         """Whether the score of a node for ``pod`` may depend on where ``other`` runs."""
-        ...
-
-
-@runtime_checkable
-class NormalizeScorePlugin(Protocol):
-    """Brings the raw scores of one plugin into 0..100."""
-
-    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]: ...
+        return False
 
 
 @runtime_checkable
 class ReservePlugin(Protocol):
     """Keeps book of a decision before it is carried out."""
 
+    @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first failure stops the cycle and undoes all."""
         ...
 
+    @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Undo, idempotently; also called where ``reserve`` never ran."""
         ...
@@ -515,6 +514,7 @@ class ReservePlugin(Protocol):
 class PermitPlugin(Protocol):
     """Last word before binding: approve, deny, or let the pod wait for something."""
 
+    @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
         """Wait comes with the longest time to wait, in seconds, of which 15 minutes count at most.
 
@@ -527,6 +527,7 @@ class PermitPlugin(Protocol):
 class PreBindPreFlightPlugin(Protocol):
     """Tells cheaply and beforehand whether ``pre_bind`` has anything to do."""
 
+    @abstractmethod
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Success: there is work. Skip: ``pre_bind`` is left out for this pod."""
         ...
@@ -536,6 +537,7 @@ class PreBindPreFlightPlugin(Protocol):
 class PreBindPlugin(Protocol):
     """Work that must be done before the pod is bound."""
 
+    @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """May add to ``state.annotations``, which the Binding writes onto the pod."""
         ...
@@ -545,6 +547,7 @@ class PreBindPlugin(Protocol):
 class BindPlugin(Protocol):
     """Binds the pod. The first that does not answer Skip decides."""
 
+    @abstractmethod
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
 
 
@@ -552,6 +555,7 @@ class BindPlugin(Protocol):
 class PostBindPlugin(Protocol):
     """Told of a pod that is bound."""
 
+    @abstractmethod
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
 
 
@@ -559,7 +563,8 @@ class PostBindPlugin(Protocol):
 class LookUpPlugin(Protocol):
     """Needs objects that may be younger than the watch shows: a pod can arrive before its owner does."""
 
-    def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+    @abstractmethod
+    def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision."""
         ...
 
@@ -586,6 +591,7 @@ class Explanation(Struct, frozen=True):
 class ExplainPlugin(Protocol):
     """Can say what its answer rests on. Asked by people, never on the hot path."""
 
+    @abstractmethod
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation: ...
 
 
@@ -605,6 +611,7 @@ class Figure(Struct, frozen=True):
 class FiguresPlugin(Protocol):
     """Has figures of its own, read when metrics are scraped."""
 
+    @abstractmethod
     def figures(self) -> Iterator[Figure | None]:
         """The figures; ``None`` after each step of some tenths of a millisecond: others have their turn there."""
         ...
@@ -614,6 +621,7 @@ class FiguresPlugin(Protocol):
 class RepairPlugin(Protocol):
     """Puts right in the background what a crash between two writes left undone."""
 
+    @abstractmethod
     async def repair(self) -> None:
         """Called after the picture is first complete, and then again and again. Idempotent."""
         ...
@@ -654,9 +662,9 @@ class PluginSpec(Generic[Args]):
     """How a plugin is found, configured and built: ``plugin(args, handle)``.
 
     ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
-    Homeport must be allowed follows from these. ``reads_pods``: its filter's answer depends on other pods; if not, no
-    bind needs to be waited for on its account. ``changed`` is told of every change of an object of these kinds, whoever
-    made it, once however many profiles there are; not of objects that come or go.
+    Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
+    the pod it can see nothing else, unless it reads the cluster. ``changed`` is told of every change of an object of
+    these kinds, whoever made it, once however many profiles there are; not of objects that come or go.
     """
 
     def __init__(
@@ -667,7 +675,8 @@ class PluginSpec(Generic[Args]):
         *,
         kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
         writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
-        reads_pods: bool = True,
+        reads: Reads = Reads.CLUSTER,
+        parts: Collection[Part] | None = None,
         changed: Changed | None = None,
     ) -> None:
         self.name = name
@@ -675,7 +684,8 @@ class PluginSpec(Generic[Args]):
         self.plugin: Any = plugin
         self.kinds = kinds
         self.writes = writes
-        self.reads_pods = reads_pods
+        self.reads = reads
+        self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:

@@ -76,6 +76,10 @@ class Candidates:
             return self
         return Candidates([name for name in self.names if name not in names], self._info, self.sent)
 
+    def among(self, names: Sequence[str]) -> Candidates:
+        """Those of ``names``, in that order."""
+        return Candidates(names, self._info, self.sent)
+
     def values(self, key: str, known: Mapping[str, str]) -> Mapping[str, str]:
         """Node to value of the label ``key``: ``known`` by the picture, but for the nodes that were sent."""
         if not self.sent:

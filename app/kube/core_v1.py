@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from app.kube.decoding import Decoder
 from app.kube.labels import NO_LABELS, LabelSet
@@ -126,6 +127,11 @@ class Node(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return ("", self.name)
+
+
+def is_same(node: Node, other: Node) -> bool:
+    """Whether two forms of a node differ in nothing but the resourceVersion: a heartbeat, or what nobody reads."""
+    return node == other or replace(node, resource_version="") == replace(other, resource_version="")
 
 
 class Service(Struct, frozen=True, gc=False):

@@ -1,15 +1,21 @@
 """Remembers refusals: every bind in the cluster makes kube-scheduler ask about every refused pod again.
 
-A verdict is kept by what it rests on, its *stamp* (``Framework.stamp``), so that pods of one workload share it and
-nothing ever has to be taken back: once anything that matters has changed, the stamp is another one. Kept with it are
-the nodes that were refused so far, in whatever order and window they were asked for.
+The rejection of a node is kept by the plugin that gave it and by what it rests on, its *signature*
+(``Framework.signatures``), so that pods of one workload share it and nothing ever has to be taken back: once anything
+that matters has changed, the signature is another one. It stands as long as that one plugin's signature does; whatever
+the others would say by now, the node stays refused. Only which reason comes first may then differ from a fresh look. As
+with kube-scheduler's queueing hints, only the plugins that rejected are asked.
+
+A pod is answered from memory where for every name asked about some rejection stands, in whatever order and window it is
+asked. What was gathered for it so is kept by all signatures together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import reduce
 from operator import getitem
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -18,7 +24,9 @@ from app.framework.interface import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.memory.refused_pods import Cause, both, causes_of
+from app.runtime.filtering import ALL_PLUGINS
 from app.runtime.framework import Framework
+from app.runtime.recent import Recent
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
@@ -28,9 +36,6 @@ _NAME_BYTES: Final = 100
 """Of verdicts: what each weighs beside its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""
 _MOST_ENTRIES: Final = 1 << 17
 """Of all reasons together: 5,000 nodes with 26 of them, some 25 MB."""
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
 class Counter(Protocol):
@@ -67,17 +72,35 @@ class _Entries(dict[bytes, bytes]):
         return made
 
 
-class _Verdict:
-    """The nodes refused so far, each with its entry in the answer; and the last answer with the names it was given to.
+class _Rejections:
+    """The nodes that one plugin rejected at one signature, each with its entry in the answer."""
+
+    __slots__ = ("causes", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self.causes: tuple[Cause, ...] = ()
+
+    def weight(self) -> int:
+        """Bytes."""
+        return _VERDICT_BYTES + _NAME_BYTES * len(self.entries)
+
+
+class _Refusal:
+    """The nodes refused by any of the ``parts``, and the last answer with the names it was given to.
 
     kube-scheduler mostly sends the names in another order each time.
     """
 
     __slots__ = ("_body", "_names", "causes", "entries")
 
-    def __init__(self) -> None:
-        self.entries: dict[bytes, bytes] = {}
-        self.causes: tuple[Cause, ...] = ()
+    def __init__(self, parts: Sequence[_Rejections]) -> None:
+        """The first of ``parts`` counts where several refuse a node. Of a single one the entries are shared."""
+        self.entries: dict[bytes, bytes] = parts[0].entries if len(parts) == 1 else {}
+        if len(parts) > 1:
+            for part in reversed(parts):
+                self.entries.update(part.entries)
+        self.causes: tuple[Cause, ...] = reduce(both, (part.causes for part in parts))
         self._names: bytes | None = None
         self._body = b""
 
@@ -96,36 +119,6 @@ class _Verdict:
         names = request.each()
         body = sum(len(self.entries[name]) for name in names) + len(names)
         return _VERDICT_BYTES + _NAME_BYTES * len(self.entries) + len(request.names) + body
-
-
-class _Recent(Generic[K, V]):
-    """The entries used last, as many as weigh ``limit`` together."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._entries: dict[K, V] = {}
-        self._weights: dict[K, int] = {}
-        self._total = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: K) -> V | None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._entries[key] = entry
-        return entry
-
-    def put(self, key: K, entry: V, weight: int) -> None:
-        """Keep ``entry``, which weighs ``weight`` now."""
-        self._total += weight - self._weights.get(key, 0)
-        self._weights[key] = weight
-        self._entries.pop(key, None)
-        self._entries[key] = entry
-        while self._total > self._limit:
-            oldest = next(iter(self._entries))
-            del self._entries[oldest]
-            self._total -= self._weights.pop(oldest)
 
 
 class RefusalCache:
@@ -148,8 +141,9 @@ class RefusalCache:
         self._remembered = remembered
         self._computed = computed
         self._refused = refused
-        self._pods: _Recent[bytes, tuple[Pod, Framework]] = _Recent(most_pod_bytes)
-        self._verdicts: _Recent[Hashable, _Verdict] = _Recent(most_verdict_bytes)
+        self._pods: Recent[bytes, tuple[Pod, Framework]] = Recent(most_pod_bytes)
+        self._rejections: Recent[Hashable, _Rejections] = Recent(most_verdict_bytes)
+        self._refusals: Recent[Hashable, _Refusal] = Recent(most_verdict_bytes)
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
@@ -162,11 +156,19 @@ class RefusalCache:
 
         Raises ``PluginError``.
         """
-        verdict = self._verdicts.get(self._stamp(asked.framework, asked.pod))
-        body = None if verdict is None else verdict.answer(asked.request)
-        if verdict is not None and body is not None:
+        profile = asked.framework.scheduler_name
+        signatures = self._signatures(asked.framework, asked.pod)
+        key = (profile, *signatures.items())
+        parts = self._standing(profile, signatures)
+        if not parts:
+            return None
+        refusal = self._refusals.get(key) or _Refusal(parts)
+        body = refusal.answer(asked.request)
+        if body is not None:
+            if key not in self._refusals:
+                self._refusals.put(key, refusal, refusal.weight(asked.request))
             self._remembered.inc()
-            self._refused(asked.pod, asked.framework.scheduler_name, verdict.causes)
+            self._refused(asked.pod, profile, refusal.causes)
         return body
 
     def keep(
@@ -182,28 +184,52 @@ class RefusalCache:
         Raises ``PluginError``.
         """
         self._computed.inc()
+        profile = framework.scheduler_name
         found = distinct(rejected.values())
-        causes = causes_of(found.values())
-        self._refused(pod, framework.scheduler_name, causes)
-        stamp = self._stamp(framework, pod)
-        if stamp is None or request is None or not request.are(names):
+        self._refused(pod, profile, causes_of(found.values()))
+        if request is None or not request.are(names):
             return
-        verdict = self._verdicts.get(stamp) or _Verdict()
+        signatures = self._signatures(framework, pod)
+        by_plugin = _by_plugin(found)
+        if not signatures.keys() >= by_plugin.keys():
+            return  # some will be asked again: the pod is not answered from memory
         each = request.each()
-        verdict.causes = both(verdict.causes, causes)
-        verdict.entries.update(zip(each, self._encoded(each, map(rejected.__getitem__, names), found), strict=True))
-        self._verdicts.put(stamp, verdict, verdict.weight(request))
-        self._pods.put(request.before, (pod, framework), len(request.before))
+        statuses = list(map(rejected.__getitem__, names))
+        entries = list(self._encoded(each, statuses, found))
+        for plugin, those in by_plugin.items():
+            self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
+        parts = self._standing(profile, signatures)
+        if parts:
+            refusal = _Refusal(parts)
+            self._refusals.put((profile, *signatures.items()), refusal, refusal.weight(request))
+            self._pods.put(request.before, (pod, framework), len(request.before))
 
-    def _stamp(self, framework: Framework, pod: Pod) -> Hashable:
-        """``None`` if nothing can be remembered, as of a pod that has a part in the picture it is judged on."""
+    def _standing(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
+        """The rejections that stand, in the order of the plugins."""
+        found = (self._rejections.get((profile, *signature)) for signature in signatures.items())
+        return [it for it in found if it is not None]
+
+    def _add(self, key: Hashable, each: Iterable[tuple[bytes, int, bytes]], those: Mapping[int, Status]) -> None:
+        """Of ``each`` name, with its status and its entry, those that one plugin rejected."""
+        part = self._rejections.get(key) or _Rejections()
+        part.entries.update((name, entry) for name, status, entry in each if status in those)
+        part.causes = both(part.causes, causes_of(those.values()))
+        self._rejections.put(key, part, part.weight())
+
+    def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
+        """Empty if nothing can be remembered, as of a pod that has a part in the picture it is judged on.
+
+        What no plugin says by itself rests on which nodes there are, too.
+        """
         if self._cluster.has_part(pod.uid, pod.key):
-            return None
+            return {}
         try:
-            stamp = framework.stamp(pod)
+            found = framework.signatures(pod)
         except Unprepared:
-            return None  # its counts were given up: whoever decides makes them anew
-        return None if stamp is None else (self._cluster.node_set, stamp)
+            return {}  # its counts were given up: whoever decides makes them anew
+        if ALL_PLUGINS in found:
+            found[ALL_PLUGINS] = (self._cluster.node_set, found[ALL_PLUGINS])
+        return found
 
     def _encoded(
         self, names: Sequence[bytes], rejected: Iterable[Status], found: Mapping[int, Status]
@@ -222,3 +248,11 @@ class RefusalCache:
                 self._entries.clear()
             found = self._entries[message] = _Entries(message)
         return found
+
+
+def _by_plugin(found: Mapping[int, Status]) -> dict[str, dict[int, Status]]:
+    """The statuses that differ, by ``id``, for each plugin that gave some."""
+    by_plugin: dict[str, dict[int, Status]] = {}
+    for key, status in found.items():
+        by_plugin.setdefault(status.plugin, {})[key] = status
+    return by_plugin

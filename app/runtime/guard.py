@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 from prometheus_client import Histogram
 
+from app.framework.cycle_state import CycleState
 from app.framework.interface import Unprepared, Unreadable
+from app.framework.node_info import NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, error
+from app.kube.core_v1 import Pod
 from app.telemetry.metrics import Metrics
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Filter = Callable[[CycleState, Pod, NodeInfo], Status]
+Score = Callable[[CycleState, Pod, NodeInfo], int]
+
 SAMPLE_EVERY: Final = 17
-"""A prime: a request makes the same few calls in the same order, and a divisor of theirs would always meet one."""
+"""Evaluations of which one is timed, with every call in it. A prime: requests come in the same order over and over."""
 
 _FAULT: Final = error("")
 _SKIPPABLE: Final = ("PreFilter", "PreScore")
@@ -54,6 +60,52 @@ class WrongAnswer(TypeError):
     """What a plugin returned is not what its extension point asks for."""
 
 
+class AtNode(Exception):
+    """What a plugin raised, and at which node."""
+
+    def __init__(self, fault: Exception, node: NodeInfo) -> None:
+        super().__init__()
+        self.fault = fault
+        self.node = node.name
+
+
+def _filter_each(
+    judge: Filter, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+) -> tuple[list[str], dict[str, Status]]:
+    passed: list[str] = []
+    rejected: dict[str, Status] = {}
+    add = passed.append
+    for node in nodes:
+        try:
+            status = judge(state, pod, node)
+        except Unprepared:
+            raise
+        except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
+            raise AtNode(fault, node) from None
+        if status is SUCCESS:
+            add(node.node.name)
+        elif _flaw(status):
+            raise AtNode(WrongAnswer(f"returned {_flaw(status)}, not a Status"), node)
+        elif status.is_success:
+            add(node.node.name)
+        else:
+            rejected[node.node.name] = status
+    return passed, rejected
+
+
+def _score_each(score: Score, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]) -> list[int]:
+    found: list[int] = []
+    add = found.append
+    for node in nodes:
+        try:
+            add(score(state, pod, node))
+        except Unprepared:
+            raise
+        except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
+            raise AtNode(fault, node) from None
+    return found
+
+
 def _flaw(status: Any) -> str:
     """What keeps an answer from being a status; empty if it is one."""
     if not isinstance(status, Status):
@@ -81,33 +133,58 @@ def word_of(answer: object) -> str:
 class Guard:
     """One of the two places with a broad ``except``: whatever a plugin raises must not end the service.
 
-    ``terse``: faults are answers too, so of one kind of fault at one point only the first is logged.
+    ``terse``: faults are answers too, so of one kind of fault at one point only the first is logged. ``sampled``:
+    whether the evaluation that runs is timed.
     """
 
     def __init__(self, metrics: Metrics, *, terse: bool = False) -> None:
         self._metrics = metrics
-        self._calls = 0
+        self._evaluations = 0
+        self._pod: Pod | None = None
+        self.sampled = False
         self._terse = terse
         self._of_plugin: dict[tuple[str, ...], Histogram] = {}
         self._of_point: dict[tuple[str, ...], Histogram] = {}
         self._logged: set[tuple[str, str, type[Exception]]] = set()
 
     def call(self, plugin: str, point: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The plugin's answer. Raises ``PluginError``. Every seventeenth call is timed."""
-        self._calls += 1
-        started = perf_counter() if self._calls % SAMPLE_EVERY == 0 else 0.0
+        """The plugin's answer. Raises ``PluginError``."""
+        started = perf_counter() if self.sampled else 0.0
         answer: object = _FAULT
         try:
             answer = function(*args, **kwargs)
         except Unprepared:
             started = 0.0
             raise  # no fault: the caller makes it ready and asks again
+        except AtNode as found:
+            raise self._fault(plugin, point, found.fault, args, node=found.node) from found.fault
         except Exception as fault:  # the guard: see the class
-            raise self._fault(plugin, point, fault) from fault
+            raise self._fault(plugin, point, fault, args) from fault
         finally:
             if started:
                 self._observe(plugin, point, answer, started)
         return answer
+
+    def begin(self, pod: Pod) -> None:
+        """An evaluation begins: the filters for a pod, or its scores. Nobody else runs before it ends."""
+        self._pod = pod
+        self._evaluations += 1
+        self.sampled = self._evaluations % SAMPLE_EVERY == 0
+
+    def filter_each(
+        self, plugin: str, judge: Filter, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+    ) -> tuple[list[str], dict[str, Status]]:
+        """Who passes and who is rejected, by a plugin that judges node by node: one guard around all.
+
+        Raises ``PluginError``, also for an answer that is no status.
+        """
+        return self.call(plugin, "Filter", _filter_each, judge, state, pod, nodes)
+
+    def score_each(
+        self, plugin: str, score: Score, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+    ) -> list[int]:
+        """The raw scores by a plugin that scores node by node: one guard around all. Raises ``PluginError``."""
+        return self.call(plugin, "Score", _score_each, score, state, pod, nodes)
 
     async def acall(
         self, plugin: str, point: str, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
@@ -118,7 +195,7 @@ class Guard:
         try:
             answer = await function(*args, **kwargs)
         except Exception as fault:  # the guard: see the class
-            raise self._fault(plugin, point, fault) from fault
+            raise self._fault(plugin, point, fault, args) from fault
         finally:
             self._observe(plugin, point, answer, started)
         return answer
@@ -171,12 +248,16 @@ class Guard:
         good: Status = status
         return good
 
-    def _fault(self, plugin: str, point: str, fault: Exception) -> PluginError:
+    def _fault(
+        self, plugin: str, point: str, fault: Exception, args: Sequence[object] = (), **where: str
+    ) -> PluginError:
         if isinstance(fault, Unreadable):
             return plugin_error(plugin, point, fault)  # no fault of the plugin's, and told when it was left out
         self._metrics.plugin_faults.labels(plugin, point).inc()
         kind = (plugin, point, type(fault))
         if not self._terse or kind not in self._logged:
             self._logged.add(kind)
-            _LOG.error("plugin fault", plugin=plugin, point=point, traceback="".join(traceback.format_exception(fault)))
+            pod = next((it for it in args if isinstance(it, Pod)), self._pod)
+            trace = "".join(traceback.format_exception(fault))
+            _LOG.error("plugin fault", plugin=plugin, point=point, pod=str(pod or ""), **where, traceback=trace)
         return plugin_error(plugin, point, fault)

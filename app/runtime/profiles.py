@@ -20,11 +20,18 @@ from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
 from app.framework.uses import Use
 from app.kube.kinds import Kind
 from app.runtime.declared import DeclaredObjects
-from app.runtime.framework import Framework, Nominations, PluginSlot, has_form
+from app.runtime.framework import Framework
 from app.runtime.guard import Guard
+from app.runtime.picture import Nominations, Picture
 from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
+from app.runtime.slots import PluginSlot, declares, flaws, is_plain
 from app.runtime.waiting import WaitingPods
 
+_PLAIN: Final = (
+    '{}: plugin "{}" says nothing of what its filter reads: it is called for every node of every request, its '
+    "rejections are not remembered, and no bind is certain while others are under way; PluginSpec.reads, or "
+    "ClusterFilterPlugin as a base, says more"
+)
 _ALL: Final = "*"
 _EVERYWHERE: Final = "multiPoint"
 
@@ -64,7 +71,7 @@ class ResolvedProfile(Struct, frozen=True):
                 every = dict.fromkeys((*spec.kinds(self.args[name]), *written))
             except Exception as fault:  # foreign code: whatever it raises, say whose it is
                 raise ProfileErrors([self.fault(name, "cannot say what kinds it reads", fault)]) from fault
-            looks_up = has_form(spec.plugin, LookUpPlugin)
+            looks_up = declares(spec.plugin, LookUpPlugin)
             for kind in every:
                 yield Use(name, kind, looks_up=looks_up, writes=written.get(kind, ""))
 
@@ -95,6 +102,7 @@ def build(
     *,
     served: Container[str],
     nominations: Nominations,
+    picture: Picture,
     waiting: WaitingPods,
     guard: Guard,
 ) -> Framework:
@@ -109,6 +117,7 @@ def build(
         slots,
         served=served,
         nominations=nominations,
+        picture=picture,
         waiting=waiting,
         guard=guard,
     )
@@ -139,15 +148,19 @@ def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
     kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
     for use in profile.uses():
         kinds[use.plugin].append(use.kind)
-    plugins, mistakes = {}, []
+    plugins, found = {}, []
     for name, spec in profile.specs.items():
         its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
         try:
             plugins[name] = spec.build(profile.args[name], its_own)
         except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
-            mistakes.append(profile.fault(name, "cannot be made", fault))
-    if mistakes:
-        raise ProfileErrors(mistakes)
+            found.append(profile.fault(name, "cannot be made", fault))
+            continue
+        where = f'profile "{profile.scheduler_name}": plugin "{name}"'
+        wrong = flaws(type(plugins[name]), spec.reads, spec.parts)
+        found.extend(Mistake((profile.place,), f"{where} {said}") for said in wrong)
+    if found:
+        raise ProfileErrors(found)
     return plugins
 
 
@@ -179,6 +192,7 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
     mistakes.extend(_repeated(mentions, where))
     mistakes.extend(_misplaced(mentions, specs, where))
     args = _parse_args(profile, place, specs, registry, mistakes)
+    notices += [_PLAIN.format(where, name) for name, spec in specs.items() if is_plain(spec.plugin, spec.reads)]
     if "PodTopologySpread" not in specs:
         notices.append(
             f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
@@ -241,7 +255,7 @@ def _misplaced(mentions: Iterable[_Mention], specs: Mapping[str, PluginSpec[Any]
 def has_point(spec: PluginSpec[Any], point: str) -> bool:
     """Whether the plugin takes part at ``point``."""
     protocol = POINT_METHODS.get(point)
-    return protocol is not None and has_form(spec.plugin, protocol)
+    return protocol is not None and declares(spec.plugin, protocol)
 
 
 def _parse_args(
@@ -299,7 +313,9 @@ def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> 
             ref.name,
             plugins[ref.name],
             weight=ref.weight or 1,
-            reads_pods=profile.specs[ref.name].reads_pods,
+            reads=profile.specs[ref.name].reads,
+            parts=profile.specs[ref.name].parts,
+            kinds=tuple(use.kind for use in profile.uses() if use.plugin == ref.name),
         )
         for ref in (*first, *multi.values(), *last)
     )

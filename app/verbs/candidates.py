@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import filterfalse
 from typing import Final
 
 import msgspec
@@ -29,6 +30,14 @@ class Asked(Struct, frozen=True):
     candidates: Candidates
     unknown: Mapping[str, Status]
     raw: Mapping[str, Raw] | None = None
+
+    def with_unknown(self, passed: Sequence[str], rejected: Mapping[str, Status]) -> Mapping[str, Status]:
+        """``rejected``, and every other name that did not pass: these are of no node."""
+        if len(passed) + len(rejected) == len(self.names):
+            return rejected
+        known = {*passed, *rejected, *self.unknown}
+        unknown = dict.fromkeys(filterfalse(known.__contains__, self.names), UNKNOWN_NODE)
+        return {**rejected, **self.unknown, **unknown}
 
 
 class SentNode(Struct, frozen=True):
@@ -130,6 +139,14 @@ def asked_nodes(
     found = _by_name([name for name in names if name not in unreadable], nodes)
     refused = {name: UNREADABLE_NODE for name in names if name in unreadable}
     return Asked(names, found.candidates, {**found.unknown, **refused})
+
+
+def searched_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> Asked:
+    """The same for a search, which finds out by itself which names are of no node."""
+    unreadable = unreadable_nodes(cluster)
+    if names is None or unreadable:
+        return asked_nodes(names, sent, cluster.nodes, unreadable)
+    return Asked(names, Candidates(names, cluster.nodes.__getitem__), {})
 
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:

@@ -75,6 +75,6 @@ class VerbContext(Struct, frozen=True):
 
     def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> list[tuple[Kind[Any], str, str]]:
         try:
-            return framework.missing(pod)
+            return framework.required_objects(pod)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault

@@ -17,8 +17,9 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.asking import question
-from app.runtime.framework import Framework, Scores
+from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
 from app.verbs.outcome import VerbFailure

@@ -129,6 +129,7 @@ class Evaluator:
                 handle,
                 served=served_names((profile.scheduler_name,)),
                 nominations=cluster,
+                picture=cluster,
                 waiting=self._waiting,
                 guard=self._guard,
             )

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import filterfalse
 from random import random
 from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
 
-from app.framework.cycle_state import CycleState
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.memory.filter_results import FilterResultCache, FilterResults
 from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
+from app.verbs.candidates import SentNode, read_nodes, searched_nodes
 from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
@@ -136,23 +134,14 @@ class FilterVerb:
 
         Raises ``PluginError`` or ``Unprepared``.
         """
-        with self._context.cluster.without(pod.uid, pod.key):
-            return self._judged_without(framework, pod, names, sent)
-
-    def _judged_without(
-        self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
-    ) -> _Judged:
-        nodes, unreadable = self._context.cluster.nodes, unreadable_nodes(self._context.cluster)
-        passed: Sequence[str] | None = None
-        if names is not None and not unreadable:
-            passed = framework.passing(pod, names, nodes)
-            if passed is not None and (len(passed) == len(names) or (self._lean and passed)):
+        cluster = self._context.cluster
+        with cluster.without(pod.uid, pod.key):
+            asked = searched_nodes(names, sent, cluster)
+            found = framework.find_nodes_that_fit(pod, asked.candidates)
+            passed = found.passed
+            if names is not None and (len(passed) == len(names) or (self._lean and passed)):
                 return _Judged(names, passed, {})
-        rest = list(filterfalse(set(passed).__contains__, names)) if names is not None and passed else names
-        asked = asked_nodes(rest, sent, nodes, unreadable)
-        rejected = {**framework.feasible(CycleState(), pod, asked.candidates).rejected, **asked.unknown}
-        names = asked.names if names is None else names
-        return _Judged(names, list(filterfalse(rejected.__contains__, names)), rejected, asked.raw)
+            return _Judged(asked.names, passed, asked.with_unknown(passed, found.rejected()), asked.raw)
 
 
 class _Judged(Struct, frozen=True):

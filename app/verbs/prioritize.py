@@ -14,8 +14,9 @@ from app.framework.node_info import Candidates
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.kube.core_v1 import Pod
 from app.memory.filter_results import FilterResultCache
-from app.runtime.framework import Framework, Scores
+from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.scoring import Scores
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from typing import Final
@@ -116,6 +116,26 @@ class HardConstraint:
                 for name, value in zip(nodes.names, map(values.get, nodes.names), strict=True)
                 if value is None or value in blocked
             }
+
+
+def passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequence[str]) -> Sequence[str] | None:
+    """Those of ``names``, whatever these are, that are nodes and pass all; ``None`` where each has to be looked at."""
+    left: Sequence[str] | None = names
+    for constraint in constraints:
+        if left is None:
+            return None
+        left = constraint.passing(counts, left)
+    return left
+
+
+def rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Candidates) -> dict[str, Status]:
+    """The rejected candidates, each with what the first constraint says that it does not meet."""
+    rejected: dict[str, Status] = {}
+    for constraint in constraints:
+        nodes = nodes.without(rejected)
+        key = constraint.constraint.topology_key
+        rejected.update(constraint.rejections(nodes.values(key, counts.values(key)), nodes))
+    return rejected
 
 
 class HardState:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 from app.framework.cycle_state import CycleState, StateNotFound
+from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     BatchFilterPlugin,
-    BatchScorePlugin,
-    CertainFilterPlugin,
+    ClusterFilterPlugin,
     ExplainPlugin,
     Explanation,
-    FilterPlugin,
     Handle,
-    NormalizeScorePlugin,
-    PassingFilterPlugin,
-    PeerFilterPlugin,
-    PeerScorePlugin,
     PluginSpec,
     PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
-    StampPlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
@@ -43,8 +37,8 @@ from plugins.pod_topology_spread.constraints import (
 )
 from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.explaining import explained
-from plugins.pod_topology_spread.filtering import HARD, UNREAD, hard_state
-from plugins.pod_topology_spread.scoring import IGNORED, SOFT, SoftState, normalized, soft_state
+from plugins.pod_topology_spread.filtering import HARD, UNREAD, hard_state, passing, rejections
+from plugins.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
 
 _MEMO_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 2000
@@ -55,20 +49,15 @@ _PART_BYTES: Final = 200
 class PodTopologySpread(
     PreFilterPlugin,
     PreFilterExtensions,
-    FilterPlugin,
     BatchFilterPlugin,
-    PassingFilterPlugin,
-    PeerFilterPlugin,
-    CertainFilterPlugin,
-    StampPlugin,
+    ClusterFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
-    BatchScorePlugin,
-    NormalizeScorePlugin,
-    PeerScorePlugin,
     ExplainPlugin,
 ):
     """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
+
+    takes_any_names: ClassVar[bool] = True
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._counts = handle.counts
@@ -107,27 +96,19 @@ class PodTopologySpread(
         judged = (constraint.judge(node) for constraint in state.read(HARD).constraints)
         return next((status for status in judged if not status.is_success), SUCCESS)
 
-    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
-        rejected: dict[str, Status] = {}
-        for constraint in state.read(HARD).constraints:
-            nodes = nodes.without(rejected)
-            key = constraint.constraint.topology_key
-            rejected.update(constraint.rejections(nodes.values(key, self._counts.values(key)), nodes))
-        return rejected
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        constraints = state.read(HARD).constraints
+        passed = None if nodes.sent else passing(constraints, self._counts, nodes.names)
+        if passed is not None:
+            return FilterResult(passed, lambda: rejections(constraints, self._counts, nodes.without(set(passed))))
+        rejected = rejections(constraints, self._counts, nodes)
+        return FilterResult([name for name in nodes.names if name not in rejected], rejected)
 
-    def passing_nodes(self, state: CycleState, pod: Pod, names: Sequence[str]) -> Sequence[str] | None:
-        for constraint in state.read(HARD).constraints:
-            found = constraint.passing(self._counts, names)
-            if found is None:
-                return None
-            names = found
-        return names
-
-    def stamp(self, pod: Pod) -> tuple[int, ...] | None:
+    def signature(self, pod: Pod) -> tuple[int, ...] | None:
         """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
         unread = self._unread(pod)
         if unread:
-            return (list(UNREAD).index(unread),)  # one number: no other stamp has an odd length
+            return (list(UNREAD).index(unread),)  # one number: no other signature has an odd length
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except InvalidConstraint:
@@ -169,17 +150,11 @@ class PodTopologySpread(
         state.write(SOFT, soft_state(pod, constraints, nodes, self._counts, require_all=require_all))
         return SUCCESS
 
-    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return _soft(state).raw_scores((node.name,)).each()[0]
-
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         return _soft(state).raw_scores(nodes.names)
 
-    def normalize_score(self, state: CycleState, pod: Pod, scores: Mapping[str, int]) -> dict[str, int]:
-        return normalized(scores, _soft(state).ignored)
-
-    def normalize_classes(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
-        return normalized(scores, (IGNORED,))
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
+        return normalized(scores)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from math import log
@@ -107,12 +107,12 @@ class SoftState:
         return _round(total)
 
 
-def normalized(scores: Mapping[K, int], ignored: Collection[K]) -> dict[K, int]:
-    """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; ``ignored`` 0."""
-    counted = [it for key, it in scores.items() if key not in ignored]
+def normalized(scores: Mapping[K, int]) -> dict[K, int]:
+    """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; 0 for nodes that lack a key."""
+    counted = [it for key, it in scores.items() if key is not IGNORED]
     most, least = max(counted, default=0), min(counted, default=0)
     return {
-        key: 0 if key in ignored else (MAX_NODE_SCORE * (most + least - it) // most if most > 0 else MAX_NODE_SCORE)
+        key: 0 if key is IGNORED else (MAX_NODE_SCORE * (most + least - it) // most if most > 0 else MAX_NODE_SCORE)
         for key, it in scores.items()
     }
 

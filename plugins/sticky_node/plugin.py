@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
 from app.framework.cycle_state import CycleState, StateKey
+from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     BatchFilterPlugin,
+    ClusterFilterPlugin,
     ExplainPlugin,
     Explanation,
     Figure,
     FiguresPlugin,
-    FilterPlugin,
     Handle,
     LookUpPlugin,
-    PeerFilterPlugin,
     PluginSpec,
     PostBindPlugin,
     PreBindPlugin,
     PreFilterPlugin,
     RepairPlugin,
     ReservePlugin,
-    StampPlugin,
     Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
@@ -66,10 +65,8 @@ _HOME: Final[StateKey[_Home]] = StateKey("PreFilterStickyNode")
 class StickyNode(
     LookUpPlugin,
     PreFilterPlugin,
-    FilterPlugin,
     BatchFilterPlugin,
-    PeerFilterPlugin,
-    StampPlugin,
+    ClusterFilterPlugin,
     ReservePlugin,
     PreBindPlugin,
     PostBindPlugin,
@@ -88,7 +85,7 @@ class StickyNode(
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
         self._census = Census(self._owners, handle.objects, self._making)
 
-    def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+    def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
         return ((found.kind, found.namespace, found.name),) if isinstance(found, Missing) else ()
 
@@ -105,18 +102,23 @@ class StickyNode(
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if node.name == state.read(_HOME).node else NOT_HOME
 
-    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> Mapping[str, Status]:
-        rejected = dict.fromkeys(nodes.names, NOT_HOME)
-        if rejected.pop((home := state.read(_HOME).node), None) is None:
-            self._look_for(home, pod)
-        return rejected
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        home = state.read(_HOME).node
+        if home in nodes.names:
+            return FilterResult((home,), lambda: dict.fromkeys((it for it in nodes.names if it != home), NOT_HOME))
+        self._look_for(home, pod)
+        return FilterResult((), lambda: dict.fromkeys(nodes.names, NOT_HOME))
+
+    def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """A home in the making holds even if the bind that makes it fails: this one makes it then."""
+        return self.filter(state, pod, node)
 
     def _look_for(self, home: str, pod: Pod) -> None:
         """It is not among the nodes that are asked about; where it is none at all, somebody has to do something."""
         if self._objects.misses_node(home) and isinstance(owner := self._owners.of(pod), Owner):
             events.lost(self._events, owner, home)
 
-    def stamp(self, pod: Pod) -> str | None:
+    def signature(self, pod: Pod) -> str | None:
         """The home is all; ``None`` while the owner is missing: it is to be looked for each time."""
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
@@ -201,4 +203,4 @@ def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
 
 
-SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, reads_pods=False, changed=tell)
+SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, changed=tell)

@@ -12,7 +12,18 @@ from app import main
 from app.config.settings import Settings, load_settings
 from app.framework.cycle_state import CycleState
 from app.framework.events import Reference
-from app.framework.interface import Explanation, Figure, Handle, PluginArgs, PluginSpec
+from app.framework.interface import (
+    ExplainPlugin,
+    Explanation,
+    Figure,
+    FiguresPlugin,
+    FilterPlugin,
+    Handle,
+    LookUpPlugin,
+    PluginArgs,
+    PluginSpec,
+    PreFilterPlugin,
+)
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
@@ -25,7 +36,7 @@ MACHINES: Final = owner_kind("kubevirt.io/v1", "VirtualMachine")
 ASKED: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
-class Meddler:
+class Meddler(LookUpPlugin, PreFilterPlugin, FilterPlugin, ExplainPlugin, FiguresPlugin):
     """Raises an Event, writes an annotation and binds a pod wherever it is asked for anything."""
 
     def __init__(self, _args: PluginArgs, handle: Handle) -> None:
@@ -47,8 +58,8 @@ class Meddler:
         (machine, *_) = self._handle.objects.every(MACHINES)
         await self._handle.writer.annotate(MACHINES, machine, {"homeport.dev/meddled": "yes"})
 
-    def missing(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        self._meddle("Missing", pod)
+    def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        self._meddle("RequiredObjects", pod)
         return ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
@@ -101,7 +112,7 @@ async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingReco
         for path in pages:
             (await api.http.get(path)).raise_for_status()
 
-        assert {"Missing", "PreFilter", "Filter", "Explain", "Figures"} == {
+        assert {"RequiredObjects", "PreFilter", "Filter", "Explain", "Figures"} == {
             it for plugin in made for it in plugin.asked
         }
         assert {"nothing is changed while a question is answered"} == await outcomes()
@@ -115,5 +126,5 @@ async def test_a_decision_does_in_the_same_process(events: RecordingRecorder) ->
         await outcomes()
         await api.post("filter", example("filter-spread"))
 
-        assert {"Missing", "PreFilter", "Filter"} <= {it.action for it in events.told}
+        assert {"RequiredObjects", "PreFilter", "Filter"} <= {it.action for it in events.told}
         assert "None" in await outcomes()

@@ -12,7 +12,7 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, PermitPlugin, PluginSpec
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS, IN_TREE
@@ -32,7 +32,7 @@ WAITING: Final = {
 ALSO: Final = pod_object("web-also", labels={"app": "web"}, spread=[constraint(app="web")])
 
 
-class Budget:
+class Budget(PermitPlugin):
     """Makes every pod wait for a minute, which is clipped to the caller's limit."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
@@ -46,9 +46,7 @@ class Licence(Budget):
     """So does this one."""
 
 
-SPECS: Final[tuple[PluginSpec[Any], ...]] = tuple(
-    PluginSpec(it.__name__, NoArgs, it, reads_pods=False) for it in (Budget, Licence)
-)
+SPECS: Final[tuple[PluginSpec[Any], ...]] = tuple(PluginSpec(it.__name__, NoArgs, it) for it in (Budget, Licence))
 PROFILE: Final = Profile.model_validate(
     {"plugins": {"multiPoint": {"enabled": [{"name": "Budget"}, {"name": "Licence"}]}}}
 )

@@ -14,21 +14,17 @@ from app.framework import interface
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     BatchFilterPlugin,
-    BatchScorePlugin,
     FilterPlugin,
-    NormalizeClassesPlugin,
-    NormalizeScorePlugin,
-    PassingFilterPlugin,
     PluginSpec,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
 )
-from app.framework.score_classes import ScoreClasses
 from app.framework.status import Status
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import Kind
 from app.runtime.registry import POINT_METHODS, Registry
+from app.runtime.slots import declares, flaws, overrides
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests import strategies
 from tests.builders import JsonObject, constraint, encoded, pod_object
@@ -112,13 +108,9 @@ class TestSpec:
         protocols = [it for it in vars(interface).values() if getattr(it, "_is_protocol", False)]
         known = {name for it in protocols for name in vars(it) if not name.startswith("_")}
 
-        assert [] != [point for point, it in POINT_METHODS.items() if issubclass(spec.plugin, it)]
+        assert [] != [point for point, it in POINT_METHODS.items() if declares(spec.plugin, it)]
         assert set() == {name for name in vars(spec.plugin) if not name.startswith("_")} - known
-
-    @every_plugin
-    def test_who_has_a_batch_form_has_the_per_node_form(self, spec: PluginSpec[Any]) -> None:
-        for batch, single in ((BatchFilterPlugin, FilterPlugin), (BatchScorePlugin, ScorePlugin)):
-            assert issubclass(spec.plugin, single) or not issubclass(spec.plugin, batch)
+        assert [] == list(flaws(spec.plugin, spec.reads, spec.parts))
 
     @every_plugin
     def test_the_kinds_it_reads_are_kinds(self, spec: PluginSpec[Any]) -> None:
@@ -169,17 +161,16 @@ def deciding(world: World, name: str, pod: Pod) -> tuple[list[Status], dict[str,
     plugin: Any = world.framework.plugins[name]
     state, statuses, scores = CycleState(), [], {}
     ready = True
-    if isinstance(plugin, PreFilterPlugin):
+    if declares(type(plugin), PreFilterPlugin):
         status, _ = plugin.pre_filter(state, pod)
         statuses.append(status)
         ready = status.is_success
-    if ready and isinstance(plugin, FilterPlugin):
+    if ready and declares(type(plugin), FilterPlugin):
         statuses.extend(plugin.filter(state, pod, it) for it in world.candidates())
-    ready = not isinstance(plugin, PreScorePlugin) or plugin.pre_score(state, pod, world.candidates()).is_success
-    if ready and isinstance(plugin, ScorePlugin):
+    ready = not declares(type(plugin), PreScorePlugin) or plugin.pre_score(state, pod, world.candidates()).is_success
+    if ready and declares(type(plugin), ScorePlugin):
         scores = {it.name: plugin.score(state, pod, it) for it in world.candidates()}
-    if ready and isinstance(plugin, NormalizeScorePlugin):
-        scores = plugin.normalize_score(state, pod, scores)
+        scores = dict(plugin.normalize(state, pod, scores))
     return statuses, scores
 
 
@@ -213,22 +204,18 @@ def test_the_batch_form_says_what_the_per_node_form_says(
     world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
-    filters, scores = issubclass(spec.plugin, BatchFilterPlugin), issubclass(spec.plugin, BatchScorePlugin)
-
-    if filters and plugin.pre_filter(state, asking)[0].is_success:
+    if declares(spec.plugin, BatchFilterPlugin) and plugin.pre_filter(state, asking)[0].is_success:
         statuses = {it.name: plugin.filter(state, asking, it) for it in nodes}
         rejected = {name: status for name, status in statuses.items() if not status.is_success}
-        assert rejected == plugin.filter_nodes(state, asking, nodes)
-        if issubclass(spec.plugin, PassingFilterPlugin):
-            passing = plugin.passing_nodes(state, asking, ["no-node", *nodes.names])
-            assert passing is None or [name for name in nodes.names if name not in rejected] == list(passing)
+        found = plugin.filter_nodes(state, asking, nodes)
+        assert [name for name in nodes.names if name not in rejected] == list(found.passed)
+        assert rejected == found.rejected()
+        if plugin.takes_any_names:
+            assert found.passed == plugin.filter_nodes(state, asking, nodes.among(["no-node", *nodes.names])).passed
+    scores = overrides(spec.plugin, ScorePlugin, "score_nodes")
     if scores and plugin.pre_score(state, asking, nodes).is_success:
         raw = {it.name: plugin.score(state, asking, it) for it in nodes}
-        found = plugin.score_nodes(state, asking, nodes)
-        assert raw == found.by_name(nodes.names)
-        if issubclass(spec.plugin, NormalizeClassesPlugin):
-            classes = plugin.normalize_classes(state, asking, found.scores)
-            assert plugin.normalize_score(state, asking, raw) == ScoreClasses(found.of, classes).by_name(nodes.names)
+        assert raw == plugin.score_nodes(state, asking, nodes).by_name(nodes.names)
 
 
 @every_plugin

@@ -70,7 +70,7 @@ class RefusalCache(Picture):
     """The picture changes as it may; pods are asked about again and again, with a memory and without."""
 
     limits: ClassVar[list[dict[str, int]]] = [{}]
-    memory: ClassVar[dict[str, int]] = {}
+    memory: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class CrowdedStandingRefusals(RefusalCache):
     """The same with room for little: in the counts, and in the memory."""
 
     limits: ClassVar[list[dict[str, int]]] = CrowdedPicture.limits
-    memory: ClassVar[dict[str, int]] = {"most_verdict_bytes": 4000, "most_pod_bytes": 2000}
+    memory: ClassVar[dict[str, Any]] = {"most_verdict_bytes": 4000, "most_pod_bytes": 2000}
 
 
 TestStandingRefusals = RefusalCache.TestCase

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, PreBindPlugin
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, PreBindPlugin, Reads
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
@@ -49,4 +49,4 @@ def _kinds(args: RackLabelsArgs) -> tuple[Kind[Any], ...]:
     return (RACKS,)
 
 
-SPEC: Final = PluginSpec(NAME, RackLabelsArgs, RackLabels, kinds=_kinds, reads_pods=False)
+SPEC: Final = PluginSpec(NAME, RackLabelsArgs, RackLabels, kinds=_kinds, reads=Reads.NODE)

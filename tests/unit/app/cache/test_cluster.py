@@ -670,7 +670,7 @@ class TestCheckInSteps:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        assert [] == await check_in_turns(cluster, clock)
+        assert [] == await check_in_turns(cluster, clock=clock)
         task.cancel()
 
         assert turns >= len(list(cluster.checking())) - 1

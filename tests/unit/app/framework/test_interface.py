@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.framework.interface import ALL_NODES, Inclusion
+from app.framework.interface import ALL_NODES, Inclusion, Reads
 from app.kube.kinds import SERVICES
 from app.kube.taints import Toleration
 from tests.builders import expression, make_node, make_pod, required_affinity, taint, term, toleration
@@ -68,7 +68,7 @@ def test_a_spec_builds_its_plugin_from_arguments_and_handle() -> None:
     assert "PluginSpec('Alpha')" == repr(spec)
 
 
-def test_a_spec_reads_pods_and_no_further_kinds_unless_it_says_otherwise() -> None:
+def test_a_spec_reads_the_cluster_and_no_further_kinds_unless_it_says_otherwise() -> None:
     spec = spec_of(Alpha)
 
-    assert (True, ()) == (spec.reads_pods, spec.kinds(NoArgs()))
+    assert (Reads.CLUSTER, None, ()) == (spec.reads, spec.parts, spec.kinds(NoArgs()))

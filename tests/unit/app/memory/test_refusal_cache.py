@@ -302,8 +302,8 @@ def test_what_was_used_last_is_kept_as_far_as_there_is_room(limit: str) -> None:
     """Three verdicts of three names each, or three pods; room for two of them."""
     world = crowded()
     pods = [owned(name, f"away-{name}", world) for name in "xyz"]
-    room = 4000 if limit == "most_verdict_bytes" else int(2.5 * len(encoded(pods[0])))
-    asking = Filter(world, **{limit: room})
+    room = 3500 if limit == "most_verdict_bytes" else int(2.5 * len(encoded(pods[0])))
+    asking = Filter(world, **dict[str, Any]({limit: room}))
 
     seen = []
     for number in (0, 1, 0, 2, 2, 0, 1):

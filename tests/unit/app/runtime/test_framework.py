@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from app.cache.cluster import Cluster
 from app.config.profile import POINTS
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Figure, PostFilterResult
+from app.framework.interface import Figure, FiguresPlugin, PostFilterResult, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
-from app.runtime.framework import Framework, PluginSlot, PreFiltered, Recheck, Verdict
+from app.runtime.filtering import Judged, PreFiltered, Recheck
+from app.runtime.framework import Framework
 from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError
 from app.runtime.registry import POINT_METHODS
+from app.runtime.slots import PluginSlot, declares
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from tests.builders import make_node, make_pod
@@ -27,8 +30,7 @@ from tests.fakes import (
     FakePlugin,
     FixedNominations,
     Gates,
-    HalvesByClass,
-    HalvesByName,
+    HalvesInBatch,
     Helps,
     Misses,
     NeedsPods,
@@ -59,21 +61,30 @@ def framework(
     nominated: Mapping[str, Sequence[Pod]] | None = None,
     certain: Sequence[str] = (),
 ) -> Framework:
-    """The plugins in the order given, each at every point it has; those ``certain`` read no pods."""
+    """The plugins in the order given, each at every point it has; those ``certain`` read nodes alone."""
     slots = {
         point: [
-            PluginSlot.of(it.name, it, weight=(weights or {}).get(it.name, 1), reads_pods=it.name not in certain)
+            PluginSlot.of(
+                it.name,
+                it,
+                weight=(weights or {}).get(it.name, 1),
+                reads=Reads.NODE if it.name in certain else Reads.CLUSTER,
+            )
             for it in plugins
-            if point in POINT_METHODS and isinstance(it, POINT_METHODS[point])
+            if point in POINT_METHODS and declares(type(it), POINT_METHODS[point])
         ]
         for point in POINTS
     }
     nominations = FixedNominations(nominated)
+    picture = Cluster()
+    for name in ("n1", "n2", "n3"):
+        picture.upsert_node(make_node(name))
     return Framework(
         "default-scheduler",
         slots,
         served=["default-scheduler"],
         nominations=nominations,
+        picture=picture,
         waiting=WaitingPods(),
         guard=Guard(Metrics()),
     )
@@ -87,7 +98,7 @@ def info(name: str = "n1", *pods: Pod) -> NodeInfo:
     return NodeInfo(make_node(name)).with_pods(pods)
 
 
-def feasible(engine: Framework, *names: str) -> Verdict:
+def feasible(engine: Framework, *names: str) -> Judged:
     return engine.feasible(CycleState(), POD, nodes(*names))
 
 
@@ -168,11 +179,11 @@ class TestPreFilter:
     def test_a_skip_leaves_out_the_plugins_filter(self) -> None:
         skips, rejects = PreparesAndRejects("Skips", SKIP), PreparesAndRejects("Rejects")
 
-        assert Verdict(SUCCESS, {}) == feasible(framework(skips))
-        assert Verdict(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(framework(skips, rejects))
+        assert Judged(SUCCESS, {}) == feasible(framework(skips))
+        assert Judged(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(framework(skips, rejects))
 
     def test_a_rejection_holds_for_every_candidate(self) -> None:
-        assert Verdict(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
+        assert Judged(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
 
     def test_nodes_outside_a_set_are_unresolvable_and_not_filtered(self) -> None:
         calls: list[str] = []
@@ -183,7 +194,7 @@ class TestPreFilter:
         )
 
         outside = unresolvable("node(s) didn't satisfy plugin(s) [A B]")
-        assert Verdict(SUCCESS, {"n3": outside, "n2": NO.by("F")}) == feasible(engine, "n1", "n2", "n3")
+        assert Judged(SUCCESS, {"n3": outside, "n2": NO.by("F")}) == feasible(engine, "n1", "n2", "n3")
         assert ["F: filter n1", "F: filter n2"] == calls
 
 
@@ -237,7 +248,7 @@ class TestFilter:
     def test_no_candidates_no_rejections(self) -> None:
         empty = Candidates.of({})
 
-        assert Verdict(SUCCESS, {}) == framework(RejectsInBatch("A", {"n1": NO})).feasible(CycleState(), POD, empty)
+        assert Judged(SUCCESS, {}) == framework(RejectsInBatch("A", {"n1": NO})).feasible(CycleState(), POD, empty)
 
 
 class TestNominatedPods:
@@ -264,7 +275,7 @@ class TestNominatedPods:
             nominated={"n1": [make_pod("a", priority=5), make_pod("b", priority=9)]},
         )
 
-        assert Verdict(SUCCESS, {}) == feasible(engine)
+        assert Judged(SUCCESS, {}) == feasible(engine)
         assert [
             "Room: filter n2 with +0, sees",
             "Room: add a to n1",
@@ -381,9 +392,6 @@ class TestRecheck:
             pytest.param(
                 framework(PreparesAndRejects("A", SKIP)), Recheck(SUCCESS), id="a filter that skipped is certain"
             ),
-            pytest.param(
-                framework(RejectsUncertain("A"), certain=["A"]), Recheck(SUCCESS), id="who reads no pods is not asked"
-            ),
         ],
     )
     def test_the_answer_and_whether_it_is_certain(self, engine: Framework, expected: Recheck) -> None:
@@ -422,11 +430,11 @@ class TestDepends:
         assert expected is engine.depends(POD, self.OTHER)
 
 
-class TestMissing:
+class TestRequiredObjects:
     def test_plugins_name_what_they_need_and_is_not_there(self) -> None:
         engine = framework(Misses("A", SERVICES, ["x", "y"]), Prepares("B"), Misses("C", SERVICES, []))
 
-        assert [(SERVICES, "default", "x"), (SERVICES, "default", "y")] == list(engine.missing(POD))
+        assert [(SERVICES, "default", "x"), (SERVICES, "default", "y")] == list(engine.required_objects(POD))
 
 
 class TestQueue:
@@ -561,14 +569,23 @@ class TestScore:
                 ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
                 id="who normalises may score anything",
             ),
-            *(
-                pytest.param(
-                    [halves("A", {"n1": 200, "n2": 7})],
-                    {},
-                    ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
-                    id=f"in batch too: {halves.__name__}",
-                )
-                for halves in (HalvesByName, HalvesByClass)
+            pytest.param(
+                [HalvesInBatch("A", {"n1": 200, "n2": 7})],
+                {},
+                ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
+                id="in batch too",
+            ),
+            pytest.param(
+                [ScoresNodes("A", {"n1": 5, "n2": 5}), ScoresNodes("B", {"n1": 1, "n2": 2})],
+                {"A": 3},
+                ({"A": {"n1": 5, "n2": 5}, "B": {"n1": 1, "n2": 2}}, {"n1": 16, "n2": 17}, 4),
+                id="what one gives all alike is added to the others'",
+            ),
+            pytest.param(
+                [ScoresNodes("A", {"n1": 5, "n2": 5}), ScoresNodes("B", {"n1": 2, "n2": 2})],
+                {"A": 3},
+                ({"A": {"n1": 5, "n2": 5}, "B": {"n1": 2, "n2": 2}}, {"n1": 17, "n2": 17}, 4),
+                id="where all give all alike",
             ),
             pytest.param(
                 [ScoresAfter("A", {}, SKIP), ScoresNodes("B", {"n1": 1, "n2": 2})],
@@ -755,7 +772,7 @@ class TestTimes:
         )
 
 
-class Tells(Sorts):
+class Tells(Sorts, FiguresPlugin):
     """Has the figures it is given."""
 
     def __init__(self, name: str, *figures: Any) -> None:

@@ -9,7 +9,9 @@ from app.framework.interface import Unprepared
 from app.framework.status import SKIP, SUCCESS, error, unresolvable
 from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, plugin_error, word_of
 from app.telemetry.metrics import Metrics
+from tests.builders import make_pod
 
+POD = make_pod("pending")
 EXPECTED = error('running "Broken" filter plugin: no such thing', "Broken")
 
 
@@ -129,12 +131,14 @@ async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> Non
     metrics = Metrics()
     guard = Guard(metrics)
 
-    for _ in range(34):
+    for _ in range(2 * SAMPLE_EVERY):
+        guard.begin(POD)
         guard.call("Fine", "Filter", int)
-    assert 2.0 == timed(metrics)
+        guard.call("Fine", "Filter", int)
+    assert 4.0 == timed(metrics), "every call of two evaluations"
 
     await guard.acall("Fine", "Filter", acts)
-    assert 3.0 == timed(metrics)
+    assert 5.0 == timed(metrics)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +160,8 @@ def test_a_timed_call_tells_its_status() -> None:
     metrics = Metrics()
     guard = Guard(metrics)
     for _ in range(SAMPLE_EVERY):
+        guard.begin(POD)
         guard.call("A", "PreFilter", lambda: (SKIP, None))
-    for _ in range(SAMPLE_EVERY):
         with pytest.raises(PluginError):
             guard.call("B", "Filter", broken)
 
@@ -177,6 +181,7 @@ def test_what_is_not_counted_yet_is_not_timed() -> None:
     metrics = Metrics()
     guard = Guard(metrics)
     for _ in range(SAMPLE_EVERY):
+        guard.begin(POD)
         with pytest.raises(Unprepared):
             guard.call("A", "Filter", unprepared)
 

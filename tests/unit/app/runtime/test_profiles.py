@@ -7,7 +7,7 @@ import pytest
 from pydantic import model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
-from app.framework.interface import Handle, PluginArgs
+from app.framework.interface import Handle, PluginArgs, Reads
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
@@ -39,7 +39,7 @@ REGISTRY = Registry(
         spec_of(OtherQueue),
         spec_of(BindsFirst),
         spec_of(Alpha, SizeArgs, kinds=lambda args: (SERVICES, PODS)[: args.size]),
-        spec_of(Beta, reads_pods=False),
+        spec_of(Beta, reads=Reads.NODE),
         spec_of(Gamma, kinds=lambda _: (SERVICES, REPLICA_SETS)),
         spec_of(Delta),
         spec_of(FiltersOnly),
@@ -69,11 +69,13 @@ def resolved(found: Profile, registry: Registry = REGISTRY) -> ResolvedProfile:
 
 
 def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
+    world = World()
     return build(
         resolved(found, registry),
-        World().handle,
+        world.handle,
         served=["p"],
         nominations=FixedNominations(),
+        picture=world.cluster,
         waiting=WaitingPods(),
         guard=Guard(Metrics()),
     )
@@ -169,10 +171,10 @@ class TestOrder:
 
         assert framework.slots["filter"][0].plugin is framework.slots["score"][0].plugin
 
-    def test_a_slot_knows_whether_its_filter_reads_pods(self) -> None:
-        found = {slot.name: slot.reads_pods for slot in built(profile()).slots["filter"]}
+    def test_a_slot_knows_what_its_filter_reads(self) -> None:
+        found = {slot.name: slot.reads for slot in built(profile()).slots["filter"]}
 
-        assert {"Alpha": True, "Beta": False, "Gamma": True} == found
+        assert {"Alpha": Reads.CLUSTER, "Beta": Reads.NODE, "Gamma": Reads.CLUSTER} == found
 
 
 class TestArguments:

@@ -9,14 +9,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
 from app.framework.interface import PostFilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.slots import BASES
 from tests.builders import make_node, make_pod
-from tests.fakes import FakePlugin
+from tests.fakes import NO, FakePlugin
 from tests.unit.app.runtime.test_framework import framework
 
 POD: Final = make_pod("pending", priority=5)
@@ -45,7 +47,9 @@ def plugin(**answers: Any) -> FakePlugin:
 
     acting = ("pre_bind", "bind", "post_bind")
     methods = {name: later(it) if name in acting else method(it) for name, it in answers.items()}
-    made: FakePlugin = type("Bad", (FakePlugin,), methods)("Bad")
+    bases = [it for it in BASES if vars(it).keys() & answers.keys()]
+    inner = [it for it in bases if not any(it is not other and it in other.__mro__ for other in bases)]
+    made: FakePlugin = type("Bad", (FakePlugin, *inner), methods)("Bad")
     return made
 
 
@@ -53,8 +57,8 @@ def filtered(engine: Framework) -> object:
     return engine.feasible(CycleState(), POD, NODES)
 
 
-def filtered_names(engine: Framework) -> object:
-    return engine.passing(POD, ["n1", "n2"], ["n1", "n2"])
+def searched(engine: Framework) -> object:
+    return engine.find_nodes_that_fit(POD, NODES).rejected()
 
 
 def rechecked(engine: Framework) -> object:
@@ -102,6 +106,7 @@ def wrong(found: str, wanted: str) -> str:
     return f"returned {found}, not {wanted}"
 
 
+RESULT: Final = "a FilterResult of the nodes asked about"
 BATCH: Final = {"filter": SUCCESS}
 CERTAIN: Final = {"filter": SUCCESS, "depends_on": True}
 FILTER: Final = 'running "Bad" filter plugin: '
@@ -160,23 +165,41 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
         pytest.param(
             {**BATCH, "filter_nodes": None},
             filtered,
-            FILTER + wrong("None", "a mapping of rejected nodes"),
+            FILTER + wrong("None", RESULT),
             id="filter in a batch",
         ),
         pytest.param(
-            {**BATCH, "filter_nodes": {"n1": None}},
+            {**BATCH, "filter_nodes": FilterResult((), {"n1": None})},  # type: ignore[dict-item]
             filtered,
             FILTER + wrong("None", "a Status"),
             id="filter in a batch, no status",
         ),
         pytest.param(
-            {**BATCH, "passing_nodes": 1}, filtered_names, FILTER + "'int' object is not iterable", id="names that pass"
+            {**BATCH, "filter_nodes": FilterResult((), lambda: ["n1"])},  # type: ignore[arg-type, return-value]
+            filtered,
+            FILTER + wrong("a list", "a mapping of rejected nodes"),
+            id="filter in a batch, no statuses",
         ),
         pytest.param(
-            {**BATCH, "passing_nodes": "n1"},
-            filtered_names,
-            FILTER + "returned one text, not a sequence of names",
-            id="names that pass, one",
+            {**BATCH, "filter_nodes": {"n1": NO}}, searched, FILTER + wrong("a dict", RESULT), id="names, a mapping"
+        ),
+        pytest.param(
+            {**BATCH, "filter_nodes": FilterResult("n1", {})},
+            searched,
+            FILTER + wrong("a FilterResult", RESULT),
+            id="names, one text",
+        ),
+        pytest.param(
+            {**BATCH, "filter_nodes": FilterResult(["n1", "n2", "n3"], {})},
+            searched,
+            FILTER + wrong("a FilterResult", RESULT),
+            id="names, more than were asked about",
+        ),
+        pytest.param(
+            {**BATCH, "filter_nodes": FilterResult(["n1"], {})},
+            searched,
+            FILTER + wrong("a FilterResult", "a FilterResult that passes or rejects each node"),
+            id="names, one neither passed nor rejected",
         ),
         pytest.param(
             {**CERTAIN, "filter_certain": None}, rechecked, FILTER + wrong("None", "a Status"), id="filter, for certain"
@@ -217,13 +240,13 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
             id="score in a batch, no nodes",
         ),
         pytest.param(
-            {"score": 1, "score_nodes": ScoreClasses([1], {1: 1}), "normalize_score": {}},
+            {"score": 1, "score_nodes": ScoreClasses([1], {1: 1}), "normalize": {}},
             scored,
-            SCORE + "zip() argument 2 is shorter than argument 1",
+            'plugin "Bad" did not score every node',
             id="score in a batch, too few",
         ),
         pytest.param(
-            {"score": 1, "normalize_score": None},
+            {"score": 1, "normalize": None},
             scored,
             'running Normalize on Score plugins: plugin "Bad" failed with: ' + wrong("None", "a mapping of scores"),
             id="normalizeScore",
@@ -269,10 +292,11 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
             id="explain",
         ),
         pytest.param(
-            {**BATCH, "missing": [SUCCESS]},
-            lambda it: it.missing(POD),
-            'running Missing plugin "Bad": returned something else than triples of a kind, a namespace and a name',
-            id="missing",
+            {**BATCH, "required_objects": [SUCCESS]},
+            lambda it: it.required_objects(POD),
+            'running RequiredObjects plugin "Bad": '
+            "returned something else than triples of a kind, a namespace and a name",
+            id="requiredObjects",
         ),
     ],
 )

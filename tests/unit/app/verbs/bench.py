@@ -143,7 +143,13 @@ class Bench:
         )
         name = found.scheduler_name
         self.framework = build(
-            found, handle, served=[name], nominations=self.cluster, waiting=self.waiting, guard=Guard(Metrics())
+            found,
+            handle,
+            served=[name],
+            nominations=self.cluster,
+            picture=self.cluster,
+            waiting=self.waiting,
+            guard=Guard(Metrics()),
         )
         self.due = ExpectedBinds(now, wait_seconds=0.0, observe=lambda _: None)
         context = VerbContext(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)

@@ -12,7 +12,16 @@ import pytest
 from app.cache import counters
 from app.feeds.sinks import PodSink, sink_for
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginArgs, PluginSpec, Unprepared
+from app.framework.interface import (
+    FilterPlugin,
+    Handle,
+    PluginArgs,
+    PluginSpec,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Unprepared,
+)
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
@@ -34,7 +43,7 @@ class NoArgs(PluginArgs):
     """Takes no arguments."""
 
 
-class Gate:
+class Gate(ReservePlugin, PreBindPlugin, PostBindPlugin):
     """Lets each pod through ``pre_bind`` when a test says so, and writes down what it is called for."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
@@ -64,7 +73,7 @@ class Gate:
         await asyncio.sleep(100)
 
 
-class Alone:
+class Alone(FilterPlugin):
     """A filter that depends on other pods and cannot say how: at most one pod on a node."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:

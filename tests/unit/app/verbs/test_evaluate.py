@@ -15,7 +15,7 @@ import pytest
 from app.__main__ import main
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle
+from app.framework.interface import FilterPlugin, Handle, ScorePlugin
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, unschedulable
 from app.kube.core_v1 import Pod
@@ -271,7 +271,7 @@ def test_cases_do_not_see_each_other() -> None:
     assert {"n1": SUCCESS, "n2": SUCCESS} == crowded["filter"]
 
 
-class Raises(FromSpec):
+class Raises(FromSpec, ScorePlugin):
     """Cannot say what it should."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
@@ -310,7 +310,7 @@ def test_a_score_that_was_not_prepared_is_an_error() -> None:
     assert bad(f"running Score plugins: {text}") == judged(case(config=without(OUR_CONFIG, "preScore")))
 
 
-class FailsOn(FromSpec):
+class FailsOn(FromSpec, FilterPlugin):
     """Knows n1, and cannot say anything about another node."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, PermitPlugin, PluginSpec, ReservePlugin
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS
@@ -21,7 +21,7 @@ HOUR: Final = 3600.0
 MINUTES: Final = 60.0
 
 
-class Permit:
+class Permit(PermitPlugin, ReservePlugin):
     """Answers what a test says, and ``Success`` for other pods than ``web-1``."""
 
     answer: tuple[Status, float] = (SUCCESS, 0.0)

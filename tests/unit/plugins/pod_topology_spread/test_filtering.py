@@ -8,7 +8,7 @@ import pytest
 from app.framework.cycle_state import CycleState
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Node, Pod
-from app.runtime.framework import Recheck
+from app.runtime.filtering import Recheck
 from app.runtime.guard import PluginError
 from plugins.pod_topology_spread.filtering import CONSTRAINTS_NOT_MATCH, NODE_LABEL_NOT_MATCH
 from tests.builders import (

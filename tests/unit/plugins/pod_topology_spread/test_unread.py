@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Final
 
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.kube.core_v1 import MOST_CONSTRAINTS
+from app.kube.core_v1 import MOST_CONSTRAINTS, Pod
 from app.kube.meta_v1 import LARGEST_PART
 from tests.builders import ZONE, constraint, make_node, make_pod, required_affinity, service_object
 from tests.harness import SPREAD, World, only
@@ -93,15 +94,18 @@ def test_soft_defaults_say_nothing_of_a_pod_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("fields", [MANY, {**HARD, **AFFINITY}, {**IGNORING, **LABELS}])
 def test_refusals_are_remembered_by_the_part(fields: Any) -> None:
-    """Equal stamps promise equal answers: the stamp of one part is no other pod's."""
-    framework = world().framework
+    """Equal signatures promise equal answers: that of one part is no other pod's."""
+
+    def signature(pod: Pod) -> Hashable:
+        return found.framework.signatures(pod)["PodTopologySpread"]
+
+    found = world()
     others = [make_pod("a"), make_pod("b", **HARD), make_pod("c", **HONOURING_TAINTS, **TOLERATIONS)]
 
-    stamp = framework.stamp(make_pod("pending", **fields))
+    mine = signature(make_pod("pending", **fields))
 
-    assert stamp is not None
-    assert stamp == framework.stamp(make_pod("replica", **fields))
-    assert stamp not in [framework.stamp(it) for it in others]
+    assert mine == signature(make_pod("replica", **fields))
+    assert mine not in [signature(it) for it in others]
 
 
 def test_a_person_who_asks_is_told() -> None:

@@ -143,7 +143,9 @@ class Machines:
         if not status.is_success:
             return status.message
         one_by_one = {name: self.plugin.filter(state, pod, info) for name, info in self.nodes.items()}
-        rejected = self.plugin.filter_nodes(state, pod, Candidates.of(self.nodes))
+        found = self.plugin.filter_nodes(state, pod, Candidates.of(self.nodes))
+        rejected = found.rejected()
+        assert set(found.passed) == self.nodes.keys() - rejected.keys()
         assert rejected == {name: status for name, status in one_by_one.items() if not status.is_success}
         return [name for name in NODES if name not in rejected]
 

@@ -213,4 +213,4 @@ def test_an_instance_of_another_name_is_no_way_to_a_machine() -> None:
         "uid": "uid-VirtualMachineInstance-db",
     }
 
-    assert [(INSTANCE, "default", "mine")] == list(machines.plugin.missing(launcher(owner=forged)))
+    assert [(INSTANCE, "default", "mine")] == list(machines.plugin.required_objects(launcher(owner=forged)))

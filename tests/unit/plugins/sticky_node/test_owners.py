@@ -113,7 +113,7 @@ def test_virtual_machines(
     there(machines)
 
     assert allowed == machines.allowed(pod)
-    assert ([] if missing is None else [(missing, pod.namespace, "db")]) == list(machines.plugin.missing(pod))
+    assert ([] if missing is None else [(missing, pod.namespace, "db")]) == list(machines.plugin.required_objects(pod))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""Which nodes changed since when: each is listed once, by its last change, as kube-scheduler orders its node infos."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+MOST: Final = 1 << 17
+"""Names that are listed: nodes there are, and some that are gone."""
+
+
+class NodeChanges:
+    """Implements ``runtime.Changes``."""
+
+    __slots__ = ("_at", "_forgotten", "now")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._at: dict[str, int] = {}
+        self._forgotten = 0
+
+    def note(self, name: str) -> None:
+        """A node came, changed or is gone."""
+        self.now += 1
+        self._at.pop(name, None)
+        self._at[name] = self.now
+        if len(self._at) > MOST:
+            self._forgotten = self._at.pop(next(iter(self._at)))
+
+    def since(self, seen: int) -> Sequence[str] | None:
+        if seen == self.now:
+            return ()
+        if seen < self._forgotten:
+            return None
+        found: list[str] = []
+        for name, at in reversed(self._at.items()):
+            if at <= seen:
+                break
+            found.append(name)
+        return found

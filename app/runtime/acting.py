@@ -1,0 +1,119 @@
+"""Reserve to PostBind: what is done once a node is chosen.
+
+Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, Final
+
+import structlog
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import PreBindPreFlightPlugin
+from app.framework.status import SUCCESS, Code, Status, error
+from app.kube.core_v1 import Pod
+from app.runtime.guard import PluginError, plugin_error
+from app.runtime.runner import Runner, sampled, timed
+from app.runtime.slots import PluginSlot, declares
+from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
+
+_LOG: Final = structlog.get_logger(__name__)
+_WAIT: Final = Status(Code.WAIT)
+
+
+class Acting(Runner):
+    """What the plugins of one profile do. ``waiting`` holds the pods that wait at Permit."""
+
+    def __init__(self, *, waiting: WaitingPods, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._waiting = waiting
+
+    @sampled("Reserve", always=True)
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
+        for slot in self.slots["reserve"]:
+            status = self._status(slot, "Reserve", slot.plugin.reserve, state, pod, node_name)
+            if not status.is_success:
+                return status.by(slot.name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undo all reserve plugins in reverse, also those that never reserved. A fault does not stop the others."""
+        for slot in reversed(self.slots["reserve"]):
+            try:
+                self._guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)
+            except PluginError:
+                continue
+
+    async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
+        """Run Permit, and wait where a plugin says so, for ``limit`` seconds at most. Others are not held up."""
+        status, waits = self._permit(state, pod, node_name, limit)
+        if status.code is not Code.WAIT:
+            return status
+        started = perf_counter()
+        settled = await self._waiting.wait(pod, node_name, waits)
+        self._guard.observe_wait(settled, perf_counter() - started)
+        return settled
+
+    @sampled("Permit", always=True)
+    def _permit(self, state: CycleState, pod: Pod, node_name: str, limit: float) -> tuple[Status, dict[str, float]]:
+        """Success, a rejection, or Wait with the seconds that each plugin makes the pod wait."""
+        waits: dict[str, float] = {}
+        status: Status
+        for slot in self.slots["permit"]:
+            status, seconds = self._pair(slot, "Permit", "(Status, seconds)", slot.plugin.permit, state, pod, node_name)
+            self._guard.checked(slot.name, "Permit", status)
+            if status.is_rejected:
+                return status.by(slot.name), {}
+            if status.code is Code.WAIT:
+                if not isinstance(seconds, int | float) or not seconds >= 0:
+                    raise self._guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
+                waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
+            elif not status.is_success:
+                raise plugin_error(slot.name, "Permit", status.message)
+        return (_WAIT if waits else SUCCESS), waits
+
+    def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
+        """A caller that waits for its bind hangs up at its time limit: a pod that waits longer was never bound."""
+        if seconds > limit:
+            _LOG.warning("permit wait clipped to the caller's time limit", plugin=plugin, asked=seconds, limit=limit)
+        return min(seconds, limit)
+
+    @timed("PreBind")
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """PreBind in order, less the plugins whose pre-flight says that they have nothing to do."""
+        for slot in [it for it in self.slots["preBind"] if self._has_work(it, state, pod, node_name)]:
+            answer = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
+            status = self._guard.checked(slot.name, "PreBind", answer)
+            if not status.is_success:
+                return status.by(slot.name)
+        return SUCCESS
+
+    def _has_work(self, slot: PluginSlot, state: CycleState, pod: Pod, node_name: str) -> bool:
+        if not declares(type(slot.plugin), PreBindPreFlightPlugin):
+            return True
+        status = self._status(slot, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
+        if not status.is_success and not status.is_skip:
+            raise plugin_error(slot.name, "PreBindPreFlight", status.message)
+        return status.is_success
+
+    @timed("Bind")
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
+        for slot in self.slots["bind"]:
+            answer = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
+            status = self._guard.checked(slot.name, "Bind", answer)
+            if not status.is_skip:
+                return status.by(slot.name)
+        return error("every bind plugin skipped the pod")
+
+    @timed("PostBind")
+    async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Tell every PostBind plugin. The pod is bound: a fault is logged by the guard and changes nothing."""
+        for slot in self.slots["postBind"]:
+            try:
+                await self._guard.acall(slot.name, "PostBind", slot.plugin.post_bind, state, pod, node_name)
+            except PluginError:
+                continue

@@ -1,0 +1,452 @@
+"""PreFilter and Filter: which nodes a pod may use, for many nodes at once or for one, and whether that is certain.
+
+Source of the rules: ``pkg/scheduler/framework/runtime`` and ``schedule_one.go`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import filterfalse
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
+from app.framework.interface import Reads
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Code, Status, distinct, unresolvable
+from app.kube.core_v1 import Pod
+from app.runtime.guard import plugin_error
+from app.runtime.kept import Kept, KeptPass, KeptVerdicts
+from app.runtime.picture import Nominations
+from app.runtime.runner import Runner, sampled, sees
+from app.runtime.slots import PluginSlot
+
+ALL_PLUGINS: Final = ""
+"""Stands, among signatures, for what rests on every plugin: as a node that is outside of the sets they named."""
+
+_OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
+
+
+class PreFiltered(Struct, frozen=True):
+    """The merged answer of all PreFilter plugins; ``names`` is ``None`` where no plugin narrowed the nodes."""
+
+    status: Status
+    names: frozenset[str] | None = None
+    narrowed_by: tuple[str, ...] = ()
+
+    def outside(self, nodes: Candidates) -> dict[str, Status]:
+        """The candidates that a plugin's node set leaves out."""
+        names = self.names
+        if names is None:
+            return {}
+        status = self.rejection
+        return {name: status for name in nodes.names if name not in names}
+
+    @property
+    def rejection(self) -> Status:
+        """What is said of a node that is left out."""
+        return unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
+
+
+class Judged(Struct, frozen=True):
+    """What PreFilter and Filter say. ``rejected`` holds every candidate that may not be used, with the reason."""
+
+    pre_filter: Status
+    rejected: Mapping[str, Status]
+
+
+class Recheck(Struct, frozen=True):
+    """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
+
+    status: Status
+    certain: bool = True
+
+
+class _Search:
+    """What one search for nodes has found so far. ``left`` passed all plugins that were asked.
+
+    ``asked``: what each plugin that reads the cluster was asked about, and said · ``apart``: nodes that were judged by
+    themselves.
+    """
+
+    __slots__ = ("apart", "asked", "kept", "left")
+
+    def __init__(self) -> None:
+        self.kept: KeptPass | None = None
+        self.asked: dict[str, FilterResult] = {}
+        self.apart: dict[str, Status] = {}
+        self.left: Sequence[str] = ()
+
+
+class Filtering(Runner):
+    """Filters of one profile. ``served`` are the scheduler names whose nominated pods count."""
+
+    def __init__(self, *, served: Container[str], nominations: Nominations, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._served = served
+        self._nominations = nominations
+        self._kept = KeptVerdicts(self._picture)
+        self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in self.slots["filter"])
+        self._signing = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
+
+    def depends(self, pod: Pod, other: Pod) -> bool:
+        """Whether where ``other`` runs may matter to the filters of ``pod``. Raises ``PluginError``."""
+        return any(
+            slot.depends_on is None or self._guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
+            for slot in self.slots["filter"]
+            if not slot.is_kept
+        )
+
+    def signatures(self, pod: Pod) -> dict[str, Hashable]:
+        """By plugin, what its rejections of the pod rest on: equal ones, equal rejections. Without an entry: not known.
+
+        ``ALL_PLUGINS`` has one if all have. Raises ``PluginError`` or ``Unprepared``.
+        """
+        found: dict[str, Hashable] = {}
+        for slot in self._signing:
+            if slot.is_kept:
+                found[slot.name] = self._kept.standing(slot, pod, self._judge_alone)
+            elif slot.signature is not None:
+                signature = self._guard.call(slot.name, "Signature", slot.signature, pod)
+                if signature is not None:
+                    found[slot.name] = signature
+        nominated = tuple(
+            (name, other.uid) for name in self._nominations.nominated_nodes for other in self._nominated_to(name, pod)
+        )
+        if nominated:
+            # Judged by the counts themselves, not by what is above a limit: holds until anything changes.
+            rest = (nominated, self._nominations.generation)
+            found = {name: (signature, rest) for name, signature in found.items()}
+        if len(found) == len(self._signing):
+            found[ALL_PLUGINS] = tuple(found.values())
+        return found
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
+        """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
+        self._guard.begin(pod)
+        return self._pre_filter(state, pod)
+
+    @sampled("PreFilter")
+    def _pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
+        merged = PreFiltered(SUCCESS)
+        rejection: Status | None = None
+        for slot in self.slots["preFilter"]:
+            status, names = self._ask_pre_filter(slot, state, pod)
+            if status.code is Code.SKIP:
+                state.skip_filter.add(slot.name)
+            elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFiltered(status.by(slot.name))
+            elif status.code is Code.UNSCHEDULABLE:
+                rejection = status.by(slot.name)
+            elif status.code is not Code.SUCCESS:
+                raise plugin_error(slot.name, "PreFilter", status.message)
+            elif names is not None:
+                merged = _narrow(merged, slot.name, names)
+                if not merged.names:
+                    return merged
+        return merged if rejection is None else PreFiltered(rejection)
+
+    def _ask_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
+        seen = sees(slot, state, pod)
+        status, names = self._pair(slot, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen)
+        self._guard.checked(slot.name, "PreFilter", status)
+        if names is not None and not isinstance(names, frozenset | set):
+            raise self._guard.wrong(slot.name, "PreFilter", names, "a set of node names")
+        return status, None if names is None else frozenset(names)
+
+    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates) -> FilterResult:
+        """The candidates that pass PreFilter and Filter, by what is kept as far as possible.
+
+        Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
+        ``Unprepared``, also where the rejections are read.
+        """
+        state = CycleState()
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return FilterResult((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+        names = nodes.names
+        if prepared.names is not None:
+            names = list(filter(prepared.names.__contains__, names))
+        found = self._search(state, pod, nodes, names)
+        return FilterResult(found.left, partial(self._reasons, state, pod, nodes, prepared, found))
+
+    @sampled("Filter")
+    def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Search:
+        found = _Search()
+        apart = self._apart(pod, nodes, names)
+        found.left = list(filterfalse(apart.__contains__, names)) if apart else names
+        kept = [slot for slot in self._filters(state) if slot.is_kept]
+        others = [slot for slot in self._filters(state) if not slot.is_kept]
+        if kept:
+            found.kept, found.left = self._kept.passing(kept, pod, found.left, partial(self._judge, state))
+        elif not others or not others[0].any_names:
+            found.left = self._known(nodes, found.left)
+        for slot in others:
+            asked = nodes if found.left is nodes.names else nodes.among(found.left)
+            found.asked[slot.name] = result = self._filter_by(slot, state, pod, asked)
+            found.left = result.passed
+        if apart:
+            found.apart = self._judge_apart(state, pod, nodes, apart)
+            passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
+            found.left = list(filter(passed.__contains__, names))
+        return found
+
+    def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
+        """Those that are nodes."""
+        known = self._picture.nodes
+        if not nodes.sent:
+            return list(filter(known.__contains__, names))
+        return [it for it in names if it in known or it in nodes.sent]
+
+    def _apart(self, pod: Pod, nodes: Candidates, names: Sequence[str]) -> Mapping[str, Collection[Pod]]:
+        """Candidates that are judged by themselves, with the pods that are nominated to them.
+
+        Nodes with nominated pods; those that came with the request, and the one that the pod itself stands on, where
+        pods on nodes count for what is kept: that is of the picture, and of pods that are nowhere.
+        """
+        found: dict[str, Collection[Pod]] = dict.fromkeys(nodes.sent, ())
+        if self._own_place_matters:
+            places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
+            found |= {it: () for it in places if it and it in self._picture.nodes and it in nodes.name_set}
+        nominated = self._nominations.nominated_nodes
+        if nominated and not set(nominated).isdisjoint(names):
+            among = self._known(nodes, [it for it in nominated if it in nodes.name_set])
+            found |= {it: pods for it in among if (pods := self._nominated_to(it, pod))}
+        return found
+
+    def _judge_apart(
+        self, state: CycleState, pod: Pod, nodes: Candidates, apart: Mapping[str, Collection[Pod]]
+    ) -> dict[str, Status]:
+        alone = nodes.among([name for name in nodes.names if name in apart and not apart[name]])
+        rejected = self._filter_batch(state, pod, alone)
+        found = {name: rejected.get(name, SUCCESS) for name in alone.names}
+        for name, pods in apart.items():
+            if pods:
+                found[name] = self._filter_with_nominated(state, pod, nodes.info(name), pods)
+        return found
+
+    def _reasons(
+        self, state: CycleState, pod: Pod, nodes: Candidates, prepared: PreFiltered, found: _Search
+    ) -> Mapping[str, Status]:
+        """Why the others do not pass: for each what the first plugin says, in the profile's order, that rejects it."""
+        passed = set(found.left)
+        rest = self._known(nodes, dict.fromkeys(filterfalse(passed.__contains__, nodes.names)))
+        rejected: dict[str, Status] = {}
+        if prepared.names is not None:
+            outside = prepared.rejection
+            rejected = {name: outside for name in rest if name not in prepared.names}
+        if found.apart:
+            rejected.update((name, status) for name, status in found.apart.items() if not status.is_success)
+        kept = {} if found.kept is None else {it.slot.name: it for it in found.kept.each}
+        for slot in self._filters(state):
+            rest = list(filterfalse(rejected.__contains__, rest)) if rejected else rest
+            if not rest:
+                break
+            said = (
+                self._kept_reasons(kept[slot.name], state, rest)
+                if slot.is_kept
+                else self._cluster_reasons(slot, state, pod, nodes.among(rest), found)
+            )
+            rejected.update((name, said[name]) for name in rest if name in said)
+        return rejected
+
+    def _kept_reasons(self, kept: Kept, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
+        if len(kept.passed) + len(kept.rejected) < len(self._picture.nodes):
+            new = [it for it in names if it not in kept.passed and it not in kept.rejected]
+            kept.judge(new, partial(self._judge, state))
+        return kept.rejected
+
+    def _cluster_reasons(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, found: _Search
+    ) -> Mapping[str, Status]:
+        """What was said when the nodes were searched; of nodes that a kept verdict had kept from the plugin, anew."""
+        result = found.asked[slot.name]
+        said = result.rejected()
+        if said.keys() >= nodes.name_set:
+            return said
+        passed = set(result.passed)
+        left = [name for name in nodes.names if name not in said and name not in passed]
+        if left and found.kept is not None:
+            not_asked = [name for name in left if name in found.kept.rejected]
+            said = {**said, **self._filter_by(slot, state, pod, nodes.among(not_asked)).rejected()}
+            left = [name for name in left if name not in found.kept.rejected]
+        if left:
+            raise self._guard.wrong(slot.name, "Filter", result, "a FilterResult that passes or rejects each node")
+        return said
+
+    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> Judged:
+        """PreFilter and Filter over all candidates, each judged afresh."""
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Judged(prepared.status, dict.fromkeys(nodes.names, prepared.status))
+        outside = prepared.outside(nodes)
+        rejected = self.filter(state, pod, nodes.without(outside))
+        return Judged(SUCCESS, {**outside, **rejected} if outside else rejected)
+
+    @sampled("Filter")
+    def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+        """The rejected candidates, each judged afresh; where pods are nominated, with and without these."""
+        nominated = {name: pods for name in self._nominated_among(nodes) if (pods := self._nominated_to(name, pod))}
+        rejected = self._filter_batch(state, pod, nodes.without(nominated))
+        for name, pods in nominated.items():
+            status = self._filter_with_nominated(state, pod, nodes.info(name), pods)
+            if not status.is_success:
+                rejected[name] = status
+        return rejected
+
+    def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Filter for one node, in two passes where pods are nominated to it."""
+        pods = self._nominated_to(node.name, pod)
+        return self._filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
+
+    def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
+        """PreFilter and Filter for the one node a pod is to be bound to."""
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Recheck(prepared.status)
+        if prepared.names is not None and node.name not in prepared.names:
+            return Recheck(prepared.rejection)
+        status = self.filter_node(state, pod, node)
+        if not status.is_success or not in_flight:
+            return Recheck(status)
+        return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in self._filters(state)))
+
+    def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
+        """Whether a Success with all binds in flight counted holds for every part of them that may yet fail.
+
+        It does for a plugin that reads the node alone, and for one that reads the pods on it: more of them never help.
+        """
+        if slot.is_kept:
+            return True
+        if slot.filter_certain is not None:
+            return self._status(slot, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
+        depends_on = slot.depends_on
+        return depends_on is not None and not any(
+            self._guard.call(slot.name, "DependsOn", depends_on, pod, other) for other in in_flight
+        )
+
+    def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
+        """What each filter plugin says about one node, also those after the first that rejects. For people."""
+        return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in self._filters(state)}
+
+    def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
+        """Keep the plugins' state right as if ``added`` ran on ``node``. Raises ``PluginError``."""
+        for other in added:
+            self._extend("add_pod", "PreFilterExtensionAddPod", state, pod, other, node)
+
+    def remove_pods(self, state: CycleState, pod: Pod, removed: Iterable[Pod], node: NodeInfo) -> None:
+        """Keep the plugins' state right as if ``removed`` were gone from ``node``. Raises ``PluginError``."""
+        for other in removed:
+            self._extend("remove_pod", "PreFilterExtensionRemovePod", state, pod, other, node)
+
+    def _extend(self, method: str, point: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo) -> None:
+        for slot in self.slots["preFilter"]:
+            if slot.name in state.skip_filter or not hasattr(slot.plugin, method):
+                continue
+            seen = sees(slot, state, pod)
+            status = self._status(slot, point, getattr(slot.plugin, method), state, seen, other, node)
+            if not status.is_success:
+                raise plugin_error(slot.name, point, status.message)
+
+    def checking_verdicts(self) -> Iterator[str]:
+        """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
+        yield from self._kept.checking_verdicts(self._judge_alone)
+
+    def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        return self._filter_by(kept.slot, state, kept.pod, nodes)
+
+    def _judge_alone(self, kept: Kept, names: Sequence[str]) -> FilterResult:
+        """The same outside of a search: with a state of its own."""
+        state = CycleState()
+        for slot in self.slots["preFilter"]:
+            if slot.name == kept.slot.name:
+                self._ask_pre_filter(slot, state, kept.pod)
+        return self._judge(state, kept, names)
+
+    def _filters(self, state: CycleState) -> Iterator[PluginSlot]:
+        return (slot for slot in self.slots["filter"] if slot.name not in state.skip_filter)
+
+    def _filter_batch(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+        rejected: dict[str, Status] = {}
+        for slot in self._filters(state):
+            found = self._filter_by(slot, state, pod, nodes).rejected()
+            rejected.update(found)
+            nodes = nodes.without(found)
+        return rejected
+
+    def _filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        """What one plugin says of many nodes. Raises ``PluginError``, also where the rejections are read."""
+        seen = sees(slot, state, pod)
+        if not slot.filters_in_batch:
+            passed, rejected = self._guard.filter_each(slot.name, slot.plugin.filter, state, seen, nodes)
+            return FilterResult(passed, self._rejections(slot.name, rejected))
+        found: Any = self._guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
+        if not isinstance(found, FilterResult) or isinstance(found.passed, str) or len(found.passed) > len(nodes.names):
+            raise self._guard.wrong(slot.name, "Filter", found, "a FilterResult of the nodes asked about")
+        return FilterResult(found.passed, partial(self._read_rejections, slot.name, found))
+
+    def _read_rejections(self, plugin: str, found: FilterResult) -> Mapping[str, Status]:
+        return self._rejections(plugin, self._guard.call(plugin, "Filter", found.rejected))
+
+    def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        for slot in self._filters(state):
+            status = self._call_filter(slot, state, pod, node)
+            if not status.is_success:
+                return self._rejections(slot.name, {node.name: status})[node.name]
+        return SUCCESS
+
+    def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        seen = sees(slot, state, pod)
+        status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
+        return status if isinstance(status, Status) else self._guard.checked(slot.name, "Filter", status)
+
+    def _rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
+        """With their plugin's name. Anything that is no rejection ends the cycle."""
+        if not isinstance(found, Mapping):
+            raise self._guard.wrong(plugin, "Filter", found, "a mapping of rejected nodes")
+        statuses = distinct(found.values())
+        for status in statuses.values():
+            if not self._guard.checked(plugin, "Filter", status).is_rejected:
+                raise plugin_error(plugin, "Filter", status.message)
+        if all(status.plugin == plugin for status in statuses.values()):
+            same: Mapping[str, Status] = found
+            return same
+        named = {key: status.by(plugin) for key, status in statuses.items()}
+        return {name: named[id(status)] for name, status in found.items()}
+
+    def _filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
+        """A node must do both with the nominated pods on it and without: they may come or not."""
+        dry_run = state.clone()
+        self.add_pods(dry_run, pod, nominated, node)
+        status = self._filter_one(dry_run, pod, node.with_pods(nominated))
+        return self._filter_one(state, pod, node) if status.is_success else status
+
+    def _nominated_among(self, nodes: Candidates) -> Collection[str]:
+        nominated = self._nominations.nominated_nodes
+        return [name for name in nodes.names if name in nominated] if nominated else ()
+
+    def _nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
+        priority = pod.spec.priority
+        return [
+            other
+            for other in self._nominations.nominated(node_name)
+            if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
+        ]
+
+
+def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFiltered:
+    by = (*merged.narrowed_by, plugin)
+    both = names if merged.names is None else merged.names & names
+    if both:
+        return PreFiltered(SUCCESS, both, by)
+    if len(by) == 1:
+        return PreFiltered(unresolvable(f"node(s) didn't satisfy plugin {plugin}"), both, by)
+    return PreFiltered(unresolvable(f"node(s) didn't satisfy plugin(s) {_bracketed(by)} simultaneously"), both, by)
+
+
+def _bracketed(names: Iterable[str]) -> str:
+    return f"[{' '.join(sorted(names))}]"

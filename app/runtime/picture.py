@@ -1,0 +1,73 @@
+"""What the engine asks of the picture, beside what plugins ask of it through their ``Handle``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+from app.kube.meta_v1 import ObjectKey
+
+
+class Changes(Protocol):
+    """Which nodes changed since when."""
+
+    @property
+    def now(self) -> int:
+        """Moves with every change."""
+        ...
+
+    def since(self, seen: int) -> Sequence[str] | None:
+        """The nodes that changed since ``now`` was ``seen``, those that are gone included; ``None``: not known."""
+        ...
+
+
+class Picture(Protocol):
+    """Nodes, and what has changed of them."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]: ...
+
+    @property
+    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+        """The same as they are whatever pod is judged: ``nodes`` leaves that pod out. What is kept rests on these."""
+        ...
+
+    @property
+    def overlaid_nodes(self) -> Collection[str]:
+        """The nodes that ``nodes`` shows otherwise."""
+        ...
+
+    @property
+    def node_changes(self) -> Changes:
+        """Nodes that came, went, or of which something other than the resourceVersion changed."""
+        ...
+
+    @property
+    def pod_changes(self) -> Changes:
+        """Nodes with other pods than before, or with pods of which something changed."""
+        ...
+
+    def place_of(self, uid: str, key: ObjectKey) -> str:
+        """The node on which the picture has the pod; empty for none."""
+        ...
+
+    def kind_version(self, kind: Kind[Any]) -> int:
+        """Moves whenever an object of the kind does, in whatever namespace."""
+        ...
+
+
+class Nominations(Protocol):
+    """Pending pods that are nominated to a node, which filters must take into account."""
+
+    def nominated(self, node_name: str) -> Collection[Pod]: ...
+
+    @property
+    def nominated_nodes(self) -> Collection[str]: ...
+
+    @property
+    def generation(self) -> int:
+        """Moves with every change of anything in the picture."""
+        ...

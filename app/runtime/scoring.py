@@ -1,0 +1,191 @@
+"""PreScore, Score, NormalizeScore and weights.
+
+Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import MAX_NODE_SCORE
+from app.framework.node_info import Candidates
+from app.framework.score_classes import ScoreClasses
+from app.framework.status import error
+from app.kube.core_v1 import Pod
+from app.runtime.guard import PluginError, plugin_error
+from app.runtime.kept import KeptScores, KeptVerdicts
+from app.runtime.runner import Runner, sampled, sees
+from app.runtime.slots import PluginSlot
+
+_INVALID_SCORE: Final = (
+    'applying score defaultWeights on Score plugins: plugin "{}" returns an invalid score {}, '
+    "it should in the range of [0, {}] after normalizing"
+)
+_NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
+_NO_PLUGIN_TOTAL: Final = 1
+
+
+class Scores(Struct, frozen=True):
+    """Scores of the nodes ``names``. ``of_plugin``: normalised and unweighted · ``total``: the weighted sums.
+
+    ``weight`` is the sum of the weights of the plugins that scored.
+    """
+
+    names: Sequence[str]
+    of_plugin: Mapping[str, ScoreClasses]
+    total: ScoreClasses
+    weight: int
+
+    @property
+    def by_plugin(self) -> dict[str, dict[str, int]]:
+        """Plugin -> node -> 0..100."""
+        return {plugin: scores.by_name(self.names) for plugin, scores in self.of_plugin.items()}
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Node -> weighted sum."""
+        return self.total.by_name(self.names)
+
+
+class Scoring(Runner):
+    """Scores of one profile."""
+
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._kept_scores = KeptVerdicts(self._picture)
+
+    def score_depends_on(self, pod: Pod, other: Pod) -> bool:
+        """Whether where ``other`` runs may matter to the scores for ``pod``. Raises ``PluginError``."""
+        return any(
+            slot.score_depends_on is not None
+            and self._guard.call(slot.name, "ScoreDependsOn", slot.score_depends_on, pod, other)
+            for slot in self.slots["score"]
+        )
+
+    def score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
+        """All points, with raw scores that are kept as far as possible. Without any plugin every node totals 1.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
+        self._guard.begin(pod)
+        self._pre_score(state, pod, nodes)
+        slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
+        of_plugin = self._score_all(slots, state, pod, nodes)
+        weights = {slot.name: slot.weight for slot in slots}
+        nothing = 0 if self.slots["score"] else _NO_PLUGIN_TOTAL
+        return Scores(nodes.names, of_plugin, _total(of_plugin, weights, len(nodes), nothing), sum(weights.values()))
+
+    def checking_scores(self) -> Iterator[str]:
+        """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
+        yield from self._kept_scores.checking_scores(self._score_alone)
+
+    @sampled("Score")
+    def _score_all(
+        self, slots: Iterable[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
+    ) -> dict[str, ScoreClasses]:
+        return {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
+
+    @sampled("PreScore")
+    def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
+        for slot in self.slots["preScore"]:
+            status = self._ask_pre_score(slot, state, pod, nodes)
+            if status.is_skip:
+                state.skip_score.add(slot.name)
+            elif not status.is_success:
+                raise plugin_error(slot.name, "PreScore", status.message)
+
+    def _ask_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
+        return self._status(slot, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
+
+    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        seen = sees(slot, state, pod)
+        found = self._raw(slot, state, pod, nodes)
+        try:
+            if slot.normalizes:
+                scores = self._guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, found.scores)
+                if not isinstance(scores, Mapping):
+                    raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
+                found = ScoreClasses(found.of, scores)
+            return _checked_scores(slot.name, found, nodes)
+        except (TypeError, AttributeError) as fault:
+            raise self._guard.wrong(slot.name, "Score", found, f"a score for each class of nodes: {fault}") from fault
+
+    def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        seen = sees(slot, state, pod)
+        if slot.scores_in_batch:
+            found: Any = self._guard.call(slot.name, "Score", slot.plugin.score_nodes, state, seen, nodes)
+            if not isinstance(found, ScoreClasses):
+                raise self._guard.wrong(slot.name, "Score", found, "ScoreClasses")
+            return found
+        if slot.is_kept and not self._are_apart(pod, nodes):
+            return ScoreClasses.by_value(
+                self._kept_scores.scores(slot, pod, nodes.names, partial(self._score_kept, state))
+            )
+        return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
+
+    def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
+        found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, nodes)
+        if set(map(type, found)) - {int}:
+            raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
+        return found
+
+    def _are_apart(self, pod: Pod, nodes: Candidates) -> bool:
+        """Whether some of the nodes are not as the picture has them for a pod that is nowhere."""
+        places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
+        return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)
+
+    def _score_kept(self, state: CycleState, kept: KeptScores, names: Sequence[str]) -> list[int]:
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        return self._score_each(kept.slot, state, sees(kept.slot, state, kept.pod), nodes)
+
+    def _score_alone(self, kept: KeptScores, names: Sequence[str]) -> Sequence[int]:
+        state = CycleState()
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        for slot in self.slots["preScore"]:
+            if slot.name == kept.slot.name:
+                self._ask_pre_score(slot, state, kept.pod, nodes)
+        return self._score_kept(state, kept, names)
+
+
+def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int, nothing: int) -> ScoreClasses:
+    """The weighted sums; ``nothing`` for each of ``size`` nodes where no plugin scored.
+
+    What a plugin gives all nodes alike is added to the scores of the others' classes.
+    """
+    if not of_plugin:
+        return ScoreClasses([nothing] * size, {nothing: nothing})
+    alike, weighted = 0, []
+    for plugin, found in of_plugin.items():
+        values = set(found.scores.values()) if len(of_plugin) > 1 else ()
+        if len(values) == 1:
+            alike += weights[plugin] * values.pop()
+        else:
+            weighted.append((found, weights[plugin]))
+    if not weighted:
+        return ScoreClasses([alike] * size, {alike: alike})
+    if len(weighted) == 1:
+        ((found, weight),) = weighted
+        return ScoreClasses(found.of, {key: value * weight + alike for key, value in found.scores.items()})
+    each = [
+        ScoreClasses(it.of, {key: value * weight for key, value in it.scores.items()}).each() for it, weight in weighted
+    ]
+    return ScoreClasses.by_value([alike + value for value in map(sum, zip(*each, strict=True))])
+
+
+def _checked_scores(plugin: str, found: ScoreClasses, nodes: Candidates) -> ScoreClasses:
+    """Whole numbers of 0..100 for every node. Raises ``PluginError``."""
+    used = found.classes()
+    if len(found.of) != len(nodes) or not found.scores.keys() >= used:
+        raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
+    scores = [found.scores[key] for key in used]
+    if set(map(type, scores)) - {int}:
+        raise PluginError(error(_NO_NUMBER.format(plugin), plugin))
+    for value in (min(scores, default=0), max(scores, default=0)):
+        if not 0 <= value <= MAX_NODE_SCORE:
+            raise PluginError(error(_INVALID_SCORE.format(plugin, value, MAX_NODE_SCORE), plugin))
+    return found

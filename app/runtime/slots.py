@@ -1,0 +1,126 @@
+"""A plugin at an extension point, its forms looked up once: the bases it names, and what it has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.framework import interface
+from app.framework.interface import (
+    BatchFilterPlugin,
+    ClusterFilterPlugin,
+    FilterPlugin,
+    Reads,
+    ScorePlugin,
+)
+from app.framework.parts import Part
+from app.kube.kinds import Kind
+from app.runtime.views import PodParts
+
+BASES: Final = tuple(
+    it
+    for it in vars(interface).values()
+    if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith(("Plugin", "Extensions"))
+)
+"""Every protocol that a plugin can name as its base."""
+
+
+def declares(plugin: object, base: type[Any]) -> bool:
+    """Whether a class of plugins names ``base``; a factory names none."""
+    return isinstance(plugin, type) and base in plugin.__mro__
+
+
+def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
+    """Whether the class has its own form of a method for which ``base`` has a default."""
+    return declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
+
+
+def flaws(plugin: type[Any], reads: Reads, parts: Collection[Part] | None) -> Iterator[str]:
+    """What keeps a plugin's class from being one, a sentence each. That a method is missing shows when it is made."""
+    for base in BASES:
+        methods = [name for name, it in vars(base).items() if callable(it) and not name.startswith("_")]
+        for name in methods:
+            if hasattr(plugin, name) and not any(declares(plugin, it) and hasattr(it, name) for it in BASES):
+                yield f"has {name}, and does not name {base.__name__} as a base"
+    if declares(plugin, ScorePlugin) and not any(overrides(plugin, ScorePlugin, it) for it in ("score", "score_nodes")):
+        yield "names ScorePlugin as a base, and has neither score nor score_nodes"
+    if declares(plugin, ClusterFilterPlugin) and reads is not Reads.CLUSTER:
+        yield f"names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.{reads.name}"
+    if parts is not None and reads is Reads.CLUSTER:
+        yield "names the parts of a pod that it reads, which says nothing of one that reads the cluster"
+
+
+def is_plain(plugin: object, reads: Reads) -> bool:
+    """Whether nothing is known of what a filter reads: each node is judged each time, and nothing is certain."""
+    plain = declares(plugin, FilterPlugin) and not declares(plugin, BatchFilterPlugin)
+    return plain and not declares(plugin, ClusterFilterPlugin) and reads is Reads.CLUSTER
+
+
+class PluginSlot(Struct, frozen=True, eq=False):
+    """A plugin at an extension point. ``weight`` matters at score only.
+
+    ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``BatchFilterPlugin`` ·
+    ``depends_on``, ``filter_certain``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default.
+    """
+
+    name: str
+    plugin: Any
+    weight: int = 1
+    reads: Reads = Reads.CLUSTER
+    parts: PodParts | None = None
+    kinds: tuple[Kind[Any], ...] = ()
+    filters_in_batch: bool = False
+    any_names: bool = False
+    scores_in_batch: bool = False
+    normalizes: bool = False
+    depends_on: Callable[..., bool] | None = None
+    filter_certain: Callable[..., Any] | None = None
+    signature: Callable[..., Any] | None = None
+    score_depends_on: Callable[..., bool] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        plugin: Any,
+        *,
+        weight: int = 1,
+        reads: Reads = Reads.CLUSTER,
+        parts: frozenset[Part] | None = None,
+        kinds: tuple[Kind[Any], ...] = (),
+    ) -> PluginSlot:
+        """A slot with the plugin's forms read off it. ``reads``, ``parts`` and ``kinds`` are those of its spec."""
+        form = type(plugin)
+
+        def own(base: type[Any], method: str) -> Any:
+            return getattr(plugin, method) if overrides(form, base, method) else None
+
+        batch = declares(form, BatchFilterPlugin)
+        return cls(
+            name,
+            plugin,
+            weight,
+            reads,
+            None if reads is Reads.CLUSTER else pod_parts(parts),
+            kinds,
+            filters_in_batch=batch,
+            any_names=batch and bool(plugin.takes_any_names),
+            scores_in_batch=overrides(form, ScorePlugin, "score_nodes"),
+            normalizes=overrides(form, ScorePlugin, "normalize"),
+            depends_on=own(ClusterFilterPlugin, "depends_on"),
+            filter_certain=own(ClusterFilterPlugin, "filter_certain"),
+            signature=own(ClusterFilterPlugin, "signature"),
+            score_depends_on=own(ScorePlugin, "score_depends_on"),
+        )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its verdicts and raw scores rest on nodes alone, and are kept."""
+        return self.reads is not Reads.CLUSTER
+
+
+pod_parts: Final = cache(PodParts)
+"""One for all plugins that declare the same."""

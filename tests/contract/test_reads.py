@@ -1,0 +1,340 @@
+"""What follows from what a plugin says it reads: a plain plugin of each ``Reads`` beside PodTopologySpread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.config.profile import Profile
+from app.framework.cycle_state import CycleState
+from app.framework.interface import (
+    BatchFilterPlugin,
+    ClusterFilterPlugin,
+    FilterPlugin,
+    Handle,
+    PluginArgs,
+    PluginSpec,
+    PreFilterPlugin,
+    Reads,
+    ScorePlugin,
+)
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
+from app.framework.status import SUCCESS, Status, unresolvable
+from app.kube.core_v1 import Pod
+from app.runtime.filtering import Recheck
+from app.runtime.guard import PluginError
+from app.runtime.profiles import ProfileErrors, resolve
+from app.runtime.registry import Registry
+from plugins import DEFAULT_WEIGHTS, IN_TREE
+from tests.builders import JsonObject, constraint, make_node, make_pod, pod_object
+from tests.filtering import Filter
+from tests.harness import SPREAD, World, only
+
+NODES: Final = tuple(f"n{number}" for number in range(9))
+NO: Final = unresolvable("no")
+IN_FLIGHT: Final = make_pod("flying", node="n1", labels={"app": "web"})
+WEB: Final[Any] = {"labels": {"app": "web"}, "spread": [constraint(app="web")]}
+
+DECLARED: Final = pytest.param(Reads.NODE, (Part.TOLERATIONS,), id="NODE, of the pod its tolerations")
+UNDECLARED: Final = pytest.param(Reads.NODE, None, id="NODE")
+PODS: Final = pytest.param(Reads.PODS_ON_NODE, None, id="PODS_ON_NODE")
+CLUSTER: Final = pytest.param(Reads.CLUSTER, None, id="CLUSTER")
+
+
+class Plain(FilterPlugin, ScorePlugin):
+    """Nodes with a taint will not do; counts how often it is asked."""
+
+    def __init__(self, _args: PluginArgs, _handle: Handle) -> None:
+        self.judged: list[str] = []
+        self.scored: list[str] = []
+        self.look: Callable[[Pod], object] = lambda pod: pod.spec.tolerations
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        self.look(pod)
+        self.judged.append(node.name)
+        return NO if node.node.taints else SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        self.scored.append(node.name)
+        return len(node.pods) % 2
+
+
+class Plane:
+    """Nine nodes in three zones, and a profile of PodTopologySpread with the plain plugin."""
+
+    def __init__(self, reads: Reads, parts: Sequence[Part] | None) -> None:
+        spec = PluginSpec("Plain", PluginArgs, Plain, reads=reads, parts=parts)
+        nodes = [make_node(name, zone=f"z{number % 3}") for number, name in enumerate(NODES)]
+        self.world = World(*nodes, profile=only(SPREAD, "Plain"), specs=[spec])
+        self.cluster = self.world.cluster
+        self.filter = Filter(self.world)
+
+    @property
+    def plugin(self) -> Plain:
+        found: Plain = self.world.framework.plugins["Plain"]
+        return found
+
+    def asked(self, pod: JsonObject) -> list[str]:
+        """Which nodes the plugin was asked about by a search for ``pod``."""
+        self.plugin.judged.clear()
+        self.filter.answer(pod, NODES)
+        return sorted(self.plugin.judged)
+
+    def scored(self, pod: Pod) -> list[str]:
+        self.plugin.scored.clear()
+        self.world.framework.score(CycleState(), pod, self.world.candidates())
+        return sorted(self.plugin.scored)
+
+
+@pytest.mark.parametrize(
+    ("reads", "parts", "again", "after_bind"),
+    [
+        pytest.param(*DECLARED.values, [], [], id="NODE, of the pod its tolerations"),
+        pytest.param(*UNDECLARED.values, [], [], id="NODE"),
+        pytest.param(*PODS.values, [], ["n4"], id="PODS_ON_NODE"),
+        pytest.param(*CLUSTER.values, list(NODES), list(NODES), id="CLUSTER"),
+    ],
+)
+def test_what_is_judged_again(
+    reads: Reads, parts: Sequence[Part] | None, again: list[str], after_bind: list[str]
+) -> None:
+    plane = Plane(reads, parts)
+    pod = pod_object("new", labels={"app": "db"})
+
+    assert list(NODES) == plane.asked(pod)
+    assert again == plane.asked(pod)
+    plane.world.add(make_pod("bound", node="n4"))
+    assert after_bind == plane.asked(pod)
+    plane.world.add(make_node("n2", zone="z2", resource_version="2"))
+    assert again == plane.asked(pod), "a heartbeat"
+    plane.world.add(make_node("n2", zone="z2", taints=[{"key": "spot", "effect": "NoSchedule"}]))
+    assert (again or ["n2"]) == plane.asked(pod)
+
+
+@pytest.mark.parametrize(
+    ("reads", "parts", "after_bind"),
+    [
+        pytest.param(*DECLARED.values, [], id="NODE"),
+        pytest.param(*PODS.values, ["n4"], id="PODS_ON_NODE"),
+        pytest.param(*CLUSTER.values, list(NODES), id="CLUSTER"),
+    ],
+)
+def test_what_is_scored_again(reads: Reads, parts: Sequence[Part] | None, after_bind: list[str]) -> None:
+    plane = Plane(reads, parts)
+    pod = make_pod("new", labels={"app": "db"})
+
+    assert list(NODES) == plane.scored(pod)
+    plane.world.add(make_pod("bound", node="n4"))
+    assert after_bind == plane.scored(pod)
+
+
+@pytest.mark.parametrize(
+    ("reads", "parts", "certain"),
+    [
+        pytest.param(*UNDECLARED.values, True, id="NODE"),
+        pytest.param(*PODS.values, True, id="PODS_ON_NODE"),
+        pytest.param(*CLUSTER.values, False, id="CLUSTER"),
+    ],
+)
+def test_whether_a_bind_is_certain_and_who_waits_for_whom(
+    reads: Reads, parts: Sequence[Part] | None, certain: bool
+) -> None:
+    framework = Plane(reads, parts).world.framework
+    pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
+
+    assert Recheck(SUCCESS, certain) == framework.recheck(CycleState(), pod, node, [IN_FLIGHT])
+    assert (not certain) is framework.depends(pod, IN_FLIGHT)
+
+
+@pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
+def test_rejections_of_the_others_are_remembered_beside_it(reads: Reads, parts: Sequence[Part] | None) -> None:
+    """Zones z0 and z1 are full, and PodTopologySpread says so."""
+    plane = Plane(reads, parts)
+    plane.world.add(make_pod("a", node="n0", **WEB), make_pod("b", node="n1", **WEB))
+    full = [name for number, name in enumerate(NODES) if number % 3 != 2]
+
+    refused = plane.filter.refused(pod_object("new", **WEB), full)
+
+    assert set(full) == refused.keys()
+    assert 0 == plane.filter.remembered.count
+    assert refused == plane.filter.refused(pod_object("new", **WEB), full)
+    assert 1 == plane.filter.remembered.count
+
+
+@pytest.mark.parametrize(
+    ("reads", "parts", "remembered"),
+    [
+        pytest.param(*DECLARED.values, 1, id="NODE, of the pod its tolerations"),
+        pytest.param(*UNDECLARED.values, 1, id="NODE"),
+        pytest.param(*PODS.values, 1, id="PODS_ON_NODE"),
+        pytest.param(*CLUSTER.values, 0, id="CLUSTER: without a signature it loses its own"),
+    ],
+)
+def test_whether_its_own_rejections_are_remembered(reads: Reads, parts: Sequence[Part] | None, remembered: int) -> None:
+    plane = Plane(reads, parts)
+    plane.world.add(make_node("n2", zone="z2", taints=[{"key": "spot", "effect": "NoSchedule"}]))
+
+    first = plane.filter.refused(pod_object("new", **WEB), ["n2"])
+    plane.world.add(make_pod("elsewhere", node="n4"))
+
+    assert {"n2": "no"} == first == plane.filter.refused(pod_object("new", **WEB), ["n2"])
+    assert remembered == plane.filter.remembered.count
+
+
+@pytest.mark.parametrize("reads", [Reads.NODE, Reads.PODS_ON_NODE])
+def test_a_remembered_rejection_ends_with_what_it_rests_on(reads: Reads) -> None:
+    plane = Plane(reads, None)
+    tainted = make_node("n2", zone="z2", taints=[{"key": "spot", "effect": "NoSchedule"}])
+    plane.world.add(tainted)
+    pod = pod_object("new", **WEB)
+    plane.filter.refused(pod, ["n2"])
+
+    plane.world.add(make_node("n2", zone="z2"))
+    assert {} == plane.filter.refused(pod, ["n2"])
+
+    plane.world.add(tainted)
+    assert {"n2": "no"} == plane.filter.refused(pod, ["n2"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "times"), [pytest.param((Part.TOLERATIONS,), 1, id="declared"), pytest.param(None, 50, id="undeclared")]
+)
+def test_pods_of_one_signature_share_their_verdicts(parts: Sequence[Part] | None, times: int) -> None:
+    """Jobs of one pod each, every one with labels of its own."""
+    plane = Plane(Reads.NODE, parts)
+    plane.plugin.judged.clear()
+
+    for number in range(50):
+        plane.filter.answer(pod_object(f"job-{number}", labels={"job-name": f"job-{number}"}), NODES)
+
+    assert times * len(NODES) == len(plane.plugin.judged)
+
+
+@pytest.mark.parametrize(
+    ("parts", "look", "path"),
+    [
+        pytest.param((Part.TOLERATIONS,), lambda pod: pod.labels, "labels", id="labels"),
+        pytest.param((Part.TOLERATIONS,), lambda pod: pod.spec.affinity, "spec.affinity", id="a part of the spec"),
+        pytest.param((), lambda pod: pod.spec, "spec", id="the whole spec"),
+        pytest.param(None, lambda pod: pod.name, "name", id="the name"),
+        pytest.param(None, lambda pod: pod.uid, "uid", id="the UID"),
+    ],
+)
+@pytest.mark.parametrize("reads", [Reads.NODE, Reads.PODS_ON_NODE])
+def test_what_is_not_declared_cannot_be_read(
+    reads: Reads, parts: Sequence[Part] | None, look: Callable[[Pod], object], path: str
+) -> None:
+    plane = Plane(reads, parts)
+    plane.plugin.look = look
+
+    with capture_logs() as logs, pytest.raises(PluginError, match=f"read pod.{path}, which it does not declare"):
+        plane.world.framework.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
+
+    assert [("Plain", "default/new", "n0")] == [(it["plugin"], it["pod"], it["node"]) for it in logs]
+
+
+def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
+    (profile,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain))
+    (declared,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain, Reads.NODE))
+
+    assert 1 == sum('plugin "Plain" says nothing of what its filter reads' in it for it in profile.notices)
+    assert not any("Plain" in it for it in declared.notices)
+
+
+def registry(plugin: Any, reads: Reads = Reads.CLUSTER, parts: Sequence[Part] | None = None) -> Registry:
+    return Registry([*IN_TREE, PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)], DEFAULT_WEIGHTS)
+
+
+class _Made:
+    def __init__(self, _args: PluginArgs, _handle: Handle) -> None:
+        pass
+
+
+class LacksFilter(_Made, FilterPlugin):
+    """Names a base and has no method of it."""
+
+
+class LacksBatch(_Made, BatchFilterPlugin):
+    """Has one of two."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+
+class LacksBase(_Made, PreFilterPlugin):
+    """Has a filter that nobody would ever ask."""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        return SUCCESS, None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+
+class LacksScore(_Made, ScorePlugin):
+    """Names the base, and has neither of its forms."""
+
+
+class SaysTooMuch(Plain, ClusterFilterPlugin):
+    """Says of the cluster what matters, and that it does not read it."""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "reads", "parts", "said"),
+    [
+        pytest.param(LacksFilter, Reads.CLUSTER, None, "abstract class LacksFilter", id="a base and no method"),
+        pytest.param(LacksBatch, Reads.CLUSTER, None, "abstract class LacksBatch", id="a base and half of it"),
+        pytest.param(
+            LacksBase,
+            Reads.CLUSTER,
+            None,
+            "has filter, and does not name FilterPlugin as a base",
+            id="a method and no base",
+        ),
+        pytest.param(
+            LacksScore,
+            Reads.CLUSTER,
+            None,
+            "names ScorePlugin as a base, and has neither score nor score_nodes",
+            id="neither form of score",
+        ),
+        pytest.param(
+            SaysTooMuch,
+            Reads.NODE,
+            None,
+            "names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.NODE",
+            id="two that contradict one another",
+        ),
+        pytest.param(
+            Plain,
+            Reads.CLUSTER,
+            (Part.LABELS,),
+            "names the parts of a pod that it reads, which says nothing of one that reads the cluster",
+            id="parts of what it sees all of",
+        ),
+    ],
+)
+def test_a_plugin_that_contradicts_itself_does_not_start(
+    plugin: Any, reads: Reads, parts: Sequence[Part] | None, said: str
+) -> None:
+    spec = PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)
+
+    with pytest.raises(ProfileErrors, match=said) as raised:
+        World(profile=only("Plain"), specs=[spec])
+
+    assert all('plugin "Plain"' in it for it in raised.value.mistakes)
+
+
+def test_scores_by_kept_values_are_those_by_node() -> None:
+    plane = Plane(Reads.PODS_ON_NODE, None)
+    plane.world.add(make_pod("bound", node="n4"))
+    pod = make_pod("new", labels={"app": "db"})
+
+    for _ in range(2):
+        assert {name: int(name == "n4") for name in NODES} == plane.world.score(pod)["Plain"]
+    some = plane.world.framework.score(CycleState(), pod, Candidates(("n4",), plane.cluster.nodes.__getitem__))
+    assert {"n4": 1} == some.by_plugin["Plain"]
