@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
+from app.cache.nodes import Nodes
 from app.config.settings import SelfSigned, Settings, is_loopback
 from app.controllers.nominations import CountedNominations
 from app.controllers.recount import Recount
@@ -45,7 +46,7 @@ from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
-from app.runtime.asking import DeafWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
+from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
@@ -87,6 +88,7 @@ from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
+from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
 
@@ -227,6 +229,8 @@ class Service:
         repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
         supervisor.while_leading("repair", repair.run)
         supervisor.while_leading("sampling guard", sampling.run)
+        if isinstance(self._writes.activate, ApiActivator):
+            supervisor.while_leading("activation", self._writes.activate.run)
         supervisor.everywhere("check", self._recount.run)
         supervisor.everywhere("lag", partial(watch_lag, self._metrics.loop_lag.observe))
         if self._authority is not None:
@@ -396,8 +400,10 @@ class Service:
             binder=NoBindsWhenAsked(self._writes.binder),
             clock=monotonic,
             waiting=self._waiting,
+            nodes=Nodes(self._cluster),
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
+            activate=NoActivationWhenAsked(self._writes.activate),
         )
 
     @property

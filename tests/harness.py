@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
+from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginSpec
@@ -73,10 +74,18 @@ class World:
         self.clock = ManualClock()
         self.add(*objects)
         resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
-        handle = Handle(self.cluster.counts, self.cluster, NoWriter(), self.binder, self.clock, WaitingPods())
+        self.handle = Handle(
+            self.cluster.counts,
+            self.cluster,
+            NoWriter(),
+            self.binder,
+            self.clock,
+            WaitingPods(),
+            Nodes(self.cluster),
+        )
         self.framework: Framework = build(
             resolved,
-            handle,
+            self.handle,
             served=[found.scheduler_name],
             nominations=self.cluster,
             picture=self.cluster,

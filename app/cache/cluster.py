@@ -7,7 +7,7 @@ picture built from their end result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from app.cache.changes import NodeChanges
 from app.cache.counters import Counters, Recount
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
+from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod, is_same
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
@@ -33,9 +34,10 @@ class Cluster:
     """Implements ``framework.Objects``; its ``counts`` implement ``framework.Counts``."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, NodeInfo] = {}
+        self._nodes: dict[str, NodeInfo] = {}
+        self._overlay: Overlay | None = None
         self.assumed = AssumedPods()
-        self.counts = Counters(self.nodes)
+        self.counts = Counters(self._nodes)
         self.others = ObjectStore()
         self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -43,12 +45,28 @@ class Cluster:
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
+        self._controllers: dict[str, ByController] = {}
         self._gone = Gone()
         self._recounts: list[Recount] = []
         self._changes = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
         self.pod_changes = NodeChanges()
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """The node infos by name, live; within an overlay as it has them, to be read before it ends."""
+        return self._nodes if self._overlay is None else self._overlay.nodes(self._nodes)
+
+    @property
+    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+        """The node infos that are kept, whatever is laid over them: what is remembered rests on these."""
+        return self._nodes
+
+    @property
+    def overlaid_nodes(self) -> Collection[str]:
+        """The nodes that an overlay shows with other pods than they have."""
+        return () if self._overlay is None else self._overlay.touched()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as the picture has it: an assumed one with the node it is assumed on."""
@@ -69,17 +87,29 @@ class Cluster:
         """Moves whenever a node comes or goes."""
         return self._node_changes
 
+    @property
+    def node_generation(self) -> int:
+        """Moves whenever a node comes, goes, or changes in anything but its version."""
+        return self.node_changes.now
+
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
-        return [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
+        kept = [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
+        return kept if self._overlay is None else self._overlay.annotated(kept)
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
         """Pods by the UID of their controller, if it is of this kind. Kept from the first call on, by the kind's name:
         almost all pods belong to other kinds, and cost nothing.
         """
-        if kind.kind not in self._controlled:
-            self._controlled[kind.kind] = self._controlled_by(kind.kind)
-        return self._controlled[kind.kind]
+        name = kind.kind
+        if name not in self._controlled:
+            self._controlled[name] = self._controlled_by(name)
+            self._controllers[name] = ByController(lambda: self._controlled_now(name))
+        return self._controllers[name]
+
+    def _controlled_now(self, kind: str) -> Mapping[str, Mapping[str, Pod]]:
+        kept = self._controlled[kind]
+        return kept if self._overlay is None else self._overlay.controlled(kind, kept)
 
     def _controlled_by(self, kind: str) -> dict[str, dict[str, Pod]]:
         found: dict[str, dict[str, Pod]] = {}
@@ -89,24 +119,27 @@ class Cluster:
         return found
 
     def has_node(self, name: str) -> bool:
-        return name in self.nodes
+        return name in self._nodes
 
     def misses_node(self, name: str) -> bool:
-        return name not in self.nodes and ("", name) not in self.left_out.of(NODES)
+        return name not in self._nodes and ("", name) not in self.left_out.of(NODES)
 
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""
         if kind == PODS:
             return sum(map(len, self._pods.values()))
-        return len(self.nodes) if kind == NODES else self.others.count(kind)
+        return len(self._nodes) if kind == NODES else self.others.count(kind)
 
     def nominated(self, node_name: str) -> Collection[Pod]:
         """Pending pods that are nominated to the node."""
-        return self._nominated.get(node_name, {}).values()
+        return self._nominated_now().get(node_name, {}).values()
 
     @property
     def nominated_nodes(self) -> Collection[str]:
-        return self._nominated.keys()
+        return self._nominated_now().keys()
+
+    def _nominated_now(self) -> Mapping[str, Mapping[str, Pod]]:
+        return self._nominated if self._overlay is None else self._overlay.nominated(self._nominated)
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
         if self.left_out:
@@ -124,7 +157,7 @@ class Cluster:
             self.left_out.require_all(kind, namespace)
         return self.others.in_namespace(kind, namespace)
 
-    def version(self, kind: Kind[Any], namespace: str) -> int:
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         return self.others.version(kind, namespace)
 
     def kind_version(self, kind: Kind[Any]) -> int:
@@ -153,10 +186,10 @@ class Cluster:
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
         self._changes += 1
-        info = self.nodes.get(node.name)
+        info = self._nodes.get(node.name)
         if info is None:
             self._node_changes += 1
-            self.nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
+            self._nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
             self.counts.node(node.name, None, node)
             self.node_changes.note(node.name)
         else:
@@ -167,7 +200,7 @@ class Cluster:
 
     def delete_node(self, name: str) -> None:
         """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
-        info = self.nodes.pop(name, None)
+        info = self._nodes.pop(name, None)
         if info is None:
             return
         self._changes += 1
@@ -252,9 +285,15 @@ class Cluster:
         self._pods[pending.namespace][pending.name] = pending
         self._move(assumed, pending)
 
+    def _seen(self, key: ObjectKey) -> Pod | None:
+        """The pod as it is to be seen."""
+        if self._overlay is not None and key in self._overlay.moves:
+            return self._overlay.moves[key][1]
+        return self.pod(*key)
+
     def has_part(self, uid: str, key: ObjectKey) -> bool:
         """Whether the pod itself is placed or nominated in the picture: then ``without`` it, the picture differs."""
-        known = self.pod(*key)
+        known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
@@ -264,16 +303,35 @@ class Cluster:
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
         """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
-        known = self.pod(*key)
-        return _AS_IT_IS if known is None or not self.has_part(uid, key) else self._lifted(known)
+        if not self.has_part(uid, key):
+            return _AS_IT_IS
+        laid = {} if self._overlay is None else self._overlay.moves
+        return self._through(Overlay({**laid, key: (self.pod(*key), None)}))
+
+    def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
+        """Read the picture without some pods and with others, for the length of a synchronous evaluation.
+
+        Node infos, counts, nominations and the pods of controllers are as if it had been built so; nothing that is kept
+        moves. A pod added stands in for one of its name. One opened within another adds to it. What was asked for
+        before it is opened does not see it: open it before PreFilter.
+        """
+        moves = {} if self._overlay is None else dict(self._overlay.moves)
+        for pod in without:
+            _, seen = moves.get(pod.key, (None, self.pod(*pod.key)))
+            if seen is not None and seen.uid == pod.uid:
+                moves[pod.key] = (self.pod(*pod.key), None)
+        for pod in with_:
+            moves[pod.key] = (self.pod(*pod.key), None if pod.finished else pod)
+        return self._through(Overlay(moves))
 
     @contextmanager
-    def _lifted(self, known: Pod) -> Iterator[None]:
-        self._move(known, None)
+    def _through(self, overlay: Overlay) -> Iterator[None]:
+        before, self._overlay = self._overlay, overlay
+        self.counts.overlay = overlay
         try:
             yield
         finally:
-            self._move(None, known)
+            self._overlay = self.counts.overlay = before
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
         """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
@@ -290,8 +348,8 @@ class Cluster:
         if new is not None and new.node_name:
             self._pods_on(new.node_name)[new.uid] = new
             self.pod_changes.note(new.node_name)
-        elif new is not None and new.nominated_node_name and not new.spec.gated:
-            self._nominated.setdefault(new.nominated_node_name, {})[new.uid] = new
+        elif new is not None and (nominated := nomination_of(new)):
+            self._nominated.setdefault(nominated, {})[new.uid] = new
         self._recount(old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
@@ -316,11 +374,11 @@ class Cluster:
             self.counts.pod(now, now.node_name, 1)
 
     def _pods_on(self, node_name: str) -> dict[str, Pod]:
-        info = self.nodes.get(node_name)
+        info = self._nodes.get(node_name)
         return info.pods if info is not None else self._strays.setdefault(node_name, {})
 
     def _remove_from_node(self, pod: Pod) -> None:
-        info = self.nodes.get(pod.node_name)
+        info = self._nodes.get(pod.node_name)
         if info is not None:
             info.pods.pop(pod.uid, None)
         else:
@@ -341,7 +399,7 @@ class Cluster:
         try:
             for pod in self.pods():
                 yield self._seen_anew(recount, pod.key)
-            for name in (*self.nodes, *self._strays):
+            for name in (*self._nodes, *self._strays):
                 yield self._without_pod(name)
             for kind, controllers in self._controlled.items():
                 for uid in tuple(controllers):
@@ -371,12 +429,12 @@ class Cluster:
         return "" if right else _CONTROLLERS_DIFFER
 
     def _on_node(self, name: str) -> Mapping[str, Pod]:
-        info = self.nodes.get(name)
+        info = self._nodes.get(name)
         return self._strays.get(name, {}) if info is None else info.pods
 
 
 def _if_counted(pod: Pod | None) -> Pod | None:
-    return pod if pod is not None and pod.node_name and not pod.terminating else None
+    return pod if pod is not None and is_counted(pod) else None
 
 
 def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:

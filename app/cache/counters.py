@@ -29,7 +29,7 @@ from itertools import filterfalse, islice
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from app.cache.pins import PINS
-from app.framework.interface import ALL_NODES, Inclusion, Unprepared, all_prepared
+from app.framework.interface import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node, Pod
 from app.kube.labels import LabelSet
@@ -77,6 +77,10 @@ _STAMPS: Final = itertools.count(1)
 
 K = TypeVar("K", bound=Hashable)
 Answer = TypeVar("Answer")
+
+
+def new_stamp() -> int:
+    return next(_STAMPS)
 
 
 class Made(Protocol):
@@ -413,6 +417,8 @@ class Domains:
         """The smallest changed count, against the smallest of the domains left alone."""
         counts, sizes = self.counts, self.topology.sizes
         found = [counts.get(value, 0) + delta for value, delta in deltas.items()]
+        if max(deltas.values()) <= 0:  # what any of them was before is no smaller than what it is now
+            return min(self.minimum(), *found)
         others = len(sizes) - sum(value in sizes for value in deltas)
         others_with_pods = len(counts) - sum(value in counts for value in deltas)
         if others > others_with_pods:
@@ -607,10 +613,21 @@ class Recount:
         return rows
 
 
+class Changes(Protocol):
+    """What is laid over the counts while a picture is read without some pods, or with others."""
+
+    def pods_by_node(self, namespace: str, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]: ...
+    def domains(self, kept: Domains) -> DomainCounts: ...
+
+
 class Counters:
-    """Implements ``framework.Counts`` over the node infos of a picture, which tells it of every change."""
+    """Implements ``framework.Counts`` over the node infos of a picture, which tells it of every change.
+
+    ``overlay`` changes what is answered and nothing that is kept: what is counted first is counted without it.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
+        self.overlay: Changes | None = None
         self._nodes = nodes
         self._groups: dict[str, dict[LabelSet, Group]] = {}
         self._by_pair: dict[tuple[str, ...], dict[Selection, None]] = {}
@@ -634,7 +651,8 @@ class Counters:
         return lambda: max(most, a_node * len(self._nodes))
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
-        return self._selection(namespace, selector).nodes
+        kept = self._selection(namespace, selector).nodes
+        return kept if self.overlay is None else self.overlay.pods_by_node(namespace, selector, kept)
 
     def domains(
         self,
@@ -643,10 +661,11 @@ class Counters:
         topology_key: str,
         required_keys: frozenset[str],
         inclusion: Inclusion = ALL_NODES,
-    ) -> Domains:
+    ) -> DomainCounts:
         self._selections.touch((namespace, selector))
         self._topologies.touch((topology_key, required_keys, inclusion))
-        return self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
+        kept = self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
+        return kept if self.overlay is None else self.overlay.domains(kept)
 
     def _selection(self, namespace: str, selector: Selector) -> Selection:
         """A whole one. Raises ``Unprepared``."""

@@ -56,11 +56,14 @@ class ObjectStore:
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
         return cast("Collection[Object]", self._objects.get(kind, {}).get(namespace, {}).values())
 
-    def version(self, kind: Kind[Any], namespace: str) -> int:
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         """Moves whenever an object there does, never back: what was derived at one version is right at that one only.
 
         Namespaces without an object share the number at which one became so last, which is later than any of theirs.
+        Without a namespace, it is that of all objects of the kind.
         """
+        if namespace is None:
+            return self.kind_version(kind)
         found = self._versions.get((kind, namespace))
         return self._emptied.get(kind, 0) if found is None else found
 

@@ -28,6 +28,7 @@ from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
 from app.telemetry.tracing import Tracing
+from app.writes.activator import ApiActivator
 from app.writes.answers import as_asked
 from app.writes.api_writes import PODS as PODS_RESOURCE
 from app.writes.api_writes import ApiBinder, ApiWriter
@@ -95,6 +96,7 @@ class LiveFeed:
             ApiBinder(self._client, bind_guard, post_seconds=self._post_seconds),
             ApiWriter(self._client, self._cluster, self._resource, leadership.may_write),
             ApiNominator(self._client, leadership.may_write),
+            ApiActivator(self._client, self._cluster, leadership.may_write),
             bind_guard,
         )
 

@@ -31,9 +31,11 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_che
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
+from app.framework.activation import Activate, activate_nobody
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.filter_result import FilterResult
+from app.framework.listers import NodeLister
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
@@ -182,7 +184,10 @@ class Counts(Protocol):
 
 
 class Objects(Protocol):
-    """Objects of the kinds that plugins declared with ``PluginSpec.kinds``.
+    """Objects of the kinds that the plugin declared with ``PluginSpec.kinds`` or ``writes``.
+
+    To ask for another raises ``LookupError``, and so do pods and nodes: nobody feeds them here, so that none would be
+    there. A plugin lets that pass, too.
 
     What exists and cannot be read raises ``Unreadable`` where it is asked for. A plugin lets that pass: the verdict is
     then an Error that names the object.
@@ -195,8 +200,11 @@ class Objects(Protocol):
         """All objects of a kind that can be read, which may come and go while it is read. Never on the hot path."""
         ...
 
-    def version(self, kind: Kind[Any], namespace: str) -> int:
-        """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them."""
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
+        """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them.
+
+        Without a namespace (``""`` is that of kinds which have none): whenever any object of the kind does.
+        """
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
@@ -302,6 +310,7 @@ class Handle(Struct, frozen=True):
 
     ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
+    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does.
     """
 
     counts: Counts
@@ -310,8 +319,10 @@ class Handle(Struct, frozen=True):
     binder: Binder
     clock: Clock
     waiting: WaitingPods
+    nodes: NodeLister
     serves: Callable[[str], bool] = _any_scheduler
     event_recorder: EventRecorder = NO_EVENTS
+    activate: Activate = activate_nobody
 
 
 class Plugin(Protocol):

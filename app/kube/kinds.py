@@ -46,7 +46,7 @@ class Kind(Generic[T_co]):
     ``metadata_only``: the API server is asked for metadata alone.
     """
 
-    __slots__ = ("api_version", "decode", "kind", "metadata_only")
+    __slots__ = ("_hash", "api_version", "decode", "kind", "metadata_only")
 
     def __init__(
         self, api_version: str, kind: str, decode: Callable[[bytes | Raw], T_co], *, metadata_only: bool = False
@@ -55,12 +55,13 @@ class Kind(Generic[T_co]):
         self.kind = kind
         self.decode = decode
         self.metadata_only = metadata_only
+        self._hash = hash((api_version, kind))  # each look-up of an object asks for it
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and (self.api_version, self.kind) == (other.api_version, other.kind)
 
     def __hash__(self) -> int:
-        return hash((self.api_version, self.kind))
+        return self._hash
 
     def __repr__(self) -> str:
         return f"{self.api_version} {self.kind}"

@@ -19,6 +19,9 @@ ObjectKey = tuple[str, str]
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
 """Annotations outside this domain are not kept: nobody reads them and they are the bulk of a realistic pod."""
 
+ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
+"""When a waiting pod was woken last. It is for the scheduler to see that the pod has changed; we do not read it."""
+
 LARGEST_PART: Final = 64 << 10
 """Bytes of one part of an object that a tenant writes (a pod's affinity, its labels, …): a longer one is not read."""
 
@@ -176,8 +179,10 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
 
 
 def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
-    """The same, at most ``_MOST_OF_A_POD``. An owner has as many as it has pods with a home each."""
+    """The same less ``ACTIVATED``, at most ``_MOST_OF_A_POD``. An owner has as many as it has pods with a home each."""
     found = annotations_of(raw)
+    if ACTIVATED in found:
+        found = {key: value for key, value in found.items() if key != ACTIVATED}
     if len(found) <= _MOST_OF_A_POD:
         return found
     ours_first = sorted(found, key=lambda key: key not in _READ_OF_A_POD)

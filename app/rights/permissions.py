@@ -128,6 +128,8 @@ def _core(sampling_guard: bool) -> Iterator[Need]:
     yield from _needs(("create",), "", "pods/binding", "binding pods")
     late = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
     yield from _needs(("patch",), "", "pods/status", late)
+    woken = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
+    yield from _needs(("patch",), "", "pods/status", woken)
     if sampling_guard:
         led = (
             "leading a pod that was refused on all nodes it was shown to another, by nominatedNodeName (samplingGuard)"

@@ -1,16 +1,17 @@
 """Questions change nothing: what a plugin does while it is asked for facts reaches nobody, whatever it does.
 
 Explaining a pod and counting figures run plugins, also their filters. Within ``question()`` the handle's recorder is
-deaf, its writer and its binder refuse; so it is in tasks that a plugin begins there.
+deaf, its writer and its binder refuse, and no pod is activated; so it is in tasks that a plugin begins there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+from app.framework.activation import Activate
 from app.framework.events import EventRecorder, EventType, Reference
 from app.framework.interface import Binder, Writer
 from app.framework.status import Status, error
@@ -67,3 +68,14 @@ class NoBindsWhenAsked:
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         return error(REFUSED) if _ASKED.get() else await self._binder.bind(pod, node_name, annotations)
+
+
+class NoActivationWhenAsked:
+    """Implements ``Activate``."""
+
+    def __init__(self, activate: Activate) -> None:
+        self._activate = activate
+
+    def __call__(self, pods: Iterable[Pod]) -> None:
+        if not _ASKED.get():
+            self._activate(pods)

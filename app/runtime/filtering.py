@@ -209,9 +209,8 @@ class Filtering(Runner):
         """
         found: dict[str, Collection[Pod]] = dict.fromkeys(nodes.sent, ())
         if self._own_place_matters:
-            place = self._picture.place_of(pod.uid, pod.key)
-            if place and place in self._picture.nodes and place in nodes.name_set:
-                found[place] = ()
+            places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
+            found |= {it: () for it in places if it and it in self._picture.nodes and it in nodes.name_set}
         nominated = self._nominations.nominated_nodes
         if nominated and not set(nominated).isdisjoint(names):
             among = self._known(nodes, [it for it in nominated if it in nodes.name_set])
@@ -357,7 +356,7 @@ class Filtering(Runner):
         yield from self._kept.checking_verdicts(self._judge_alone)
 
     def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
-        nodes = Candidates(names, self._picture.nodes.__getitem__)
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
         return self._filter_by(kept.slot, state, kept.pod, nodes)
 
     def _judge_alone(self, kept: Kept, names: Sequence[str]) -> FilterResult:

@@ -131,7 +131,7 @@ def word_of(answer: object) -> str:
 
 
 class Guard:
-    """One of the two places with a broad ``except``: whatever a plugin raises must not end the service.
+    """Has a broad ``except``: whatever a plugin raises must not end the service.
 
     ``terse``: faults are answers too, so of one kind of fault at one point only the first is logged. ``sampled``:
     whether the evaluation that runs is timed.
@@ -251,7 +251,7 @@ class Guard:
         return good
 
     def _fault(
-        self, plugin: str, point: str, fault: Exception, args: Sequence[object] = (), **where: str
+        self, plugin: str, point: str, fault: Exception, args: Sequence[object] = (), node: str = ""
     ) -> PluginError:
         if isinstance(fault, Unreadable):
             return plugin_error(plugin, point, fault)  # no fault of the plugin's, and told when it was left out
@@ -261,5 +261,5 @@ class Guard:
             self._logged.add(kind)
             pod = next((it for it in args if isinstance(it, Pod)), self._pod)
             trace = "".join(traceback.format_exception(fault))
-            _LOG.error("plugin fault", plugin=plugin, point=point, pod=str(pod or ""), **where, traceback=trace)
+            _LOG.error("plugin fault", plugin=plugin, point=point, pod=str(pod or ""), node=node, traceback=trace)
         return plugin_error(plugin, point, fault)

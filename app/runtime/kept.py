@@ -113,7 +113,7 @@ class Kept(_Dated):
     def _again(self, names: Sequence[str], picture: Picture, judge: Judge) -> None:
         before = {name: self.rejected.pop(name) for name in names}
         try:
-            self.judge([name for name in names if name in picture.nodes], judge)
+            self.judge([name for name in names if name in picture.kept_nodes], judge)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
                 self.stands = next(_SERIALS)
@@ -245,7 +245,7 @@ class KeptVerdicts:
             found = KeptPass(each, picture)
         else:
             found.refresh(picture, judge)
-        passes, nodes = found.passing.__contains__, picture.nodes
+        passes, nodes = found.passing.__contains__, picture.kept_nodes
         left = list(filter(passes, names))
         if len(left) < len(names) and len(found.passing) + len(found.rejected) < len(nodes):
             new = [it for it in filterfalse(passes, names) if it not in found.rejected and it in nodes]
@@ -270,7 +270,7 @@ class KeptVerdicts:
         known = found.scores
         new = list(filterfalse(known.__contains__, names))
         if new:
-            nodes = self._picture.nodes
+            nodes = self._picture.kept_nodes
             own = [nodes[it].name for it in dict.fromkeys(new)]
             known.update(zip(own, score(found, own), strict=True))
             self._scores.put(found.key, found, found.weight())

@@ -31,6 +31,16 @@ class Picture(Protocol):
     def nodes(self) -> Mapping[str, NodeInfo]: ...
 
     @property
+    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+        """The same as they are whatever pod is judged: ``nodes`` leaves that pod out. What is kept rests on these."""
+        ...
+
+    @property
+    def overlaid_nodes(self) -> Collection[str]:
+        """The nodes that ``nodes`` shows otherwise."""
+        ...
+
+    @property
     def node_changes(self) -> Changes:
         """Nodes that came, went, or of which something other than the resourceVersion changed."""
         ...

@@ -11,6 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from app.config.mistakes import Mistake, Place, meant, mistakes_in, written
@@ -18,6 +19,7 @@ from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Profile
 from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
 from app.framework.uses import Use
 from app.kube.kinds import Kind
+from app.runtime.declared import DeclaredObjects
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.picture import Nominations, Picture
@@ -142,10 +144,15 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
 
 
 def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
+    """Every plugin by name, each with a handle of its own."""
+    kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
+    for use in profile.uses():
+        kinds[use.plugin].append(use.kind)
     plugins, found = {}, []
     for name, spec in profile.specs.items():
+        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
         try:
-            plugins[name] = spec.build(profile.args[name], handle)
+            plugins[name] = spec.build(profile.args[name], its_own)
         except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
             found.append(profile.fault(name, "cannot be made", fault))
             continue

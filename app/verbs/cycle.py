@@ -116,11 +116,11 @@ class CycleVerb:
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
         """Raises ``PluginError`` or ``Unprepared``."""
-        nodes = self._context.cluster.nodes
-        names = list(nodes) if names is None else names
-        asked = asked_nodes(names, None, nodes, unreadable_nodes(self._context.cluster))
-        candidates = asked.candidates
-        with self._context.cluster.without(pod.uid, pod.key):
+        cluster = self._context.cluster
+        with cluster.without(pod.uid, pod.key):
+            names = list(cluster.nodes) if names is None else names
+            asked = asked_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
+            candidates = asked.candidates
             state = CycleState()
             verdict = framework.feasible(state, pod, candidates)
             statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
@@ -137,13 +137,14 @@ class CycleVerb:
 
     def _judging(self, framework: Framework, pod: Pod, judged: _Judged) -> Iterator[None]:
         """Some nodes at each step. Raises ``PluginError``."""
-        nodes = self._context.cluster.nodes
-        names = iter(tuple(nodes))
+        cluster = self._context.cluster
+        names = iter(tuple(cluster.nodes))
         some = list(islice(names, _A_STEP))
         while some:
             try:
-                with self._context.cluster.without(pod.uid, pod.key):
-                    _judge(framework, pod, [nodes[name] for name in some if name in nodes], judged)
+                with cluster.without(pod.uid, pod.key):
+                    nodes = [cluster.nodes[name] for name in some if name in cluster.nodes]
+                    _judge(framework, pod, nodes, judged)
             except Unprepared as missing:
                 yield from missing.steps
                 continue

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
+from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryBinder, MemoryWriter
 from app.feeds.sinks import sink_for
@@ -120,6 +121,7 @@ class Evaluator:
             binder=MemoryBinder(cluster, BindGuard()),
             clock=monotonic,
             waiting=self._waiting,
+            nodes=Nodes(cluster),
         )
         try:
             return build(

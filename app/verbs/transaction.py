@@ -150,10 +150,10 @@ class Transaction:
 
         Raises ``NotBound`` if the node is rejected, ``PluginError`` and ``Unprepared``.
         """
-        state, node = CycleState(), self._target.node()
+        state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
         with self._cluster.without(pod.uid, pod.key):
-            found = self._framework.recheck(state, pod, node, others)
+            found = self._framework.recheck(state, pod, self._target.node(), others)
         if not found.status.is_success:
             raise NotBound(unschedulable(f"no longer possible: {found.status.message}"))
         return state if found.certain else None

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from app.framework.activation import Activate
 from app.framework.interface import Binder, Writer
 from app.writes.bind_guard import BindGuard, Leadership
 from app.writes.nominator import Nominator
@@ -25,4 +26,5 @@ class Writes(Struct, frozen=True):
     binder: Binder
     writer: Writer
     nominator: Nominator
+    activate: Activate
     bind_guard: BindGuard

@@ -338,3 +338,35 @@ def test_scores_by_kept_values_are_those_by_node() -> None:
         assert {name: int(name == "n4") for name in NODES} == plane.world.score(pod)["Plain"]
     some = plane.world.framework.score(CycleState(), pod, Candidates(("n4",), plane.cluster.nodes.__getitem__))
     assert {"n4": 1} == some.by_plugin["Plain"]
+
+
+class Single(FilterPlugin):
+    """A node takes one pod."""
+
+    def __init__(self, _args: PluginArgs, _handle: Handle) -> None:
+        pass
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return NO if node.pods else SUCCESS
+
+
+def test_what_is_kept_is_not_brought_up_to_date_with_what_an_overlay_leaves_out() -> None:
+    """A pod that is judged is left out of its node; for others the node is as full as ever."""
+    spec = PluginSpec("Single", PluginArgs, Single, reads=Reads.PODS_ON_NODE)
+    world = World(make_node("n1"), make_node("n2"), profile=only("Single"), specs=[spec])
+    there, other = make_pod("there", node="n1"), make_pod("other")
+    world.add(there)
+
+    def passed(pod: Pod) -> list[str]:
+        with world.cluster.without(pod.uid, pod.key):
+            return list(world.framework.find_nodes_that_fit(pod, world.candidates()).passed)
+
+    assert ["n2"] == passed(other)
+    world.add(make_pod("there", node="n1", resource_version="2", labels={"moved": "on"}))
+    assert ["n1", "n2"] == passed(there)
+    assert ["n2"] == passed(other)
+    with world.cluster.overlay(without=[there]):
+        assert ["n1", "n2"] == list(world.framework.find_nodes_that_fit(other, world.candidates()).passed)
+    with world.cluster.overlay(with_=[make_pod("more", node="n2")]):
+        assert [] == list(world.framework.find_nodes_that_fit(other, world.candidates()).passed)
+    assert ["n2"] == passed(other)

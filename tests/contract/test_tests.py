@@ -45,6 +45,8 @@ ELSEWHERE: Final = {
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
     ],
     "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
+    "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
+    "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],
 }
 """Modules without a file of their name, by the file that tests them: small parts of something, or ways to it."""
 

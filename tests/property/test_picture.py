@@ -95,7 +95,7 @@ def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
         value: counts.outside(asked.key, [value], list(values)) for value in values.values()
     }
     return {
-        "counts": {value: found.count(value) for value in found.topology.sizes},
+        "counts": {value: found.count(value) for value in found.nodes_by_domain()},
         "size": found.size(),
         "minimum": found.minimum(),
         "above": [set(found.above(limit)) for limit in range(3)],

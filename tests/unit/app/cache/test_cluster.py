@@ -12,7 +12,7 @@ from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, SERVICES, VIRTUAL_MACHINE_INSTANCES, Kind
 from app.kube.selectors import EVERYTHING, of_labels
-from tests.builders import ZONE, JsonObject, bound_pods, controller, make_node, make_pod, make_service
+from tests.builders import ZONE, JsonObject, bound_pods, controller, make_node, make_pod, make_service, taint
 from tests.fakes import ManualClock
 
 WEB = {"app": "web"}
@@ -430,6 +430,47 @@ def test_the_generation_moves_with_every_change(change: Callable[[Cluster], None
     change(cluster)
 
     assert cluster.generation > before
+
+
+@pytest.mark.parametrize(
+    ("change", "moves"),
+    [
+        pytest.param(lambda it: it.upsert_node(make_node("n3")), True, id="a node comes"),
+        pytest.param(lambda it: it.delete_node("n1"), True, id="a node goes"),
+        pytest.param(lambda it: it.upsert_node(make_node("n1", zone="other")), True, id="other labels"),
+        pytest.param(
+            lambda it: it.upsert_node(make_node("n1", zone="zone-n1", taints=[taint("x")])), True, id="taints"
+        ),
+        pytest.param(lambda it: it.upsert_node(make_node("n1", zone="zone-n1", unschedulable=True)), True, id="cordon"),
+        pytest.param(lambda it: it.upsert_node(make_node("n1", zone="zone-n1", uid="anew")), True, id="made anew"),
+        pytest.param(lambda it: it.leave_out(NODES, ("", "n1"), "a label"), True, id="it cannot be read"),
+        pytest.param(lambda it: it.take_back(NODES, ("", "n1")), True, id="it can be read again"),
+        pytest.param(
+            lambda it: it.upsert_node(make_node("n1", zone="zone-n1", resource_version="2")), False, id="a heartbeat"
+        ),
+        pytest.param(lambda it: it.delete_node("n9"), False, id="a node nobody knows goes"),
+        pytest.param(lambda it: it.upsert_pod(make_pod("web-2", node="n1")), False, id="a pod comes"),
+        pytest.param(lambda it: it.leave_out(SERVICES, ("shop", "web"), "why"), False, id="a service cannot be read"),
+    ],
+)
+def test_the_generation_of_the_nodes_moves_with_what_is_read_of_them(
+    change: Callable[[Cluster], None], moves: bool
+) -> None:
+    cluster = picture(make_pod(node="n1"))
+    before = cluster.node_generation
+
+    change(cluster)
+
+    assert moves == (cluster.node_generation > before)
+
+
+def test_a_heartbeat_moves_the_generation_of_all_and_is_kept() -> None:
+    cluster = picture()
+    before = cluster.generation
+
+    cluster.upsert_node(make_node("n1", zone="zone-n1", resource_version="2"))
+
+    assert ("2", True) == (cluster.nodes["n1"].node.resource_version, cluster.generation > before)
 
 
 def test_other_objects_are_found_by_kind() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.cache.counters import Bounded, Domains
-from app.framework.interface import ALL_NODES, Inclusion
+from app.cache.counters import Bounded
+from app.framework.interface import ALL_NODES, DomainCounts, Inclusion
 from app.kube.core_v1 import Node, Pod
 from app.kube.selectors import EVERYTHING, of_labels
 from tests.builders import HOSTNAME, ZONE, make_node, make_pod, taint
@@ -39,13 +39,13 @@ def three_zones() -> Cluster:
     return cluster_of(*nodes, web("1", "n-a"), web("2", "n-a"), web("3", "n-b"))
 
 
-def by_zone(cluster: Cluster, inclusion: Inclusion = ALL_NODES, *required: str) -> Domains:
+def by_zone(cluster: Cluster, inclusion: Inclusion = ALL_NODES, *required: str) -> DomainCounts:
     return cluster.counts.domains("default", WEB, ZONE, frozenset({ZONE, *required}), inclusion)
 
 
-def counts_of(found: Domains) -> dict[str, int]:
+def counts_of(found: DomainCounts) -> dict[str, int]:
     """Every domain there is, with its count."""
-    return {value: found.count(value) for value in found.topology.sizes}
+    return {value: found.count(value) for value in found.nodes_by_domain()}
 
 
 class TestWhatCounts:

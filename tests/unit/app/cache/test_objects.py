@@ -1,5 +1,6 @@
 """Rules of the object store: the newest form of each object, and a version that moves with every change."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -128,6 +129,26 @@ def test_the_version_never_goes_back() -> None:
 
     assert all(a <= b for before, after in pairwise(seen) for a, b in zip(before, after, strict=True))
     assert 6 == len({default for default, _ in seen} | {0})
+
+
+def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -> None:
+    store = ObjectStore()
+    versions = [store.version(SERVICES)]
+    changes: tuple[Callable[[], None], ...] = (
+        lambda: store.upsert(SERVICES, make_service("web")),
+        lambda: store.upsert(SERVICES, make_service("db", namespace="shop")),
+        lambda: store.upsert(SERVICES, make_service("db", {"a": "2"}, namespace="shop")),
+        lambda: store.delete(SERVICES, ("default", "web")),
+        lambda: store.touch(SERVICES, "nowhere"),
+        lambda: store.delete(SERVICES, ("shop", "db")),
+    )
+    for change in changes:
+        change()
+        versions.append(store.version(SERVICES))
+    store.upsert(REPLICA_SETS, workload("1"))
+
+    assert sorted(set(versions)) == versions
+    assert versions[-1] == store.version(SERVICES)
 
 
 def test_what_is_said_of_a_namespace_without_objects_leaves_nothing_behind() -> None:

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.framework.interface import ALL_NODES, Handle, Inclusion, Reads
+from app.framework.interface import ALL_NODES, Inclusion, Reads
 from app.kube.kinds import SERVICES
 from app.kube.taints import Toleration
-from app.runtime.waiting import WaitingPods
 from tests.builders import expression, make_node, make_pod, required_affinity, taint, term, toleration
 from tests.fakes import Alpha, NoArgs, SizeArgs, spec_of
 from tests.harness import World
@@ -59,8 +58,7 @@ def test_arguments_cannot_be_changed() -> None:
 
 
 def test_a_spec_builds_its_plugin_from_arguments_and_handle() -> None:
-    world = World()
-    handle = Handle(world.cluster.counts, world.cluster, None, world.binder, world.clock, WaitingPods())  # type: ignore[arg-type]  # no writer
+    handle = World().handle
     spec = spec_of(Alpha, SizeArgs, kinds=lambda args: (SERVICES,) * args.size)
 
     built: Any = spec.build(SizeArgs(size=2), handle)

@@ -38,6 +38,8 @@ async def test_it_has_nobody_to_hand_over_to() -> None:
 
     await ALONE.start()
     await ALONE.hand_over(settle)
+
+    assert ALONE.leads
     await ALONE.stop()
 
 

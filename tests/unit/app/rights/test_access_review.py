@@ -112,7 +112,8 @@ async def test_what_is_missing_is_named_once_with_what_it_is_needed_for(case: Ca
     first, second = await case.round(), await case.round()
 
     fence = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
-    expected = {STATUS: fence, "list services": f"{PICTURE}: read by A"}
+    woken = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
+    expected = {STATUS: f"{fence}; {woken}", "list services": f"{PICTURE}: read by A"}
     assert expected == {it["right"]: it["needed_for"] for it in first}
     assert ([("right missing", "warning")] * 2, []) == ([(it["event"], it["log_level"]) for it in first], second)
     assert (expected, [2, 2]) == (case.missing, case.counted)

@@ -18,6 +18,7 @@ CORE = {
     "create pods/binding": ("binding pods",),
 }
 FENCE = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
+ACTIVATE = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
 GUARD = "leading a pod that was refused on all nodes it was shown to another, by nominatedNodeName (samplingGuard)"
 RACKS: Kind[Any] = partial_kind("example.com/v1", "Rack")
 
@@ -29,12 +30,16 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("work", "expected"),
     [
-        pytest.param(Work((), sampling_guard=False), {"patch pods/status": (FENCE,)}, id="nothing but binding"),
-        pytest.param(Work((), sampling_guard=True), {"patch pods/status": (FENCE, GUARD)}, id="the sampling guard"),
+        pytest.param(
+            Work((), sampling_guard=False), {"patch pods/status": (FENCE, ACTIVATE)}, id="nothing but binding"
+        ),
+        pytest.param(
+            Work((), sampling_guard=True), {"patch pods/status": (FENCE, ACTIVATE, GUARD)}, id="the sampling guard"
+        ),
         pytest.param(
             Work((), sampling_guard=False, lease=Lease("ns", "lock")),
             {
-                "patch pods/status": (FENCE,),
+                "patch pods/status": (FENCE, ACTIVATE),
                 "get, watch, update leases.coordination.k8s.io lock in namespace ns": (
                     "holding the Lease that says which replica decides (leaderElection)",
                 ),
@@ -47,7 +52,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
         pytest.param(
             Work((), sampling_guard=False, events=True),
             {
-                "patch pods/status": (FENCE,),
+                "patch pods/status": (FENCE, ACTIVATE),
                 "create, patch events.events.k8s.io": (
                     "telling people of homes, nominations and leaders by Events (events)",
                 ),
@@ -57,7 +62,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
         pytest.param(
             Work((Use("A", SERVICES), Use("B", SERVICES), Use("A", REPLICA_SETS), Use("A", SERVICES)), False),
             {
-                "patch pods/status": (FENCE,),
+                "patch pods/status": (FENCE, ACTIVATE),
                 "list, watch services": (f"{PICTURE}: read by A, B",),
                 "list, watch replicasets.apps": (f"{PICTURE}: read by A",),
             },
@@ -66,7 +71,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
         pytest.param(
             Work((Use("A", RACKS, looks_up=True, writes="a mark"), Use("A", SERVICES, writes="a sign")), False),
             {
-                "patch pods/status": (FENCE,),
+                "patch pods/status": (FENCE, ACTIVATE),
                 "list, watch racks.example.com": (f"{PICTURE}: read by A",),
                 "get racks.example.com": ("reading an object that the watch has not brought yet: asked for by A",),
                 "patch racks.example.com": ("writing a mark on these: A",),
@@ -82,7 +87,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
                 "list, watch pods": (PICTURE, f"{PICTURE}: read by A"),
                 "get pods": (*CORE["get pods"], "reading an object that the watch has not brought yet: asked for by A"),
                 "create pods/binding": CORE["create pods/binding"],
-                "patch pods/status": (FENCE,),
+                "patch pods/status": (FENCE, ACTIVATE),
             },
             id="a right that is needed twice is granted once",
         ),

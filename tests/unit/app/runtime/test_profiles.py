@@ -26,11 +26,8 @@ from tests.fakes import (
     FixedNominations,
     FromSpec,
     Gamma,
-    ManualClock,
-    NoWriter,
     OtherQueue,
     Queue,
-    RecordingBinder,
     SizeArgs,
     spec_of,
 )
@@ -73,10 +70,9 @@ def resolved(found: Profile, registry: Registry = REGISTRY) -> ResolvedProfile:
 
 def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
     world = World()
-    handle = Handle(world.cluster.counts, world.cluster, NoWriter(), RecordingBinder(), ManualClock(), WaitingPods())
     return build(
         resolved(found, registry),
-        handle,
+        world.handle,
         served=["p"],
         nominations=FixedNominations(),
         picture=world.cluster,

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
+from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryWriter
 from app.framework.interface import Handle, PluginSpec
@@ -140,6 +141,7 @@ class Bench:
             binder=self.binder,
             clock=now,
             waiting=self.waiting,
+            nodes=Nodes(self.cluster),
         )
         name = found.scheduler_name
         self.framework = build(

@@ -8,6 +8,7 @@ from typing import Any, Final, Unpack
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
+from app.cache.nodes import Nodes
 from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
@@ -69,6 +70,7 @@ class Machines:
             binder=RecordingBinder(),
             clock=ManualClock(),
             waiting=WaitingPods(),
+            nodes=Nodes(self.cluster),
             serves=served.__eq__,
             event_recorder=self.events,
         )

@@ -1,0 +1,28 @@
+"""The nodes of a picture, as plugins ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from app.cache.cluster import Cluster
+from app.framework.node_info import NodeInfo
+from app.kube.kinds import NODES
+
+
+class Nodes:
+    """Implements ``framework.NodeLister``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list(self) -> Collection[NodeInfo]:
+        return self._cluster.nodes.values()
+
+    def get(self, name: str) -> NodeInfo | None:
+        if self._cluster.left_out:
+            self._cluster.left_out.require(NODES, "", name)
+        return self._cluster.nodes.get(name)
+
+    @property
+    def generation(self) -> int:
+        return self._cluster.node_generation

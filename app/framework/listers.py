@@ -1,0 +1,32 @@
+"""What a plugin may ask for nodes beyond those in its hand, in the words of kube-scheduler's listers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from app.framework.node_info import NodeInfo
+
+
+class NodeLister(Protocol):
+    """The nodes of the picture with the pods on them, as the pod under evaluation is to see them.
+
+    What it gives is live: valid until the next ``await``, and within the evaluation in which it was asked for.
+    """
+
+    def list(self) -> Collection[NodeInfo]:
+        """All nodes. One that cannot be read any more is there in the last form that could."""
+        ...
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The node of this name; ``None`` if there is none. Raises ``Unreadable`` for one that cannot be read."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Moves whenever a node comes, goes or changes in anything that is read of it, its version apart.
+
+        What was derived from Node objects alone is right as long as it stands still: heartbeats do not move it, nor do
+        pods.
+        """
+        ...

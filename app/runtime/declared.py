@@ -1,0 +1,84 @@
+"""Objects as one plugin may ask for them: of the kinds it declared. Others are not fed, and would seem not to exist."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from app.framework.interface import Objects
+from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES, PODS, Kind, KubeObject
+
+Object = TypeVar("Object", bound=KubeObject)
+
+_ELSEWHERE: Final[dict[Kind[Any], str]] = {
+    NODES: "nodes are read through Handle.nodes, or from the NodeInfo in hand",
+    PODS: "pods are read from NodeInfo.pods, or counted by Handle.counts",
+}
+
+_MOST_KNOWN: Final = 64
+"""Of one plugin: it may make its kinds anew each time it asks."""
+
+
+class UndeclaredKind(LookupError):
+    """A plugin asks for objects that are not read on its behalf: a mistake of its author's."""
+
+    def __init__(self, plugin: str, kind: Kind[Any]) -> None:
+        instead = _ELSEWHERE.get(kind, "name the kind in kinds= of its PluginSpec")
+        super().__init__(f'plugin "{plugin}" asks Handle.objects for {kind}: {instead}')
+
+
+class DeclaredObjects:
+    """Implements ``framework.Objects`` over ``objects``, for one plugin and ``kinds``.
+
+    Raises ``UndeclaredKind`` for any other kind; pods and nodes are never among them.
+    """
+
+    __slots__ = ("_declared", "_get", "_in_namespace", "_known", "_objects", "_plugin", "_version")
+
+    def __init__(self, plugin: str, kinds: Iterable[Kind[Any]], objects: Objects) -> None:
+        self._plugin = plugin
+        self._declared = frozenset(kinds) - _ELSEWHERE.keys()
+        self._known = {id(kind): kind for kind in self._declared}
+        self._objects = objects
+        self._get = objects.get
+        self._in_namespace = objects.in_namespace
+        self._version = objects.version
+
+    def _require(self, kind: Kind[Any]) -> None:
+        """For a kind that is not known by its identity: to compare kinds costs more than what is asked."""
+        if kind not in self._declared:
+            raise UndeclaredKind(self._plugin, kind)
+        if len(self._known) < _MOST_KNOWN:
+            self._known[id(kind)] = kind
+
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        if id(kind) not in self._known:
+            self._require(kind)
+        return self._get(kind, namespace, name)
+
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        if id(kind) not in self._known:
+            self._require(kind)
+        return self._in_namespace(kind, namespace)
+
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
+        if id(kind) not in self._known:
+            self._require(kind)
+        return self._version(kind, namespace)
+
+    def every(self, kind: Kind[Object]) -> Iterator[Object]:
+        self._require(kind)
+        return self._objects.every(kind)
+
+    def annotated_pods(self) -> Collection[Pod]:
+        return self._objects.annotated_pods()
+
+    def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
+        return self._objects.by_controller(kind)
+
+    def has_node(self, name: str) -> bool:
+        return self._objects.has_node(name)
+
+    def misses_node(self, name: str) -> bool:
+        return self._objects.misses_node(name)
