@@ -30,13 +30,11 @@ ELSEWHERE: Final = {
     "tests/unit/app/feeds/test_saved.py": ["app/feeds/feed.py"],
     "tests/unit/app/kube/test_client.py": ["app/kube/retiring.py"],
     "tests/unit/app/rights/test_permissions.py": ["app/framework/uses.py"],
-    "tests/unit/app/server/test_protocol.py": ["app/server/incoming.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py"],
     "tests/unit/app/verbs/test_evaluate.py": ["app/commands/evaluate.py", "app/verbs/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": [f"app/verbs/{name}.py" for name in ("outcome", "readiness", "reading")],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py"],
-    "tests/unit/app/writes/test_api_writes.py": ["app/writes/bind_guard.py"],
     "tests/unit/plugins/pod_topology_spread/test_filtering.py": [
         f"plugins/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
     ],
@@ -45,6 +43,7 @@ ELSEWHERE: Final = {
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
     ],
     "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
+    "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],
 }
