@@ -7,10 +7,11 @@ picture built from their end result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from app.cache.assumed import AssumedPods
@@ -18,7 +19,7 @@ from app.cache.counters import Counters, Recount
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -31,7 +32,9 @@ _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
 class Cluster:
     """Implements ``framework.Objects``; its ``counts`` implement ``framework.Counts``."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: CoreV1 = PLAIN) -> None:
+        """``core`` says how its pods and nodes are decoded."""
+        self.core = core
         self.nodes: dict[str, NodeInfo] = {}
         self.assumed = AssumedPods()
         self.counts = Counters(self.nodes)
@@ -90,6 +93,12 @@ class Cluster:
 
     def misses_node(self, name: str) -> bool:
         return name not in self.nodes and ("", name) not in self.left_out.of(NODES)
+
+    def decoder(self, kind: Kind[Object]) -> Callable[[bytes | Raw], Object]:
+        """How objects of a kind are decoded for this picture."""
+        core: Mapping[Kind[Any], Any] = {PODS: self.core.decode_pod, NODES: self.core.decode_node}
+        found: Callable[[bytes | Raw], Object] = core.get(kind, kind.decode)
+        return found
 
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""

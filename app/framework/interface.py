@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import Status
 from app.kube.core_v1 import Node, Pod
@@ -657,6 +658,7 @@ class PluginSpec(Generic[Args]):
         kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
         writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
         reads_pods: bool = True,
+        parts: Collection[Part] | None = None,
         changed: Changed | None = None,
     ) -> None:
         self.name = name
@@ -665,6 +667,7 @@ class PluginSpec(Generic[Args]):
         self.kinds = kinds
         self.writes = writes
         self.reads_pods = reads_pods
+        self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:

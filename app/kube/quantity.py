@@ -81,7 +81,7 @@ class Quantity(Struct, frozen=True, gc=False):
     def _of_narrow(self, places: int) -> int:
         """Away from zero. What does not fit is cut off by a multiplication, and 0 where Go needs several."""
         if places > 0:
-            return _away_from_zero(self.unscaled, 10**places)
+            return _away_from_zero(self.unscaled, _power(places))
         found = self.unscaled * _power(-places)
         return found if _fits(found) else _wrapped(found) if -places in _AT_ONCE else 0
 
@@ -90,11 +90,13 @@ class Quantity(Struct, frozen=True, gc=False):
         unscaled = self.unscaled
         if places <= 0:
             return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # as on amd64
+        divisor = _power(places)
         if unscaled < _MOST and places < _EXACT_POWERS:
-            whole, rest = divmod(abs(_wrapped(unscaled)), 10**places)
-            return (whole if _wrapped(unscaled) >= 0 else -whole) + (rest != 0)
-        whole, rest = divmod(unscaled, 10**places)
-        return _wrapped(_wrapped(whole) + (rest != 0))
+            low = _wrapped(unscaled)
+            whole, rest = divmod(abs(low), divisor)
+            return (whole if low >= 0 else -whole) + bool(rest)
+        whole, rest = divmod(unscaled, divisor)
+        return _wrapped(_wrapped(whole) + bool(rest))
 
     def __add__(self, other: Quantity) -> Quantity:
         if not (self.wide or other.wide):

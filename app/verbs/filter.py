@@ -58,6 +58,7 @@ class FilterVerb:
         lean: bool = False,
     ) -> None:
         self._context = context
+        self._decode = partial(decode_args, core=context.cluster.core)
         self._lean = lean
         self._standing = standing
         self._handed = handed
@@ -70,9 +71,9 @@ class FilterVerb:
         if remembered is not None:
             return remembered
         try:
-            args = decode_args(body)
+            args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(decode_args, body, refused, "filter")
+            args = await read_again(self._decode, body, refused, "filter")
         framework = self._context.asked_framework("filter", args.pod)
         if framework is None:
             return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
@@ -106,7 +107,7 @@ class FilterVerb:
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
-        sent = await read_nodes(args, self._context.cluster.nodes)
+        sent = await read_nodes(args, self._context.cluster.nodes, self._context.cluster.core)
         await self._context.look_up_missing(framework, args.pod)
         await self._context.due.wait(framework.depends, args.pod)
         found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))
@@ -149,7 +150,7 @@ class FilterVerb:
             if passed is not None and (len(passed) == len(names) or (self._lean and passed)):
                 return _Judged(names, passed, {})
         rest = list(filterfalse(set(passed).__contains__, names)) if names is not None and passed else names
-        asked = asked_nodes(rest, sent, nodes, unreadable)
+        asked = asked_nodes(rest, sent, nodes, unreadable, self._context.cluster.core)
         rejected = {**framework.feasible(CycleState(), pod, asked.candidates).rejected, **asked.unknown}
         names = asked.names if names is None else names
         return _Judged(names, list(filterfalse(rejected.__contains__, names)), rejected, asked.raw)

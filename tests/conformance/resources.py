@@ -9,7 +9,8 @@ The program that answers is `resources/main.go`, built as the oracle is. A quest
     {"sum": ["1", "2Ki", …]}                        the same of their sum; "more": whether the first exceeds the second
     {"node": {…}, "pods": […], "ports": [{…}]}      "allocatable", "requested", "nonZeroRequested", "ports" of the node;
                                                     "conflicts": for each port asked about, whether it is taken;
-                                                    "incoming": what each pod asks for while it waits
+                                                    "incoming": what each pod asks for while it waits ("requests"),
+                                                    and with defaults for what it does not say ("nonZero")
 """
 
 import argparse
@@ -33,6 +34,7 @@ VECTORS: Final = Path(__file__).parent / "vectors" / "resources"
 SEED: Final = 1
 QUANTITIES: Final = 6000
 SUMS: Final = 2000
+NODES: Final = 1500
 
 Json = dict[str, Any]
 
@@ -84,13 +86,116 @@ def sums(random: Random) -> Iterator[Json]:
         yield {"sum": [_text(random) for _ in range(random.randint(2, 4))]}
 
 
+# In no form that Go keeps as a pointer, such as 1.5Gi: where a pod as a whole asks for that, its PodRequests adds the
+# overhead to the pod itself, once more at every call. The API server writes no such form of an amount of this size.
+_AMOUNTS: Final = {
+    "cpu": ("0", "100m", "0.25", "1", "1.5", "250m", "0.1m", "333333u", "2"),
+    "memory": ("0", "64Mi", "1Gi", "1536Mi", "500M", "123456789", "1e9", "0.5", "128974848000m"),
+    "ephemeral-storage": ("0", "1Gi", "10G", "2560Mi"),
+    "hugepages-2Mi": ("2Mi", "4Mi", "0"),
+    "example.com/gpu": ("1", "2", "0"),
+    "example.com/0.5": ("1500m", "1"),
+    "attachable-volumes-csi-x": ("1",),
+    "x.kubernetes.io/y": ("3",),
+    "requests.example.com/no": ("1",),
+    "storage": ("1Gi",),
+    "Bad_.com/x": ("1",),
+    "example.com/-bad": ("1",),
+}
+_OF_PODS: Final = ("cpu", "memory", "hugepages-2Mi", "example.com/gpu")
+_IPS: Final = (None, "", "0.0.0.0", "127.0.0.1", "10.0.0.1")
+_PROTOCOLS: Final = (None, "", "TCP", "UDP", "SCTP")
+
+
+class _Pods:
+    """Draws pods: mostly plain ones, and with few names and amounts, so that most meet."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def _chance(self, part: float) -> bool:
+        return self._random.random() < part
+
+    def requests(self, names: Sequence[str] = tuple(_AMOUNTS)) -> Json:
+        likely = [name for name in names if self._chance(0.7 if name in ("cpu", "memory") else 0.1)]
+        return {name: self._random.choice(_AMOUNTS[name]) for name in likely}
+
+    def _requirements(self, names: Sequence[str] = tuple(_AMOUNTS)) -> Json:
+        if self._chance(0.1):
+            return {}
+        return {"resources": {"requests": self.requests(names), "limits": self.requests(names)}}
+
+    def port(self) -> Json:
+        number = self._random.choice((80, 81, 443))
+        found = {"hostIP": self._random.choice(_IPS), "protocol": self._random.choice(_PROTOCOLS)}
+        host = {"hostPort": number} if self._chance(0.6) else {}
+        return {"containerPort": number, **{name: it for name, it in found.items() if it is not None}, **host}
+
+    def _container(self, name: str, *, init: bool = False) -> Json:
+        found: Json = {"name": name, "image": "example.com/web:1", **self._requirements()}
+        if self._chance(0.3):
+            found["ports"] = [self.port() for _ in range(self._random.randint(0, 2))]
+        if init and self._chance(0.5):
+            found["restartPolicy"] = "Always"
+        return found
+
+    def _status(self, container: Json) -> Json:
+        """As a kubelet that can resize pods in place reports it; often the same as the spec says."""
+        spec = container.get("resources", {}).get("requests", {})
+        found: Json = {"name": container["name"], "restartCount": 0}
+        if self._chance(0.8):
+            found["resources"] = {"requests": spec if self._chance(0.5) else self.requests()}
+        if self._chance(0.7):
+            found["allocatedResources"] = spec if self._chance(0.5) else self.requests()
+        return found
+
+    def pod(self, number: int) -> Json:
+        containers = [self._container(f"c{it}") for it in range(self._random.choice((1, 1, 1, 2, 3)))]
+        inits = [self._container(f"i{it}", init=True) for it in range(self._random.choice((0, 0, 0, 1, 2, 3)))]
+        spec: Json = {"containers": containers}
+        if inits:
+            spec["initContainers"] = inits
+        if self._chance(0.2):
+            spec["overhead"] = self.requests(("cpu", "memory"))
+        if self._chance(0.25):
+            spec |= self._requirements(_OF_PODS)
+        status: Json = {"phase": "Running"}
+        if self._chance(0.4):
+            status["containerStatuses"] = [self._status(it) for it in containers if self._chance(0.9)]
+            status["initContainerStatuses"] = [self._status(it) for it in inits if self._chance(0.9)]
+        if self._chance(0.2):
+            status["resources"] = {"requests": self.requests(_OF_PODS)}
+            status["allocatedResources"] = self.requests(_OF_PODS)
+        if self._chance(0.2):
+            reason = self._random.choice(("Infeasible", "Deferred"))
+            status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        metadata = {"name": f"p{number}", "namespace": "default", "uid": f"uid-{number}"}
+        return {"metadata": metadata, "spec": spec, "status": status}
+
+    def node(self) -> Json:
+        allocatable = {**self.requests(), "pods": self._random.choice(("110", "0", "2", "1k"))}
+        return {"metadata": {"name": "n1", "uid": "node"}, "status": {"allocatable": allocatable}}
+
+
+def nodes(random: Random) -> Iterator[Json]:
+    """A node with up to four pods on it, of which many have the same ports."""
+    pods = _Pods(random)
+    for _ in range(NODES):
+        asked = [(port.get("hostIP", ""), port.get("protocol", "")) for port in (pods.port() for _ in range(4))]
+        yield {
+            "node": pods.node(),
+            "pods": [pods.pod(number) for number in range(random.randint(0, 4))],
+            "ports": [{"ip": ip, "protocol": it, "port": random.choice((80, 81, 443))} for ip, it in asked],
+        }
+
+
 def questions(topic: str) -> Iterator[bytes]:
     """A line each, the same at every call."""
     made = TOPICS[topic](Random(f"{topic}-{SEED}"))
     return (msgspec.json.encode(it) + b"\n" for it in made)
 
 
-TOPICS: Final = {"quantities": quantities, "sums": sums}
+TOPICS: Final = {"quantities": quantities, "sums": sums, "nodes": nodes}
 
 
 def revision() -> str:

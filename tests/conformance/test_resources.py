@@ -1,6 +1,8 @@
 """Amounts and requests are read as kube-scheduler's own Go code reads them: see ``vectors/PROVENANCE.md``."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 from operator import add
 from typing import Any
@@ -9,10 +11,15 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from app.kube.core_v1 import core_v1
+from app.kube.extras import Extra
 from app.kube.quantity import MalformedQuantity, Quantity, quantity_of
+from app.kube.requests import ResourceList
 from tests.conformance.resources import TOPICS, questions, recorded
 
 Json = dict[str, Any]
+
+CORE = core_v1(list(Extra))
 
 
 def vectors(topic: str) -> list[tuple[bytes, Json]]:
@@ -42,6 +49,35 @@ def ours(asked: bytes) -> Json:
 @pytest.mark.parametrize("topic", ["quantities", "sums"])
 def test_amounts_are_what_go_says(topic: str) -> None:
     assert [] == [(asked, said, found) for asked, said in vectors(topic) if said != (found := ours(asked))]
+
+
+def summed(lists: Iterable[ResourceList]) -> Json:
+    found = Counter[str]()
+    for it in lists:
+        found.update(it)
+    return dict(+found)
+
+
+def aggregated(asked: bytes) -> Json:
+    it = json.loads(asked)
+    node = CORE.decode_node(msgspec.json.encode(it["node"]))
+    pods = [CORE.decode_pod(msgspec.json.encode(pod)).spec for pod in it["pods"]]
+    each = [pod.resources for pod in pods]
+    return {
+        "allocatable": node.allocatable,
+        "requested": summed(it.requested for it in each),
+        "nonZeroRequested": summed(it.non_zero_requested for it in each),
+        "ports": {(port.ip, port.protocol, port.port) for pod in pods for port in pod.ports},
+        "incoming": [{"requests": it.requests, "nonZero": it.non_zero_requests} for it in each],
+    }
+
+
+def test_what_pods_request_is_what_go_says() -> None:
+    for asked, said in vectors("nodes"):
+        del said["conflicts"]
+        said["ports"] = {(port["ip"], port["protocol"], port["port"]) for port in said["ports"]}
+
+        assert said == aggregated(asked), asked
 
 
 @pytest.mark.parametrize("topic", TOPICS)

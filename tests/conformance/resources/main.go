@@ -18,6 +18,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
 // question has one of its fields.
@@ -132,11 +133,21 @@ func aggregated(asked *question) answer {
 	}
 }
 
-// incoming is what NodeResourcesFit takes a waiting pod to ask for: its spec, whatever its status says.
-func incoming(pod *v1.Pod) map[string]int64 {
+// incoming is what NodeResourcesFit takes a waiting pod to ask for: its spec, whatever its status says; and, to compare
+// nodes with, the same with defaults for what a container does not say, but with its status.
+func incoming(pod *v1.Pod) answer {
 	found := &framework.Resource{}
 	found.SetMaxResource(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
-	return listed(found)
+	compared := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		NonMissingContainerRequests: v1.ResourceList{
+			v1.ResourceCPU:    *resource.NewMilliQuantity(schedutil.DefaultMilliCPURequest, resource.DecimalSI),
+			v1.ResourceMemory: *resource.NewQuantity(schedutil.DefaultMemoryRequest, resource.DecimalSI),
+		},
+	})
+	nonZero := &framework.Resource{MilliCPU: compared.Cpu().MilliValue(), Memory: compared.Memory().Value()}
+	return answer{"requests": listed(found), "nonZero": listed(nonZero)}
 }
 
 // listed leaves out what is zero.
