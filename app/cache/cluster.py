@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
+from app.cache.aggregates import Aggregates
 from app.cache.assumed import AssumedPods
 from app.cache.counters import Counters, Recount
 from app.cache.left_out import LeftOut
@@ -38,6 +39,8 @@ class Cluster:
         self.nodes: dict[str, NodeInfo] = {}
         self.assumed = AssumedPods()
         self.counts = Counters(self.nodes)
+        self.aggregates = Aggregates(self.nodes, core.extras)
+        self._indexes = (self.aggregates,) if core.extras else ()
         self.others = ObjectStore()
         self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -159,9 +162,11 @@ class Cluster:
             self._node_changes += 1
             self.nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
             self.counts.node(node.name, None, node)
+            self._index_node(node.name, None, node)
         else:
             old, info.node = info.node, node
             self.counts.node(node.name, old, node)
+            self._index_node(node.name, old, node)
 
     def delete_node(self, name: str) -> None:
         """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
@@ -173,6 +178,7 @@ class Cluster:
         if info.pods:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)
+        self._index_node(name, info.node, None)
 
     def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
         """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
@@ -283,6 +289,23 @@ class Cluster:
         elif new is not None and new.nominated_node_name and not new.spec.gated:
             self._nominated.setdefault(new.nominated_node_name, {})[new.uid] = new
         self._recount(old, new)
+        if self._indexes:
+            self._index_pod(old, new)
+
+    def _index_pod(self, old: Pod | None, new: Pod | None) -> None:
+        was = old if old is not None and old.node_name else None
+        now = new if new is not None and new.node_name else None
+        if was is not None and now is not None and was.node_name == now.node_name and was.spec is now.spec:
+            return
+        for index in self._indexes:
+            if was is not None:
+                index.pod(was, was.node_name, -1)
+            if now is not None:
+                index.pod(now, now.node_name, 1)
+
+    def _index_node(self, name: str, old: Node | None, new: Node | None) -> None:
+        for index in self._indexes:
+            index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
         """Move a pod among those of its controller, if somebody asked for that kind."""
@@ -337,6 +360,8 @@ class Cluster:
                 for uid in tuple(controllers):
                     yield self._of_another(kind, uid)
             yield from self.counts.differences(recount)
+            for index in self._indexes:
+                yield from index.differences()
         finally:
             self._recounts.remove(recount)
 

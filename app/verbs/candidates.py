@@ -161,7 +161,7 @@ def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: C
             if node is None:
                 unreadable[item.name] = UNREADABLE_NODE
                 continue
-            known = sent[item.name] = NodeInfo(node, known.pods if known is not None else None)
+            known = sent[item.name] = NodeInfo(node) if known is None else known.with_node(node)
         infos[item.name] = known
     candidates = Candidates(list(infos), infos.__getitem__, sent)
     return Asked([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})
