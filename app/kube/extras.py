@@ -12,6 +12,7 @@ from enum import Enum, unique
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
@@ -189,7 +190,6 @@ def _parse_images(data: bytes) -> Mapping[str, int]:
 
 
 _ports_of: Final = shared(PORTS, _parse_ports)
-_images_of_node: Final = shared("status.images", _parse_images, largest=_LARGEST_IMAGES)
 
 _SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary()
 
@@ -294,12 +294,16 @@ def node_parts(extras: frozenset[Extra], status: NodeStatusObject) -> NodeParts:
     return NodeParts(
         extras,
         allocatable_of(status.allocatable) if Extra.RESOURCES in extras else None,
-        _images_or_none(status.images) if Extra.IMAGES in extras else None,
+        _images_of_node(status.images) if Extra.IMAGES in extras else None,
     )
 
 
-def _images_or_none(raw: Raw) -> Mapping[str, int]:
-    try:
-        return _images_of_node(raw)
-    except Oversized:
+def _images_of_node(raw: Raw) -> Mapping[str, int]:
+    """Not remembered: hardly two nodes have the same."""
+    data = bytes(raw) or b"null"
+    if len(data) > _LARGEST_IMAGES:
         return {}
+    try:
+        return _parse_images(data)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"status.images: {error}") from None

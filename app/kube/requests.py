@@ -56,7 +56,7 @@ _LONGEST_NAME: Final = 317
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
 _MEMO_BYTES: Final = 2 << 20
-_MEMO_OVERHEAD: Final = 600
+_MEMO_OVERHEAD: Final = 900
 
 Amounts = dict[str, Quantity]
 
@@ -190,7 +190,8 @@ def _interned(*lists: ResourceList) -> PodResources:
     key = tuple(tuple(it.items()) for it in lists)
     found = _SHARED.get(key)
     if found is None:
-        found = _SHARED[key] = PodResources(*lists)
+        alike = dict(zip(key, lists, strict=True))  # most often all four, or two and two
+        found = _SHARED[key] = PodResources(*(alike[it] for it in key))
     return found
 
 

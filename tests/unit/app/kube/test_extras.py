@@ -243,3 +243,8 @@ def test_a_node_with_endless_images_is_taken_to_have_none() -> None:
 def test_what_is_decoded_cannot_be_changed(found: Any) -> None:
     with pytest.raises(AttributeError, match="immutable"):
         found.images = None
+
+
+def test_images_of_a_node_that_make_no_sense_are_an_error() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"status\.images: .*sizeBytes|status\.images: .*int"):
+        node(images=[{"names": ["a:1"], "sizeBytes": "large"}])
