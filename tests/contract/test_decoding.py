@@ -1,38 +1,30 @@
-"""Pods and nodes are decoded as their picture says, or a plugin would miss of some of them what it declares."""
+"""All JSON goes through one door, ``app.kube.decoding``, which goes as deep as the API server does."""
 
 import ast
 from pathlib import Path
 
-APP = Path(__file__).parents[2] / "app"
-PLAIN = {"decode_pod", "decode_node", "slim_pod", "slim_node"}
-"""They leave out what is decoded on demand."""
+ROOT = Path(__file__).parents[2]
+DOOR = ROOT / "app" / "kube" / "decoding.py"
+OF_THE_OPERATOR = ROOT / "app" / "config" / "variables.py"
+"""Settings in variables: whoever sets them is trusted, and is told of keys that stand twice."""
 
-ALLOWED = {
-    "app/kube/kinds.py": {"decode_pod", "decode_node"},  # which Cluster.decoder puts aside
-    "app/writes/api_writes.py": {"decode_pod"},  # reads back whether a pod is bound, and where
-}
+OTHERS = {"msgspec.json.decode", "msgspec.json.Decoder", "json.loads", "json.load"}
 
 
-def test_nobody_decodes_a_pod_or_a_node_by_a_decoder_of_his_own() -> None:
-    found: dict[str, set[str]] = {}
-    for path in APP.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and node.module == "app.kube.core_v1":
-                names = PLAIN & {alias.name for alias in node.names}
-                if names:
-                    found[str(path.relative_to(APP.parent))] = names
-
-    assert ALLOWED == found
+def decoders_in(path: Path) -> set[str]:
+    """The names by which a module decodes JSON past the door."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return OTHERS & {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
-def test_no_kind_is_decoded_past_its_picture() -> None:
-    """``kind.decode`` is for tests, and for kinds of which a picture has only one form."""
-    calls = [
-        str(path.relative_to(APP.parent))
-        for path in APP.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_bytes()))
-        if isinstance(node, ast.Attribute) and node.attr == "decode" and isinstance(node.value, ast.Name)
-        if node.value.id == "kind"
+def test_nobody_decodes_past_the_door() -> None:
+    modules = [
+        path
+        for room in ("app", "plugins")
+        for path in (ROOT / room).rglob("*.py")
+        if path not in (DOOR, OF_THE_OPERATOR)
     ]
 
-    assert ["app/cache/cluster.py", "app/writes/api_writes.py"] == sorted(calls)
+    assert modules
+    assert {} == {str(path.relative_to(ROOT)): found for path in modules if (found := decoders_in(path))}
+    assert {"msgspec.json.Decoder"} == decoders_in(DOOR)
