@@ -1,8 +1,6 @@
 """Amounts and requests are read as kube-scheduler's own Go code reads them: see ``vectors/PROVENANCE.md``."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable
 from functools import reduce
 from operator import add
 from typing import Any
@@ -11,10 +9,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import core_v1
-from app.kube.extras import Extra
+from app.kube.extras import ANY_IP, Extra, HostPort
 from app.kube.quantity import MalformedQuantity, Quantity, quantity_of
-from app.kube.requests import ResourceList
 from tests.conformance.resources import TOPICS, questions, recorded
 
 Json = dict[str, Any]
@@ -51,30 +49,24 @@ def test_amounts_are_what_go_says(topic: str) -> None:
     assert [] == [(asked, said, found) for asked, said in vectors(topic) if said != (found := ours(asked))]
 
 
-def summed(lists: Iterable[ResourceList]) -> Json:
-    found = Counter[str]()
-    for it in lists:
-        found.update(it)
-    return dict(+found)
-
-
 def aggregated(asked: bytes) -> Json:
     it = json.loads(asked)
-    node = CORE.decode_node(msgspec.json.encode(it["node"]))
-    pods = [CORE.decode_pod(msgspec.json.encode(pod)).spec for pod in it["pods"]]
-    each = [pod.resources for pod in pods]
+    pods = [CORE.decode_pod(msgspec.json.encode(pod)) for pod in it["pods"]]
+    info = NodeInfo(CORE.decode_node(msgspec.json.encode(it["node"])), {pod.uid: pod for pod in pods})
+    ports = [HostPort(port["ip"] or ANY_IP, port["protocol"] or "TCP", port["port"]) for port in it["ports"]]
+    each = [pod.spec.resources for pod in pods]
     return {
-        "allocatable": node.allocatable,
-        "requested": summed(it.requested for it in each),
-        "nonZeroRequested": summed(it.non_zero_requested for it in each),
-        "ports": {(port.ip, port.protocol, port.port) for pod in pods for port in pod.ports},
+        "allocatable": info.allocatable,
+        "requested": info.requested,
+        "nonZeroRequested": info.non_zero_requested,
+        "ports": {(port.ip, port.protocol, port.port) for port in info.ports},
+        "conflicts": [info.ports.conflicts([port]) for port in ports],
         "incoming": [{"requests": it.requests, "nonZero": it.non_zero_requests} for it in each],
     }
 
 
-def test_what_pods_request_is_what_go_says() -> None:
+def test_what_pods_ask_for_and_nodes_have_left_is_what_go_says() -> None:
     for asked, said in vectors("nodes"):
-        del said["conflicts"]
         said["ports"] = {(port["ip"], port["protocol"], port["port"]) for port in said["ports"]}
 
         assert said == aggregated(asked), asked

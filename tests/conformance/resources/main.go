@@ -8,10 +8,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -175,5 +177,8 @@ func ports(used fwk.HostPortInfo) []port {
 			told = append(told, port{ip, it.Protocol, it.Port})
 		}
 	}
+	slices.SortFunc(told, func(one, other port) int {
+		return cmp.Or(cmp.Compare(one.IP, other.IP), cmp.Compare(one.Protocol, other.Protocol), cmp.Compare(one.Port, other.Port))
+	})
 	return told
 }
