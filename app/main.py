@@ -31,8 +31,9 @@ from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, PluginSpec
+from app.framework.parts import extras_of
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Pod, core_v1
 from app.kube.credentials import load
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
@@ -149,7 +150,7 @@ class Service:
         self._counted = CountedCollector()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
 
-        self._cluster = Cluster()
+        self._cluster = Cluster(core_v1(extras_of(part for profile in resolved for part in profile.parts())))
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._authority = _authority(settings, live)

@@ -27,7 +27,7 @@ _UNSET: Final[Any] = object()
 
 
 class PodFields(TypedDict, total=False):
-    """What a test may say of a pod."""
+    """What a test may say of a pod. ``more`` is added to its spec as it is, ``status`` to its status."""
 
     namespace: str
     uid: str
@@ -47,6 +47,9 @@ class PodFields(TypedDict, total=False):
     affinity: JsonObject
     tolerations: Sequence[JsonObject]
     spread: Sequence[JsonObject]
+    containers: Sequence[JsonObject]
+    more: JsonObject
+    status: JsonObject
 
 
 class NodeFields(TypedDict, total=False):
@@ -59,6 +62,7 @@ class NodeFields(TypedDict, total=False):
     hostname: str | None
     taints: Sequence[JsonObject]
     unschedulable: bool
+    status: JsonObject
 
 
 def encoded(found: object) -> bytes:
@@ -89,12 +93,12 @@ def pod_object(name: str = "web-1", **fields: Unpack[PodFields]) -> JsonObject:
         affinity=fields.get("affinity", _UNSET),
         tolerations=fields.get("tolerations", _UNSET),
         topologySpreadConstraints=fields.get("spread", _UNSET),
-        containers=[{"name": "main", "image": "registry.example/web:1"}],
-    )
+        containers=fields.get("containers", [{"name": "main", "image": "registry.example/web:1"}]),
+    ) | fields.get("more", {})
     status = _present(
         phase=fields.get("phase", "Running" if fields.get("node") else "Pending"),
         nominatedNodeName=fields.get("nominated", _UNSET),
-    )
+    ) | fields.get("status", {})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
@@ -114,7 +118,8 @@ def node_object(name: str = "n1", **fields: Unpack[NodeFields]) -> JsonObject:
         "labels": labels,
     }
     spec = _present(taints=fields.get("taints", _UNSET), unschedulable=fields.get("unschedulable", _UNSET))
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
+    status = {"status": fields["status"]} if "status" in fields else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, **status}
 
 
 def make_node(name: str = "n1", **fields: Unpack[NodeFields]) -> Node:
@@ -171,6 +176,13 @@ def toleration(key: str = "", operator: str = "Exists", value: str = "", effect:
 def controller(kind: str, name: str, *, api_version: str = "apps/v1", controls: bool = True) -> JsonObject:
     """One entry of ``metadata.ownerReferences``."""
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": controls}
+
+
+def container(name: str = "main", *, image: str = "registry.example/web:1", **fields: Any) -> JsonObject:
+    """A container; ``requests`` are those of its resources, other fields are as JSON has them."""
+    requests = fields.pop("requests", None)
+    resources = {} if requests is None else {"resources": {"requests": requests}}
+    return {"name": name, "image": image, **resources, **fields}
 
 
 def service_object(

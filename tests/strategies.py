@@ -15,6 +15,7 @@ from tests.builders import (
     ZONE,
     JsonObject,
     constraint,
+    container,
     expression,
     node_object,
     pod_object,
@@ -74,11 +75,43 @@ node_labels: Final[SearchStrategy[dict[str, str]]] = st.sampled_from(
 )
 
 
+IMAGES: Final = ("example/web:1", "example/web:2", "example/db:1")
+
+_statuses: Final[SearchStrategy[JsonObject]] = st.builds(
+    lambda cpu, images: {
+        "allocatable": {"cpu": cpu, "pods": "110"},
+        "images": [{"names": [name], "sizeBytes": 1 << 20} for name in images],
+    },
+    st.sampled_from(("2", "4")),
+    st.lists(st.sampled_from(IMAGES), unique=True),
+)
+
+containers: Final[SearchStrategy[list[JsonObject]]] = st.lists(
+    st.sampled_from(
+        (
+            container(),
+            container(requests={"cpu": "100m"}),
+            container(requests={"cpu": "250m", "memory": "64Mi"}, image=IMAGES[0]),
+            container(requests={"memory": "0"}, ports=[{"hostPort": 80}]),
+            container(requests={"cpu": "7m"}, ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}, {"hostPort": 81}]),
+        )
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
 def nodes(name: SearchStrategy[str]) -> SearchStrategy[JsonObject]:
     """Nodes in two or three zones or none, some without a hostname, some cordoned."""
     return st.builds(
-        lambda name, zone, nameless, more, taints, cordoned: node_object(
-            name, zone=zone, hostname=None if nameless else name, labels=more, taints=taints, unschedulable=cordoned
+        lambda name, zone, nameless, more, taints, cordoned, status: node_object(
+            name,
+            zone=zone,
+            hostname=None if nameless else name,
+            labels=more,
+            taints=taints,
+            unschedulable=cordoned,
+            status=status,
         ),
         name,
         st.sampled_from(("a", "a", "b", "b", "c", None)),
@@ -86,6 +119,7 @@ def nodes(name: SearchStrategy[str]) -> SearchStrategy[JsonObject]:
         node_labels,
         taints,
         rarely,
+        _statuses,
     )
 
 

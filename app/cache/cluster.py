@@ -7,12 +7,14 @@ picture built from their end result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
+from app.cache.aggregates import Aggregates
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.counters import Counters, Recount
@@ -20,7 +22,7 @@ from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
 from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Node, Pod, is_same
+from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -33,11 +35,15 @@ _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
 class Cluster:
     """Implements ``framework.Objects``; its ``counts`` implement ``framework.Counts``."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: CoreV1 = PLAIN) -> None:
+        """``core`` says how its pods and nodes are decoded."""
+        self.core = core
         self._nodes: dict[str, NodeInfo] = {}
         self._overlay: Overlay | None = None
         self.assumed = AssumedPods()
         self.counts = Counters(self._nodes)
+        self.aggregates = Aggregates(self._nodes, core.extras)
+        self._indexes = (self.aggregates,) if core.extras else ()
         self.others = ObjectStore()
         self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -124,6 +130,12 @@ class Cluster:
     def misses_node(self, name: str) -> bool:
         return name not in self._nodes and ("", name) not in self.left_out.of(NODES)
 
+    def decoder(self, kind: Kind[Object]) -> Callable[[bytes | Raw], Object]:
+        """How objects of a kind are decoded for this picture."""
+        core: Mapping[Kind[Any], Any] = {PODS: self.core.decode_pod, NODES: self.core.decode_node}
+        found: Callable[[bytes | Raw], Object] = core.get(kind, kind.decode)
+        return found
+
     def count_of(self, kind: Kind[Any]) -> int:
         """How many objects of a kind the picture holds."""
         if kind == PODS:
@@ -191,10 +203,12 @@ class Cluster:
             self._node_changes += 1
             self._nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
             self.counts.node(node.name, None, node)
+            self._index_node(node.name, None, node)
             self.node_changes.note(node.name)
         else:
             old, info.node = info.node, node
             self.counts.node(node.name, old, node)
+            self._index_node(node.name, old, node)
             if not is_same(old, node):
                 self.node_changes.note(node.name)
 
@@ -208,6 +222,7 @@ class Cluster:
         if info.pods:
             self._strays[name] = info.pods
         self.counts.node(name, info.node, None)
+        self._index_node(name, info.node, None)
         self.node_changes.note(name)
 
     def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
@@ -351,6 +366,23 @@ class Cluster:
         elif new is not None and (nominated := nomination_of(new)):
             self._nominated.setdefault(nominated, {})[new.uid] = new
         self._recount(old, new)
+        if self._indexes:
+            self._index_pod(old, new)
+
+    def _index_pod(self, old: Pod | None, new: Pod | None) -> None:
+        was = old if old is not None and old.node_name else None
+        now = new if new is not None and new.node_name else None
+        if was is not None and now is not None and was.node_name == now.node_name and was.spec is now.spec:
+            return
+        for index in self._indexes:
+            if was is not None:
+                index.pod(was, was.node_name, -1)
+            if now is not None:
+                index.pod(now, now.node_name, 1)
+
+    def _index_node(self, name: str, old: Node | None, new: Node | None) -> None:
+        for index in self._indexes:
+            index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
         """Move a pod among those of its controller, if somebody asked for that kind."""
@@ -405,6 +437,8 @@ class Cluster:
                 for uid in tuple(controllers):
                     yield self._of_another(kind, uid)
             yield from self.counts.differences(recount)
+            for index in self._indexes:
+                yield from index.differences()
         finally:
             self._recounts.remove(recount)
 

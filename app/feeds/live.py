@@ -22,7 +22,6 @@ from app.framework.interface import Unreadable
 from app.kube.api_errors import ApiError, ApiUnavailable
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import decode_pod
 from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
@@ -104,7 +103,7 @@ class LiveFeed:
         return Reflector(
             self._client,
             (kind.api_version, kind.kind),
-            decode=kind.decode,
+            decode=self._cluster.decoder(kind),
             key_of=_key_of,
             sink=sink_for(self._cluster, kind),
             metadata_only=kind.metadata_only,
@@ -199,7 +198,7 @@ class LiveFeed:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
             )
-            found = as_asked(kind.decode(raw), namespace if resource.namespaced else "", name)
+            found = as_asked(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
         except (ApiError, ApiUnavailable) as cause:
             _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
             self._remember_miss(kind, namespace, name)
@@ -217,7 +216,7 @@ class LiveFeed:
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:
             raw = await self._client.get(PODS_RESOURCE, namespace, name, timeout=_FETCH_SECONDS)
-            found = as_asked(decode_pod(raw), namespace, name)
+            found = as_asked(self._cluster.core.decode_pod(raw), namespace, name)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +42,8 @@ def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
     for index, found in enumerate(_objects(path)):
         kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
         if kind is not None:
-            sink_for(cluster, kind).upsert(_decode(kind, found, f"{path}: object {index}"))
+            decoded = _decode(kind, cluster.decoder(kind), found, f"{path}: object {index}")
+            sink_for(cluster, kind).upsert(decoded)
             taken += 1
     if not cluster.nodes:
         raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
@@ -85,7 +86,7 @@ def _documents(path: Path) -> Iterable[Any]:
         raise SavedClusterError(f"{path}: nested too deeply") from None
 
 
-def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
+def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], found: Mapping[str, Any], where: str) -> Any:
     """Slim form. An object written by hand may lack a UID and version: its name serves."""
     metadata = found.get("metadata")
     if not isinstance(metadata, dict):
@@ -94,7 +95,7 @@ def _decode(kind: Kind[Any], found: Mapping[str, Any], where: str) -> Any:
     given = {"uid": metadata.get("uid") or made_up, "resourceVersion": metadata.get("resourceVersion") or "1"}
     completed = {**found, "metadata": {**metadata, **given}}
     try:
-        return kind.decode(_encoded(completed))
+        return decode(_encoded(completed))
     except (TypeError, ValueError) as error_:
         raise SavedClusterError(f"{where}: {kind.kind} {made_up}: {error_}") from None
 

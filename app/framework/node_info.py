@@ -4,32 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from app.framework.resources import HostPorts, Totals
 from app.kube.core_v1 import Node, Pod
+from app.kube.requests import ResourceList
 
 
 class NodeInfo:
     """A node of the picture. ``pods`` holds bound and assumed pods by UID, terminating ones included.
 
-    Plugins read it and never change it.
+    What they take together is kept where a plugin declares the part it rests on; to read it where none does raises
+    ``NotDecoded``. Plugins read all this and never change it.
     """
 
-    __slots__ = ("node", "pods")
+    __slots__ = ("_totals", "node", "pods")
 
-    def __init__(self, node: Node, pods: dict[str, Pod] | None = None) -> None:
+    def __init__(self, node: Node, pods: dict[str, Pod] | None = None, totals: Totals | None = None) -> None:
+        """``totals`` are those of ``pods``; without them they are worked out when they are read."""
         self.node = node
         self.pods: dict[str, Pod] = {} if pods is None else pods
+        self._totals = totals
 
     @property
     def name(self) -> str:
         return self.node.name
 
+    @property
+    def allocatable(self) -> ResourceList:
+        """What the node has to give (``Part.RESOURCES``). Of ``pods``: how many it takes."""
+        return self.node.allocatable
+
+    @property
+    def requested(self) -> ResourceList:
+        """What its pods take of it (``Part.RESOURCES``); how many they are is ``len(pods)``."""
+        return self.totals.requested
+
+    @property
+    def non_zero_requested(self) -> ResourceList:
+        """The same of cpu and memory, with something for each container that does not say what it asks for."""
+        return self.totals.non_zero_requested
+
+    @property
+    def ports(self) -> HostPorts:
+        """The host ports that its pods take (``Part.PORTS``)."""
+        return self.totals.ports
+
+    @property
+    def images(self) -> Mapping[str, int]:
+        """Sizes in bytes of the images that are there, by name (``Part.IMAGES``)."""
+        return self.node.images
+
+    @property
+    def totals(self) -> Totals:
+        """What its pods take together."""
+        if self._totals is None:
+            self._totals = Totals(self.node.parts.extras, self.pods.values())
+        return self._totals
+
+    def keep(self, totals: Totals) -> None:
+        """From now on ``totals`` are those of its pods: who changes the pods changes these too."""
+        self._totals = totals
+
+    def with_node(self, node: Node) -> NodeInfo:
+        """The same pods on another form of the node."""
+        return NodeInfo(node, self.pods, self._totals)
+
     def with_pods(self, pods: Iterable[Pod]) -> NodeInfo:
         """A copy on which ``pods`` run too."""
-        return NodeInfo(self.node, {**self.pods, **{pod.uid: pod for pod in pods}})
+        came = {pod.uid: pod for pod in pods}
+        return NodeInfo(self.node, {**self.pods, **came}, self._totals and self._totals_without(came, came.values()))
 
     def without_pods(self, uids: Collection[str]) -> NodeInfo:
         """A copy from which the pods of ``uids`` are gone."""
-        return NodeInfo(self.node, {uid: pod for uid, pod in self.pods.items() if uid not in uids})
+        stay = {uid: pod for uid, pod in self.pods.items() if uid not in uids}
+        return NodeInfo(self.node, stay, self._totals and self._totals_without(uids))
+
+    def _totals_without(self, uids: Iterable[str], came: Iterable[Pod] = ()) -> Totals:
+        totals = self.totals.copy()
+        for uid in uids:
+            if uid in self.pods:
+                totals.add(self.pods[uid], -1)
+        for pod in came:
+            totals.add(pod)
+        return totals
 
 
 class Candidates:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import Enum, unique
+from typing import Final
+
+from app.kube.extras import Extra
 
 
 @unique
@@ -23,3 +27,23 @@ class Part(Enum):
 
     TOLERATIONS = "spec.tolerations"
     SPREAD = "spec.spread"
+    RESOURCES = "spec.resources"
+    """Requests; of nodes, what is allocatable. This and what follows is decoded only where a plugin names it."""
+
+    PORTS = "spec.ports"
+    """Host ports."""
+
+    IMAGES = "spec.images"
+    """Of nodes, those that are there already."""
+
+
+_EXTRAS: Final[Mapping[Part, Extra]] = {
+    Part.RESOURCES: Extra.RESOURCES,
+    Part.PORTS: Extra.PORTS,
+    Part.IMAGES: Extra.IMAGES,
+}
+
+
+def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:
+    """Those of ``parts`` that are decoded on demand."""
+    return frozenset(_EXTRAS[part] for part in parts if part in _EXTRAS)

@@ -7,7 +7,7 @@ equal). 150,000 realistic pods are some 100 MB as slim structs and 3 GB as dicts
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -16,6 +16,24 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from app.kube.decoding import Decoder
+from app.kube.extras import (
+    NOTHING_OF_NODE,
+    NOTHING_OF_POD,
+    ConditionObject,
+    ContainerObject,
+    ContainerStatusObject,
+    Extra,
+    HostPort,
+    NodeParts,
+    NodeStatusObject,
+    NotDecoded,
+    PodImages,
+    PodParts,
+    RequirementsObject,
+    VolumeObject,
+    node_parts,
+    pod_parts,
+)
 from app.kube.labels import NO_LABELS, LabelSet
 from app.kube.meta_v1 import (
     MetadataObject,
@@ -30,6 +48,7 @@ from app.kube.meta_v1 import (
     shared,
 )
 from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
 from app.kube.taints import Taint, Toleration
 
@@ -75,6 +94,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object.
 
     ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
+    ``parts`` holds what is decoded on demand: to read ``resources``, ``ports`` or ``images`` where nobody declared them
+    raises ``NotDecoded``.
     """
 
     scheduler_name: str
@@ -84,6 +105,21 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     tolerations: tuple[Toleration, ...]
     spread: tuple[TopologySpreadConstraint, ...]
     oversized: tuple[str, ...] = ()
+    parts: PodParts = NOTHING_OF_POD
+
+    @property
+    def resources(self) -> PodResources:
+        """What the pod asks for, and what it takes on a node."""
+        return _declared(self.parts.resources, Extra.RESOURCES)
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        """The ports that it occupies on its node."""
+        return _declared(self.parts.ports, Extra.PORTS)
+
+    @property
+    def images(self) -> PodImages:
+        return _declared(self.parts.images, Extra.IMAGES)
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -115,7 +151,7 @@ class Pod(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node of the cluster."""
+    """A node of the cluster. To read what is decoded on demand where nobody declared it raises ``NotDecoded``."""
 
     name: str
     uid: str
@@ -123,10 +159,21 @@ class Node(Struct, frozen=True, gc=False):
     labels: LabelSet
     taints: tuple[Taint, ...]
     unschedulable: bool
+    parts: NodeParts = NOTHING_OF_NODE
 
     @property
     def key(self) -> ObjectKey:
         return ("", self.name)
+
+    @property
+    def allocatable(self) -> ResourceList:
+        """What it has to give, to all of its pods together."""
+        return _declared(self.parts.allocatable, Extra.RESOURCES)
+
+    @property
+    def images(self) -> Mapping[str, int]:
+        """Sizes in bytes of the images that it has, by name."""
+        return _declared(self.parts.images, Extra.IMAGES)
 
 
 def is_same(node: Node, other: Node) -> bool:
@@ -145,6 +192,12 @@ class Service(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+
+def _declared(part: T | None, extra: Extra) -> T:
+    if part is None:
+        raise NotDecoded(extra)
+    return part
 
 
 class OversizedNode(msgspec.ValidationError):
@@ -175,6 +228,29 @@ class PodObject(Struct):
     status: _PodStatusObject | None = None
 
 
+class _WholePodSpecObject(_PodSpecObject):
+    containers: list[ContainerObject] | None = None
+    init_containers: list[ContainerObject] | None = None
+    volumes: list[VolumeObject] | None = None
+    resources: RequirementsObject | None = None
+    overhead: Raw = Raw()
+
+
+class _WholePodStatusObject(_PodStatusObject):
+    container_statuses: list[ContainerStatusObject] | None = None
+    init_container_statuses: list[ContainerStatusObject] | None = None
+    conditions: list[ConditionObject] | None = None
+    resources: RequirementsObject | None = None
+    allocated_resources: Raw = Raw()
+
+
+class WholePodObject(PodObject):
+    """A Pod on the wire with what is decoded on demand."""
+
+    spec: _WholePodSpecObject | None = None
+    status: _WholePodStatusObject | None = None
+
+
 class _NodeSpecObject(Struct):
     taints: Raw = Raw()
     unschedulable: bool | None = None
@@ -185,6 +261,12 @@ class NodeObject(Struct):
 
     metadata: MetadataObject
     spec: _NodeSpecObject | None = None
+
+
+class WholeNodeObject(NodeObject):
+    """A Node on the wire with what is decoded on demand."""
+
+    status: NodeStatusObject | None = None
 
 
 class _ServiceSpecObject(Struct):
@@ -327,26 +409,33 @@ _NO_SPEC: Final = _PodSpecObject()
 _NO_STATUS: Final = _PodStatusObject()
 
 
-def _pod_spec(found: _PodSpecObject) -> PodSpec:
+_NO_WHOLE_SPEC: Final = _WholePodSpecObject()
+_NO_WHOLE_STATUS: Final = _WholePodStatusObject()
+
+
+def _pod_spec(found: _PodSpecObject, parts: PodParts, oversized: tuple[str, ...]) -> PodSpec:
     """Raises ``Oversized``."""
     return _interned(
         found,
+        parts,
         _node_selector_of(found.node_selector),
         _affinity_terms_of(found.affinity),
         _tolerations_of(found.tolerations),
         _spread_of(found.topology_spread_constraints),
+        oversized,
     )
 
 
 def _interned(
     found: _PodSpecObject,
+    more: PodParts,
     node_selector: tuple[tuple[str, str], ...],
     terms: tuple[NodeSelectorTerm, ...] | None,
     tolerations: tuple[Toleration, ...],
     spread: tuple[TopologySpreadConstraint, ...],
-    oversized: tuple[str, ...] = (),
+    oversized: tuple[str, ...],
 ) -> PodSpec:
-    parts = (
+    key = (
         sys.intern(found.scheduler_name or DEFAULT_SCHEDULER_NAME),
         found.priority or 0,
         _gated_of(found.scheduling_gates),
@@ -354,15 +443,18 @@ def _interned(
         tolerations,
         spread,
         oversized,
+        more,
     )
-    spec = _SPECS.get(parts)
+    spec = _SPECS.get(key)
     if spec is None:
-        spec = _SPECS[parts] = PodSpec(*parts)
+        spec = _SPECS[key] = PodSpec(*key)
     return spec
 
 
-def _read_in_part(labels: Raw, found: _PodSpecObject) -> tuple[LabelSet, PodSpec]:
-    """What can be read of a pod of which some parts are oversized."""
+def _read_in_part(
+    labels: Raw, found: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
+) -> tuple[LabelSet, PodSpec]:
+    """What can be read of a pod of which some parts are oversized; ``also`` are so too."""
     oversized: list[str] = []
 
     def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
@@ -378,16 +470,21 @@ def _read_in_part(labels: Raw, found: _PodSpecObject) -> tuple[LabelSet, PodSpec
     terms = read(_affinity_terms_of, found.affinity, None)
     tolerations = read(_tolerations_of, found.tolerations, nothing)
     spread = read(_spread_of, found.topology_spread_constraints, nothing)
-    return label_set, _interned(found, node_selector, terms, tolerations, spread, tuple(oversized))
+    return label_set, _interned(found, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
 
 
 def slim_pod(found: PodObject) -> Pod:
     """Slim form of a decoded Pod. Raises ``msgspec.ValidationError`` naming the field that is wrong."""
+    return _slim_pod(found, NOTHING_OF_POD, ())
+
+
+def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...]) -> Pod:
+    """``oversized`` are those of ``parts``."""
     meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
     try:
-        labels, slim = labels_of(meta.labels), _pod_spec(spec)
+        labels, slim = labels_of(meta.labels), _pod_spec(spec, parts, oversized)
     except Oversized:
-        labels, slim = _read_in_part(meta.labels, spec)
+        labels, slim = _read_in_part(meta.labels, spec, parts, oversized)
     return Pod(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
@@ -411,6 +508,10 @@ def slim_node(found: NodeObject) -> Node:
     Raises ``msgspec.ValidationError`` naming the field that is wrong, and ``OversizedNode``: unlike a pod, a node that
     is read in part would be judged wrongly for all pods.
     """
+    return _slim_node(found, NOTHING_OF_NODE)
+
+
+def _slim_node(found: NodeObject, parts: NodeParts) -> Node:
     meta, spec = found.metadata, found.spec or _NodeSpecObject()
     try:
         labels, taints = labels_of(meta.labels), _taints_of(spec.taints)
@@ -423,6 +524,7 @@ def slim_node(found: NodeObject) -> Node:
         labels=labels,
         taints=taints,
         unschedulable=bool(spec.unschedulable),
+        parts=parts,
     )
 
 
@@ -439,6 +541,49 @@ def decode_pod(raw: bytes | Raw) -> Pod:
 def decode_node(raw: bytes | Raw) -> Node:
     """Decode one Node. Raises ``msgspec.DecodeError``."""
     return slim_node(_NODE_DECODER.decode(raw))
+
+
+class CoreV1(Struct, frozen=True, eq=False):
+    """How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare.
+
+    ``pod_object`` is what JSON decodes to, for who decodes a pod within something else, and ``slim_pod`` what becomes
+    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``.
+    """
+
+    extras: frozenset[Extra]
+    pod_object: type[PodObject]
+    slim_pod: Callable[[Any], Pod]
+    decode_pod: Callable[[bytes | Raw], Pod]
+    decode_node: Callable[[bytes | Raw], Node]
+
+
+PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, decode_pod, decode_node)
+"""Nothing on demand."""
+
+
+def core_v1(extras: Collection[Extra]) -> CoreV1:
+    """The decoders for these parts on demand."""
+    if not extras:
+        return PLAIN
+    wanted = frozenset(extras)
+    pods, nodes = Decoder[WholePodObject](WholePodObject), Decoder[WholeNodeObject](WholeNodeObject)
+
+    def slim_pod(found: WholePodObject) -> Pod:
+        parts = pod_parts(wanted, found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS)
+        return _slim_pod(found, *parts)
+
+    def decode_pod(raw: bytes | Raw) -> Pod:
+        return slim_pod(pods.decode(raw))
+
+    def decode_node(raw: bytes | Raw) -> Node:
+        found = nodes.decode(raw)
+        try:
+            parts = node_parts(wanted, found.status or NodeStatusObject())
+        except Oversized as error:
+            raise OversizedNode(str(error)) from None
+        return _slim_node(found, parts)
+
+    return CoreV1(wanted, WholePodObject, slim_pod, decode_pod, decode_node)
 
 
 def _parse_service_selector(data: bytes) -> Selector | None:

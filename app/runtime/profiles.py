@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from app.config.mistakes import Mistake, Place, meant, mistakes_in, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Profile
 from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
+from app.framework.parts import Part
 from app.framework.uses import Use
 from app.kube.kinds import Kind
 from app.runtime.declared import DeclaredObjects
@@ -74,6 +75,10 @@ class ResolvedProfile(Struct, frozen=True):
             looks_up = declares(spec.plugin, LookUpPlugin)
             for kind in every:
                 yield Use(name, kind, looks_up=looks_up, writes=written.get(kind, ""))
+
+    def parts(self) -> set[Part]:
+        """The parts of pods and nodes that its plugins name."""
+        return {part for spec in self.specs.values() for part in spec.parts or ()}
 
     def kinds(self) -> set[Kind[Any]]:
         """The kinds its plugins read beside pods and nodes. Raises ``ProfileErrors`` for a plugin that cannot say."""

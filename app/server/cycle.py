@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.framework.status import Status, distinct
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.server.admission import OUT_OF_TIME, Admission
 from app.server.bodies import documented, parsed
@@ -223,6 +223,6 @@ def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
     if asked.name is not None:
         return verb.known_pod(asked.namespace, asked.name)
     try:
-        return decode_pod(asked.raw_pod)
+        return verb.decode_pod(asked.raw_pod)
     except _UNREADABLE as error:
         raise HTTPException(422, f"pod: {error}") from None

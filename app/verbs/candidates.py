@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from app.cache.cluster import Cluster
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
-from app.kube.core_v1 import Node, OversizedNode, decode_node
+from app.kube.core_v1 import PLAIN, CoreV1, Node, OversizedNode
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.verbs.reading import without_depth
@@ -63,7 +63,7 @@ _SLICE: Final = 256
 """Nodes read before others get their turn: some 2 ms for nodes of 12 KB."""
 
 
-async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list[SentNode]:
+async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
     """Read whole nodes in slices, before the decision, so that 60 MB of them hold up nobody.
 
     Raises ``MalformedRequest``.
@@ -71,24 +71,24 @@ async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo]) -> list
     sent: list[SentNode] = []
     for start in range(0, len(items), _SLICE):
         await turn()
-        sent.extend(_read(item, nodes) for item in items[start : start + _SLICE])
+        sent.extend(_read(item, nodes, core) for item in items[start : start + _SLICE])
     return sent
 
 
-def _read(item: Raw, nodes: Mapping[str, NodeInfo]) -> SentNode:
+def _read(item: Raw, nodes: Mapping[str, NodeInfo], core: CoreV1) -> SentNode:
     try:
         identity = _IDENTITY.decode(item).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Nodes.items: {error}") from None
     version = identity.resource_version
-    node = None if _is_known(nodes.get(identity.name), version) else _decoded(item)
+    node = None if _is_known(nodes.get(identity.name), version) else _decoded(item, core)
     return SentNode(identity.name, version, item, node)
 
 
-def _decoded(item: Raw) -> Node | None:
+def _decoded(item: Raw, core: CoreV1) -> Node | None:
     """``None`` for one that is oversized: whoever may write one node is not to stop the pods of all."""
     try:
-        return decode_node(item)
+        return core.decode_node(item)
     except OversizedNode:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -99,9 +99,9 @@ def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
     return known is not None and known.node.resource_version == resource_version != ""
 
 
-async def read_nodes(args: ExtenderArgs, nodes: Mapping[str, NodeInfo]) -> list[SentNode] | None:
+async def read_nodes(args: ExtenderArgs, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
     """The whole nodes of a request; ``None`` for one that names them. Raises ``MalformedRequest``."""
-    return None if args.names is not None else await read_sent(args.nodes or (), nodes)
+    return None if args.names is not None else await read_sent(args.nodes or (), nodes, core)
 
 
 async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
@@ -127,13 +127,14 @@ def asked_nodes(
     sent: Sequence[SentNode] | None,
     nodes: Mapping[str, NodeInfo],
     unreadable: Collection[str] = (),
+    core: CoreV1 = PLAIN,
 ) -> Asked:
     """The candidates, on the picture as it is at this moment.
 
     Those of ``names`` that are ``unreadable`` are none; a whole node is judged by what was sent.
     """
     if names is None:
-        return _by_object(sent or (), nodes)
+        return _by_object(sent or (), nodes, core)
     if not unreadable:
         return _by_name(names, nodes)
     found = _by_name([name for name in names if name not in unreadable], nodes)
@@ -145,7 +146,7 @@ def searched_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None,
     """The same for a search, which finds out by itself which names are of no node."""
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
-        return asked_nodes(names, sent, cluster.nodes, unreadable)
+        return asked_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
     return Asked(names, Candidates(names, cluster.nodes.__getitem__), {})
 
 
@@ -165,7 +166,7 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
     return Asked(names, Candidates(known, nodes.__getitem__), unknown)
 
 
-def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo]) -> Asked:
+def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> Asked:
     """A node the picture has in the same version is taken from there; any other is judged by what was sent."""
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
@@ -173,11 +174,11 @@ def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo]) -> Aske
     for item in items:
         known = nodes.get(item.name)
         if known is None or not _is_known(known, item.resource_version):
-            node = item.node if item.node is not None else _decoded(item.raw)
+            node = item.node if item.node is not None else _decoded(item.raw, core)
             if node is None:
                 unreadable[item.name] = UNREADABLE_NODE
                 continue
-            known = sent[item.name] = NodeInfo(node, known.pods if known is not None else None)
+            known = sent[item.name] = NodeInfo(node) if known is None else known.with_node(node)
         infos[item.name] = known
     candidates = Candidates(list(infos), infos.__getitem__, sent)
     return Asked([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})

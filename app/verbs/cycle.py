@@ -73,6 +73,10 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
         return pod
 
+    def decode_pod(self, raw: bytes) -> Pod:
+        """A pod that was sent, with all that the plugins read. Raises ``msgspec.DecodeError``."""
+        return self._context.cluster.core.decode_pod(raw)
+
     async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)

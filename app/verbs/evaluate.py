@@ -22,7 +22,8 @@ from app.feeds.saved import MemoryBinder, MemoryWriter
 from app.feeds.sinks import sink_for
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import Pod, decode_pod
+from app.framework.parts import extras_of
+from app.kube.core_v1 import CoreV1, Pod, core_v1
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
@@ -86,7 +87,7 @@ class Evaluator:
             raise BadCase("preempt: plugins not available: [DefaultPreemption]")
         cluster = _picture(case, profile)
         framework = self._framework(profile, cluster)
-        pod = _pod("pod", case.pod)
+        pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
             return {"name": case.name, **at_once(lambda: judged(framework, pod, Candidates.of(cluster.nodes)))}
 
@@ -155,14 +156,14 @@ def _picture(case: _Case, profile: ResolvedProfile) -> Cluster:
     """A cluster with the objects that somebody reads, in whatever order they come."""
     every: tuple[Kind[Any], ...] = (NODES, PODS, *profile.kinds())
     wanted = {(kind.api_version, kind.kind): kind for kind in every}
-    cluster = Cluster()
+    cluster = Cluster(core_v1(extras_of(profile.parts())))
     sinks = {kind: sink_for(cluster, kind) for kind in every}
     for index, raw in enumerate(case.objects or ()):
         try:
             meta = _TYPE.decode(raw)
             kind = wanted.get((meta.api_version, meta.kind))
             if kind is not None:
-                sinks[kind].upsert(_identified(kind.decode(raw)))
+                sinks[kind].upsert(_identified(cluster.decoder(kind)(raw)))
         except _UNREADABLE as error:
             raise BadCase(f"objects[{index}]: {error}") from None
     return cluster
@@ -173,8 +174,8 @@ def _identified(found: Any) -> Any:
     return replace(found, uid=str(found)) if isinstance(found, Pod) and not found.uid else found
 
 
-def _pod(field: str, raw: Raw) -> Pod:
+def _pod(field: str, raw: Raw, core: CoreV1) -> Pod:
     try:
-        return decode_pod(raw)
+        return core.decode_pod(raw)
     except _UNREADABLE as error:
         raise BadCase(f"{field}: {error}") from None

@@ -56,6 +56,7 @@ class FilterVerb:
         lean: bool = False,
     ) -> None:
         self._context = context
+        self._decode = partial(decode_args, core=context.cluster.core)
         self._lean = lean
         self._standing = standing
         self._handed = handed
@@ -68,9 +69,9 @@ class FilterVerb:
         if remembered is not None:
             return remembered
         try:
-            args = decode_args(body)
+            args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(decode_args, body, refused, "filter")
+            args = await read_again(self._decode, body, refused, "filter")
         framework = self._context.asked_framework("filter", args.pod)
         if framework is None:
             return Answer(_pass_all(args, by_lot if self._lean else _as_asked), "nothing_to_do")
@@ -104,7 +105,8 @@ class FilterVerb:
 
     async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
-        sent = None if args.names is not None else await read_sent(args.nodes or (), self._context.cluster.nodes)
+        cluster = self._context.cluster
+        sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
         await self._context.look_up_missing(framework, args.pod)
         await self._context.due.wait(framework.depends, args.pod)
         found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))

@@ -7,6 +7,7 @@ once its victims are gone; the victims themselves, their order and their PDB cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -33,13 +34,14 @@ class PreemptVerb:
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
+        self._decode = partial(decode_preemption, core=context.cluster.core)
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a preempt request. Raises ``VerbFailure``."""
         try:
-            args = decode_preemption(body)
+            args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(decode_preemption, body, refused, "preempt")
+            args = await read_again(self._decode, body, refused, "preempt")
         framework = self._context.asked_framework("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")

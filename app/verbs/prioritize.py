@@ -56,6 +56,7 @@ class PrioritizeVerb:
 
     def __init__(self, context: VerbContext, handed: FilterResultCache, *, lean: bool = False) -> None:
         self._context = context
+        self._decode = partial(decode_args, core=context.cluster.core)
         self._handed = handed
         self._lean = lean
 
@@ -78,11 +79,11 @@ class PrioritizeVerb:
 
     async def _read(self, body: bytes | memoryview) -> _Asked:
         try:
-            args = decode_args(body)
+            args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(decode_args, body, refused, "prioritize")
+            args = await read_again(self._decode, body, refused, "prioritize")
         try:
-            sent = await read_nodes(args, self._context.cluster.nodes)
+            sent = await read_nodes(args, self._context.cluster.nodes, self._context.cluster.core)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
         return _Asked(args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent)
@@ -99,7 +100,7 @@ class PrioritizeVerb:
             if len(candidates.name_set) == len(asked.hosts):
                 return candidates
         names = None if asked.sent is not None else asked.hosts
-        return asked_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster)).candidates
+        return asked_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster), cluster.core).candidates
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._context.max_priority

@@ -8,15 +8,18 @@ keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kuberne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from app.kube import decoding
-from app.kube.core_v1 import Pod, PodObject, slim_pod
+from app.kube.core_v1 import PLAIN, CoreV1, Pod, PodObject, WholePodObject
 from app.kube.decoding import Decoder
 from app.kube.names import is_label, is_subdomain, shown
+
+T = TypeVar("T")
+P = TypeVar("P", bound=PodObject)
 
 
 class MalformedRequest(ValueError):
@@ -33,8 +36,8 @@ class NodeListObject(Struct):
     items: list[Raw] | None = None
 
 
-class _ExtenderArgs(Struct, rename="pascal", forbid_unknown_fields=True):
-    pod: PodObject
+class _ExtenderArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
+    pod: P
     nodes: NodeListObject | None = None
     node_names: list[str] | None = None
 
@@ -87,8 +90,8 @@ class _VictimsObject(Struct, forbid_unknown_fields=True):
         return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
 
 
-class _PreemptionArgs(Struct, rename="pascal", forbid_unknown_fields=True):
-    pod: PodObject
+class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
+    pod: P
     node_name_to_victims: dict[str, _VictimsObject | None] | None = None
     node_name_to_meta_victims: dict[str, _MetaVictimsObject | None] | None = None
 
@@ -138,13 +141,18 @@ class _BindingResult(Struct, rename="pascal"):
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_ARGS: Final = Decoder[_ExtenderArgs](_ExtenderArgs)
-_PREEMPTION: Final = Decoder[_PreemptionArgs](_PreemptionArgs)
+_ARGS: Final[Mapping[type[PodObject], Decoder[_ExtenderArgs[Any]]]] = {
+    PodObject: Decoder(_ExtenderArgs[PodObject]),
+    WholePodObject: Decoder(_ExtenderArgs[WholePodObject]),
+}
+_PREEMPTION: Final[Mapping[type[PodObject], Decoder[_PreemptionArgs[Any]]]] = {
+    PodObject: Decoder(_PreemptionArgs[PodObject]),
+    WholePodObject: Decoder(_PreemptionArgs[WholePodObject]),
+}
 _BINDING: Final = Decoder[_BindingArgs](_BindingArgs)
 _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
-T = TypeVar("T")
 
 _NO_NODES: Final = b'{"Nodes":null'
 _NAMES: Final = b',"Nodes":null,"NodeNames":["'
@@ -155,23 +163,29 @@ _MOST_FOLDED: Final = 4 << 20
 """Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
 
 
-def decode_args(body: bytes | memoryview) -> ExtenderArgs:
-    """Read a filter or prioritize request. Raises ``MalformedRequest``, of which one kind is ``TooDeep``."""
-    found = _decode(body, _ARGS, _has_usual_spelling)
+def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> ExtenderArgs:
+    """Read a filter or prioritize request, and of the pod what ``core`` says.
+
+    Raises ``MalformedRequest``, of which one kind is ``TooDeep``.
+    """
+    found = _decode(body, _ARGS[core.pod_object], _has_usual_spelling)
     names, nodes = found.node_names, found.nodes
     if names is not None:
-        return ExtenderArgs(_slim(found.pod), names, None)
+        return ExtenderArgs(_slim(found.pod, core), names, None)
     if nodes is None:
         raise MalformedRequest("neither NodeNames nor Nodes is given")
-    return ExtenderArgs(_slim(found.pod), None, nodes.items or [])
+    return ExtenderArgs(_slim(found.pod, core), None, nodes.items or [])
 
 
-def decode_preemption(body: bytes | memoryview) -> PreemptionArgs:
-    """Read a preempt request. Raises ``MalformedRequest``, of which one kind is ``TooDeep``."""
-    found = _decode(body, _PREEMPTION, _has_usual_spelling)
+def decode_preemption(body: bytes | memoryview, core: CoreV1 = PLAIN) -> PreemptionArgs:
+    """Read a preempt request, and of the pod what ``core`` says.
+
+    Raises ``MalformedRequest``, of which one kind is ``TooDeep``.
+    """
+    found = _decode(body, _PREEMPTION[core.pod_object], _has_usual_spelling)
     given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
     victims = {name: it.slim() for name, it in given.items() if it is not None}
-    return PreemptionArgs(_slim(found.pod), {name: it for name, it in victims.items() if it.pods})
+    return PreemptionArgs(_slim(found.pod, core), {name: it for name, it in victims.items() if it.pods})
 
 
 def decode_binding(body: bytes | memoryview) -> BindingArgs:
@@ -338,9 +352,9 @@ def encode_binding(error: str = "") -> bytes:
     return _ENCODER.encode(_BindingResult(error))
 
 
-def _slim(found: PodObject) -> Pod:
+def _slim(found: PodObject, core: CoreV1) -> Pod:
     try:
-        pod = slim_pod(found)
+        pod = core.slim_pod(found)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Pod: {error}") from None
     _named("Pod.metadata.name", pod.name, is_subdomain)
@@ -375,8 +389,8 @@ def _field_names(kind: type[Struct]) -> dict[str, str]:
 
 
 _TOP: Final[Mapping[object, Mapping[str, str]]] = {
-    _ARGS: _field_names(_ExtenderArgs),
-    _PREEMPTION: _field_names(_PreemptionArgs),
+    **dict.fromkeys(_ARGS.values(), _field_names(_ExtenderArgs)),
+    **dict.fromkeys(_PREEMPTION.values(), _field_names(_PreemptionArgs)),
     _BINDING: _field_names(_BindingArgs),
 }
 _VICTIMS: Final = _field_names(_MetaVictimsObject)
@@ -391,12 +405,26 @@ _NESTED: Final = {
         ("matchExpressions", "matchFields", "matchLabels", "matchLabelKeys", "labelSelector"),
         ("topologySpreadConstraints", "topologyKey", "whenUnsatisfiable", "maxSkew", "minDomains"),
         ("nodeAffinityPolicy", "nodeTaintsPolicy", "status", "phase", "nominatedNodeName"),
+        ("containers", "initContainers", "image", "restartPolicy", "ports", "hostPort", "hostIP", "protocol"),
+        ("resources", "requests", "overhead", "volumes", "reference", "containerStatuses", "initContainerStatuses"),
+        ("allocatedResources", "conditions", "type", "reason", "allocatable", "images", "names", "sizeBytes"),
     )
     for name in names
 }
 _VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
 _OBJECTS: Final = frozenset({"Pod", "Nodes"})
-_USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
+_USER_KEYS: Final = frozenset(
+    {
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "matchLabels",
+        "requests",
+        "overhead",
+        "allocatedResources",
+        "allocatable",
+    }
+)
 
 
 def _folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:

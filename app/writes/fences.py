@@ -16,7 +16,7 @@ import structlog
 from app.cache.cluster import Cluster
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_v1 import Pod
 from app.writes.answers import as_asked
 from app.writes.api_writes import PODS, fence_off, will_never_do
 from app.writes.callers import Callers
@@ -156,7 +156,7 @@ class Fences:
 
     def _take_in(self, pod: Pod, raw: bytes) -> None:
         try:
-            found = decode_pod(raw)
+            found = self._cluster.core.decode_pod(raw)
         except ValueError as cause:  # it has moved on: that is what counts
             _LOG.error("fenced pod cannot be read", pod=str(pod), cause=str(cause))
             return

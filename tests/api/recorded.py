@@ -13,7 +13,18 @@ from app.verbs.outcome import Verb
 
 FOLDER: Final = Path(__file__).parents[1] / "conformance" / "wire"
 
-_USER_KEYS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
+_USER_KEYS: Final = frozenset(
+    {
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "matchLabels",
+        "requests",
+        "overhead",
+        "allocatedResources",
+        "allocatable",
+    }
+)
 _NODE_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
 
 

@@ -3,11 +3,11 @@
     python -m tests.conformance.soak                # EVENTS and FULL as in the environment, 1,000,000 events if unset
     python -m tests.conformance.soak --full         # keeps as much as production does, which takes minutes to fill
 
-Deployments roll out again and again, so that label sets and selectors never seen before keep coming; nodes are
-relabelled, tainted, removed and come back; bindings are in flight, succeed or fail. Every rollout is asked about, which
-fills and turns over what is kept for constraints. Everything is recounted on the way. Prints JSON; ends with 1 if a
-recount differs or memory grew by 5 % since it was warm, that is, all memos were full and all that is kept for
-constraints had been replaced twice.
+Deployments roll out again and again, so that label sets and selectors never seen before keep coming, and requests with
+them; nodes are relabelled, tainted, removed and come back, with other images; bindings are in flight, succeed or fail.
+Every rollout is asked about, which fills and turns over what is kept for constraints. Everything is recounted on the
+way. Prints JSON; ends with 1 if a recount differs or memory grew by 5 % since it was warm, that is, all memos were full
+and all that is kept for constraints had been replaced twice.
 """
 
 import argparse
@@ -22,9 +22,11 @@ from random import Random
 from typing import Any, Final
 
 from app.cache import counters
+from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
-from app.kube.core_v1 import Pod, decode_node, decode_pod
+from app.kube.core_v1 import Pod, core_v1
+from app.kube.extras import Extra
 from tests.builders import encoded
 from tests.conformance.draft import HOSTNAME, ZONE, Json
 from tests.harness import World, only
@@ -49,7 +51,8 @@ class Soak:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = World(profile=only("PodTopologySpread"))
+        self.core = core_v1(list(Extra))
+        self.world = World(profile=only("PodTopologySpread"), cluster=Cluster(self.core))
         self.cluster = self.world.cluster
         self.pods: list[dict[str, Json]] = [{} for _ in range(DEPLOYMENTS)]
         self.revisions = [0] * DEPLOYMENTS
@@ -71,8 +74,13 @@ class Soak:
         node = {
             "metadata": {"name": f"n{number}", "uid": f"node-{number}", "labels": labels},
             "spec": {"taints": taints},
+            "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}, "images": self._images()},
         }
-        self.cluster.upsert_node(decode_node(encoded(node)))
+        self.cluster.upsert_node(self.core.decode_node(encoded(node)))
+
+    def _images(self) -> list[Json]:
+        some = self.random.sample(range(DEPLOYMENTS), 20)
+        return [{"names": [f"example/app-{number}:1"], "sizeBytes": 1 << 20} for number in some]
 
     def node_event(self) -> None:
         number = self.random.randrange(NODES)
@@ -83,7 +91,10 @@ class Soak:
 
     def _show(self, pod: Json) -> None:
         self.events += 1
-        self.cluster.upsert_pod(decode_pod(encoded(pod)))
+        self.cluster.upsert_pod(self._decoded(pod))
+
+    def _decoded(self, pod: Json) -> Pod:
+        return self.core.decode_pod(encoded(pod))
 
     def _new_pod(self, deployment: int) -> Json:
         self.made += 1
@@ -93,7 +104,15 @@ class Soak:
         when = "DoNotSchedule" if deployment % 2 else "ScheduleAnyway"
         constraint = {"maxSkew": 1, "whenUnsatisfiable": when, "labelSelector": {"matchLabels": labels}}
         spread = [{**constraint, "topologyKey": key} for key in (ZONE, HOSTNAME)]
-        return {"metadata": metadata, "spec": {"topologySpreadConstraints": spread}, "status": {"phase": "Pending"}}
+        spec = {"topologySpreadConstraints": spread, "containers": [self._container(deployment)]}
+        return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+    def _container(self, deployment: int) -> Json:
+        """Each revision asks for something else; some take a port of their node."""
+        requests = {"cpu": f"{10 + self.revisions[deployment] % 500}m", "memory": f"{deployment}Mi"}
+        ports = [{"hostPort": 8000 + deployment}] if deployment % 10 == 0 else []
+        image = f"example/app-{deployment}:1"
+        return {"name": "main", "image": image, "resources": {"requests": requests}, "ports": ports}
 
     def pod_comes(self, deployment: int) -> None:
         """Shown waiting, assumed, then shown bound; now and then the binding fails first."""
@@ -111,7 +130,7 @@ class Soak:
         self._show(bound)
 
     def _assume(self, pod: Json, node: str) -> None:
-        self.cluster.assume(decode_pod(encoded(pod)), node)
+        self.cluster.assume(self._decoded(pod), node)
 
     def pod_goes(self, deployment: int) -> None:
         """Terminating or finished first, or gone at once."""
@@ -133,23 +152,32 @@ class Soak:
         self.pods[deployment][uid] = changed = {**pod, "metadata": {**pod["metadata"], "labels": labels}}
         self._show(changed)
 
+    def resized(self, deployment: int) -> None:
+        """In place: its status says what it holds."""
+        uid = self.random.choice(list(self.pods[deployment]))
+        held = {"requests": {"cpu": f"{self.random.randrange(1000)}m"}}
+        status = {"phase": "Running", "containerStatuses": [{"name": "main", "resources": held}]}
+        self.pods[deployment][uid] = changed = {**self.pods[deployment][uid], "status": status}
+        self._show(changed)
+
     def rollout(self) -> None:
         """A new revision of one deployment: pods are judged and replaced, before, while and after others change."""
         deployment = self.random.randrange(DEPLOYMENTS)
         self.judge_new_revision(deployment)
         until = self.events + EVENTS_OF_A_ROLLOUT
         while self.events < until:
-            self._judge(decode_pod(encoded(self._new_pod(deployment))))
+            self._judge(self._decoded(self._new_pod(deployment)))
             for _ in range(5):
                 self.pod_comes(deployment)
                 self.pod_goes(deployment)
                 self.relabelled(self.random.randrange(DEPLOYMENTS))
+            self.resized(self.random.randrange(DEPLOYMENTS))
         if self.random.random() < 0.3:
             self.node_event()
 
     def judge_new_revision(self, deployment: int) -> None:
         self.revisions[deployment] += 1
-        self._judge(decode_pod(encoded(self._new_pod(deployment))))
+        self._judge(self._decoded(self._new_pod(deployment)))
 
     def _judge(self, pod: Pod) -> None:
         framework, nodes = self.world.framework, self.world.candidates()

@@ -16,7 +16,9 @@ from app.cache import counters
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.framework.interface import Inclusion, Unprepared
-from app.kube.core_v1 import decode_node, decode_pod
+from app.framework.resources import Totals
+from app.kube.core_v1 import core_v1
+from app.kube.extras import Extra
 from app.kube.kinds import partial_kind
 from app.kube.selectors import Selector, decode_selector
 from tests import strategies
@@ -28,6 +30,8 @@ from tests.strategies import KEYS, NODES, rarely
 pytestmark = pytest.mark.timeout(600)  # seconds to pass, minutes to shrink a failure to a story one can read
 
 NAMES = ("p1", "p2", "p3")
+CORE = core_v1(list(Extra))
+decode_pod, decode_node = CORE.decode_pod, CORE.decode_node
 SETS = partial_kind("apps/v1", "Set")
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, stateful_step_count=50)
 
@@ -109,6 +113,8 @@ def everything(cluster: Cluster) -> dict[str, Any]:
     """All that can be seen of a picture, whatever the order in which it came about."""
     return {
         "nodes": {name: (info.node, dict(info.pods)) for name, info in cluster.nodes.items()},
+        "totals": {name: info.totals.copy() for name, info in cluster.nodes.items()},
+        "images": dict(cluster.aggregates._by_image),
         "pods": {pod.key: pod for pod in cluster.pods()},
         "bound": {pod.key for pod in bound_pods(cluster)},
         "in flight": {pod.uid: pod for pod in cluster.assumed.in_flight()},
@@ -135,7 +141,7 @@ class Picture(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster()
+        self.cluster = Cluster(CORE)
         self.nodes: dict[str, JsonObject] = {}
         self.pods: dict[tuple[str, str], JsonObject] = {}
         self.assumptions: dict[str, Assumption] = {}
@@ -148,7 +154,7 @@ class Picture(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             for name, limit in data.draw(st.sampled_from(self.limits)).items():
                 patch.setattr(counters, name, limit)
-            self.cluster = Cluster()
+            self.cluster = Cluster(CORE)
         self.cluster.by_controller(SETS)
         for name in NODES[:3]:
             self.node_comes_or_changes(data.draw(strategies.nodes(st.just(name))))
@@ -177,6 +183,7 @@ class Picture(RuleBasedStateMachine):
         phase=rarely.map(lambda done: "Succeeded" if done else "Running"),
         gated=rarely,
         owner=st.sampled_from(("a", "b")),
+        containers=strategies.containers,
     )
     def watch_shows_pod(
         self,
@@ -190,6 +197,7 @@ class Picture(RuleBasedStateMachine):
         phase: str,
         gated: bool,
         owner: str,
+        containers: list[JsonObject],
     ) -> None:
         known = self.pods.get((namespace, name))
         self.made += 1
@@ -206,6 +214,7 @@ class Picture(RuleBasedStateMachine):
             gated=gated,
             priority=self.made,
             owner=controller("Set", owner),
+            containers=containers,
         )
         self._shown(pod)
 
@@ -348,6 +357,39 @@ class Picture(RuleBasedStateMachine):
         assumption = self.assumptions.get(pod["metadata"]["uid"])
         return pod if assumption is None else {**pod, "spec": {**pod["spec"], "nodeName": assumption.node}}
 
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data(), pods=st.lists(strategies.containers, max_size=2))
+    def pods_are_tried_on_a_node(self, data: st.DataObject, pods: list[list[JsonObject]]) -> None:
+        """A dry run takes some of its pods away and puts others there."""
+        info = self.cluster.nodes[data.draw(st.sampled_from(sorted(self.nodes)))]
+        gone = data.draw(st.sets(st.sampled_from(sorted(info.pods)))) if info.pods else set()
+        came = [decode_pod(encoded(pod_object(f"new-{it}", containers=found))) for it, found in enumerate(pods)]
+        tried = info.without_pods(gone).with_pods(came)
+
+        stay = {uid: pod for uid, pod in info.pods.items() if uid not in gone}
+        assert {**stay, **{pod.uid: pod for pod in came}} == tried.pods
+        assert Totals(CORE.extras, tried.pods.values()) == tried.totals
+
+    @invariant()
+    def nodes_say_what_their_pods_take(self) -> None:
+        """Added up as plainly as can be."""
+        for name, info in self.cluster.nodes.items():
+            containers = [it for pod in self._on(name) for it in pod["spec"]["containers"]]
+            asked = [it.get("resources", {}).get("requests", {}) for it in containers]
+            cpu = sum(int(it["cpu"].removesuffix("m")) for it in asked if "cpu" in it)
+            assert (cpu, sum("cpu" not in it for it in asked) * 100 + cpu) == (
+                info.requested.get("cpu", 0),
+                info.non_zero_requested.get("cpu", 0),
+            )
+            ports = {port["hostPort"] for it in containers for port in it.get("ports", ())}
+            assert ports == {it.port for it in info.ports}
+        for image in strategies.IMAGES:
+            nodes = [it for it in self.nodes.values() if image in str(it["status"])]
+            assert len(nodes) == self.cluster.aggregates.nodes_with_image(image)
+
+    def _on(self, name: str) -> list[JsonObject]:
+        return [pod for pod in self._placed() if pod["spec"]["nodeName"] == name]
+
     @invariant()
     def nothing_differs_from_a_recount(self) -> None:
         assert [] == self.cluster.check()
@@ -374,7 +416,7 @@ class Picture(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Pods first, nodes last, every assumption made anew: the order of events leaves no trace."""
         assert "" == "".join(words for check in self.checks for words in check)
-        rebuilt = Cluster()
+        rebuilt = Cluster(CORE)
         for pod in reversed(self.pods.values()):
             rebuilt.upsert_pod(decode_pod(encoded(pod)))
         for uid, assumption in self.assumptions.items():

@@ -20,6 +20,7 @@ from app.kube.core_v1 import (
     decode_pod,
     decode_service,
 )
+from app.kube.extras import NOTHING_OF_POD
 from app.kube.labels import NO_LABELS, label_set
 from app.kube.meta_v1 import LARGEST_PART, OwnerReference
 from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
@@ -136,6 +137,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         "tolerations": (Toleration("dedicated", "Equal", "db", "NoSchedule"),),
         "spread": (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", of_labels({"app": "web"})),),
         "oversized": (),
+        "parts": NOTHING_OF_POD,
     } == spec_of(pod)
 
 
@@ -161,6 +163,7 @@ def test_what_a_pod_leaves_out_has_its_default(given: JsonObject) -> None:
         "tolerations": (),
         "spread": (),
         "oversized": (),
+        "parts": NOTHING_OF_POD,
     } == spec_of(pod)
 
 

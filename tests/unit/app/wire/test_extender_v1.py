@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from app.kube.core_v1 import decode_node
+from app.kube.core_v1 import core_v1, decode_node
 from app.kube.decoding import levelled
+from app.kube.extras import Extra
 from app.wire.extender_v1 import (
     BindingArgs,
     ExtenderArgs,
@@ -32,7 +33,7 @@ from app.wire.extender_v1 import (
     encode_victims,
 )
 from tests.api.recorded import CALLS, Call, camel, recased
-from tests.builders import encoded, make_pod, pod_object
+from tests.builders import container, encoded, make_pod, pod_object
 
 POD = pod_object("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
 SLIM = make_pod("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
@@ -44,6 +45,24 @@ CASES = [
     pytest.param(camel, id="camel"),
     pytest.param(str.upper, id="UPPER"),
 ]
+
+
+EVERYTHING = core_v1(list(Extra))
+DEMANDING = pod_object(
+    containers=[
+        container(requests={"cpu": "1", "example.com/Image": "2"}, ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}]),
+    ],
+    more={
+        "initContainers": [container("first", restartPolicy="Always", requests={"cpu": "2"})],
+        "overhead": {"cpu": "1m"},
+        "resources": {"requests": {"memory": "1Ki"}},
+        "volumes": [{"name": "data", "image": {"reference": "data:1"}}],
+    },
+    status={
+        "containerStatuses": [{"name": "main", "resources": {"requests": {}}, "allocatedResources": {"cpu": "4"}}],
+        "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+    },
+)
 
 
 def recorded(calls: list[Call]) -> pytest.MarkDecorator:
@@ -91,6 +110,15 @@ class TestArgs:
         assert call.asked["Nodes"]["items"] == [
             json.loads(bytes(node)) for node in decode_args(call.request).nodes or ()
         ]
+
+    @pytest.mark.parametrize("case", [pytest.param(str, id="usual"), *CASES])
+    def test_what_is_decoded_on_demand_is_read_of_the_pod_that_is_asked_about(self, case: Callable[[str], str]) -> None:
+        args = decode_args(encoded(recased({"Pod": DEMANDING, "NodeNames": []}, case)), EVERYTHING)
+        victims = decode_preemption(encoded(recased({"Pod": DEMANDING}, case)), EVERYTHING)
+
+        assert EVERYTHING.decode_pod(encoded(DEMANDING)).spec is args.pod.spec is victims.pod.spec
+        assert {"cpu": 3001, "memory": 1024, "example.com/Image": 2} == args.pod.spec.resources.requests
+        assert {"cpu": 6001, "memory": 1024} == args.pod.spec.resources.requested
 
     @pytest.mark.parametrize("case", CASES)
     @recorded(ARGS)

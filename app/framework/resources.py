@@ -1,0 +1,127 @@
+"""What the pods of a node take together: requests and host ports, and what plugins ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NoReturn
+
+from app.kube.core_v1 import Pod
+from app.kube.extras import ANY_IP, Extra, HostPort, NotDecoded
+from app.kube.requests import ResourceList
+
+_NONE_TAKEN: Final[dict[str, int]] = {}
+
+
+def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
+    """Add ``amounts``, or with -1 take them away. What comes to nothing is no longer there."""
+    for name, amount in amounts.items():
+        total = to.get(name, 0) + times * amount
+        if total:
+            to[name] = total
+        else:
+            to.pop(name, None)
+
+
+class HostPorts:
+    """The host ports that are taken on a node; iterates over them.
+
+    Kept with how many pods take each: two may, where somebody else bound one of them, and the port stays taken until
+    both are gone. (kube-scheduler's ``HostPortInfo`` frees it with the first.)
+    """
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, ports: Iterable[HostPort] = ()) -> None:
+        self._taken: dict[tuple[str, int], dict[str, int]] = {}
+        self.add(ports)
+
+    def add(self, ports: Iterable[HostPort], times: int = 1) -> None:
+        """One pod more (1) or less (-1) takes ``ports``."""
+        for it in ports:
+            ips = self._taken.setdefault((it.protocol, it.port), {})
+            add({it.ip: 1}, ips, times)
+            if not ips:
+                del self._taken[it.protocol, it.port]
+
+    def conflicts(self, ports: Iterable[HostPort]) -> bool:
+        """Whether one of ``ports`` is taken: of the same address, or where either is of all addresses."""
+        return bool(self._taken) and any(map(self._is_taken, ports))
+
+    def _is_taken(self, port: HostPort) -> bool:
+        ips = self._taken.get((port.protocol, port.port), _NONE_TAKEN)
+        return bool(ips) and (port.ip == ANY_IP or ANY_IP in ips or port.ip in ips)
+
+    def copy(self) -> HostPorts:
+        found = HostPorts()
+        found._taken = {port: dict(ips) for port, ips in self._taken.items()}
+        return found
+
+    def __iter__(self) -> Iterator[HostPort]:
+        return (HostPort(ip, protocol, port) for (protocol, port), ips in self._taken.items() for ip in ips)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._taken.values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostPorts) and self._taken == other._taken
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"HostPorts({list(self)})"
+
+
+class Totals:
+    """Of all pods on a node, terminating ones included, as far as it was declared; to read anything else raises
+    ``NotDecoded``. An amount of nothing is not in the lists.
+    """
+
+    __slots__ = ("_extras", "_non_zero_requested", "_ports", "_requested")
+
+    def __init__(self, extras: Collection[Extra], pods: Iterable[Pod] = ()) -> None:
+        self._extras = extras
+        self._requested: dict[str, int] = {}
+        self._non_zero_requested: dict[str, int] = {}
+        self._ports = HostPorts()
+        for pod in pods:
+            self.add(pod)
+
+    def add(self, pod: Pod, times: int = 1) -> None:
+        """A pod came (1) or left (-1)."""
+        if Extra.RESOURCES in self._extras:
+            resources = pod.spec.resources
+            add(resources.requested, self._requested, times)
+            add(resources.non_zero_requested, self._non_zero_requested, times)
+        if Extra.PORTS in self._extras and pod.spec.ports:
+            self._ports.add(pod.spec.ports, times)
+
+    @property
+    def requested(self) -> ResourceList:
+        return self._requested if Extra.RESOURCES in self._extras else _missing(Extra.RESOURCES)
+
+    @property
+    def non_zero_requested(self) -> ResourceList:
+        return self._non_zero_requested if Extra.RESOURCES in self._extras else _missing(Extra.RESOURCES)
+
+    @property
+    def ports(self) -> HostPorts:
+        return self._ports if Extra.PORTS in self._extras else _missing(Extra.PORTS)
+
+    def copy(self) -> Totals:
+        found = Totals(self._extras)
+        found._requested = dict(self._requested)
+        found._non_zero_requested = dict(self._non_zero_requested)
+        found._ports = self._ports.copy()
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Totals) and self._parts() == other._parts()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def _parts(self) -> tuple[object, ...]:
+        return self._extras, self._requested, self._non_zero_requested, self._ports
+
+
+def _missing(extra: Extra) -> NoReturn:
+    raise NotDecoded(extra)

@@ -1,0 +1,309 @@
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images.
+
+What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
+volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, unique
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
+from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
+
+PORTS: Final = "spec.containers.ports"
+IMAGES: Final = "spec.containers.image"
+
+MOST_PORTS: Final = 256
+MOST_IMAGES: Final = 128
+"""Of one pod: with more of them, none is read."""
+
+ANY_IP: Final = "0.0.0.0"
+_TCP: Final = "TCP"
+_ALWAYS: Final = "Always"
+_LATEST: Final = ":latest"
+_RESIZE: Final = "PodResizePending"
+_INFEASIBLE: Final = "Infeasible"
+_HOST_PORT: Final = b'"hostPort"'
+_LARGEST_IMAGES: Final = 1 << 20
+"""Bytes of the images of a node: twenty times what a kubelet reports by default."""
+
+
+@unique
+class Extra(Enum):
+    """What can be asked for."""
+
+    RESOURCES = "resources"
+    PORTS = "ports"
+    IMAGES = "images"
+
+
+class NotDecoded(LookupError):
+    """A part is read that nobody declared: it was left undecoded."""
+
+    def __init__(self, extra: Extra) -> None:
+        super().__init__(f"{extra.value}: not decoded, since no enabled plugin declares Part.{extra.name}")
+
+
+class HostPort(Struct, frozen=True, gc=False):
+    """A port that a pod occupies on its node. ``ip`` is ``ANY_IP`` where it is not said."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class PodImages(Struct, frozen=True):
+    """``names``: images of the init containers, the containers and the volumes of a pod, each with its tag, in this
+    order and as often as they occur. ``containers``: how many of both sorts there are.
+    """
+
+    names: tuple[str, ...]
+    containers: int
+
+
+class PodParts(Struct, frozen=True, eq=False, weakref=True):
+    """What is decoded of a pod on demand; ``None`` for what nobody asked for. Interned."""
+
+    resources: PodResources | None = None
+    ports: tuple[HostPort, ...] | None = None
+    images: PodImages | None = None
+
+
+class NodeParts(Struct, frozen=True):
+    """What is decoded of a node on demand. ``images``: sizes in bytes by name, each image under all of its names."""
+
+    extras: frozenset[Extra] = frozenset()
+    allocatable: ResourceList | None = None
+    images: Mapping[str, int] | None = None
+
+
+NOTHING_OF_POD: Final = PodParts()
+NOTHING_OF_NODE: Final = NodeParts()
+
+
+class RequirementsObject(Struct):
+    """``resources`` of a container or a pod."""
+
+    requests: Raw = Raw()
+
+
+class ContainerObject(Struct, rename="camel"):
+    """A container on the wire, as far as it is read."""
+
+    name: str | None = None
+    image: str | None = None
+    restart_policy: str | None = None
+    ports: Raw = Raw()
+    resources: RequirementsObject | None = None
+
+
+class _ImageVolumeObject(Struct):
+    reference: str | None = None
+
+
+class VolumeObject(Struct):
+    """A volume; of all sources the image alone is read."""
+
+    image: _ImageVolumeObject | None = None
+
+
+class PodSpecExtras(Protocol):
+    """The fields of ``spec`` that are read on demand."""
+
+    containers: list[ContainerObject] | None
+    init_containers: list[ContainerObject] | None
+    volumes: list[VolumeObject] | None
+    resources: RequirementsObject | None
+    overhead: Raw
+
+
+class ContainerStatusObject(Struct, rename="camel"):
+    """What a container still holds."""
+
+    name: str | None = None
+    resources: RequirementsObject | None = None
+    allocated_resources: Raw = Raw()
+
+
+class ConditionObject(Struct):
+    """A condition of a pod."""
+
+    type: str | None = None
+    reason: str | None = None
+
+
+class PodStatusExtras(Protocol):
+    """The fields of ``status`` that are read on demand."""
+
+    container_statuses: list[ContainerStatusObject] | None
+    init_container_statuses: list[ContainerStatusObject] | None
+    conditions: list[ConditionObject] | None
+    resources: RequirementsObject | None
+    allocated_resources: Raw
+
+
+class NodeStatusObject(Struct):
+    """``status`` of a node, as far as it is read."""
+
+    allocatable: Raw = Raw()
+    images: Raw = Raw()
+
+
+class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"}):
+    host_port: int | None = None
+    host_ip: str | None = None
+    protocol: str | None = None
+
+
+class _ImageObject(Struct, rename={"size_bytes": "sizeBytes"}):
+    names: list[str] | None = None
+    size_bytes: int | None = None
+
+
+_PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
+_IMAGES: Final[Decoder[list[_ImageObject] | None]] = Decoder(list[_ImageObject] | None)
+
+
+def _parse_ports(data: bytes) -> tuple[HostPort, ...]:
+    return tuple(
+        HostPort(sys.intern(it.host_ip or ANY_IP), sys.intern(it.protocol or _TCP), it.host_port)
+        for it in _PORTS.decode(data) or ()
+        if it.host_port is not None and it.host_port > 0
+    )
+
+
+def _parse_images(data: bytes) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for it in _IMAGES.decode(data) or ():
+        for name in it.names or ():
+            found.setdefault(sys.intern(name), it.size_bytes or 0)
+    return found
+
+
+_ports_of: Final = shared(PORTS, _parse_ports)
+
+_SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary()
+
+
+def pod_parts(
+    extras: Collection[Extra], spec: PodSpecExtras, status: PodStatusExtras
+) -> tuple[PodParts, tuple[str, ...]]:
+    """What is asked for of a pod, and the names of the parts that are oversized: these are empty.
+
+    Raises ``msgspec.ValidationError``.
+    """
+    oversized: list[str] = []
+    resources = ports = images = None
+    try:
+        if Extra.RESOURCES in extras:
+            resources = resources_of(_asked(spec, status))
+    except Oversized as it:
+        resources = NO_REQUESTS
+        oversized.append(it.field)
+    try:
+        if Extra.PORTS in extras:
+            ports = _host_ports(spec)
+    except Oversized as it:
+        ports = ()
+        oversized.append(it.field)
+    if Extra.IMAGES in extras:
+        images = _images(spec)
+        if len(images.names) > MOST_IMAGES or sum(map(len, images.names)) > LARGEST_PART:
+            images = PodImages((), images.containers)
+            oversized.append(IMAGES)
+    return _interned(resources, ports, images), tuple(oversized)
+
+
+def _interned(resources: PodResources | None, ports: tuple[HostPort, ...] | None, images: PodImages | None) -> PodParts:
+    key = (resources, ports, images)
+    found = _SHARED.get(key)
+    if found is None:
+        found = _SHARED[key] = PodParts(*key)
+    return found
+
+
+def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
+    found = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    statuses = {it.name: it for it in found if it.resources is not None}
+    return Asked(
+        tuple(_requests(it, statuses.get(it.name)) for it in spec.containers or ()),
+        tuple(_requests(it, statuses.get(it.name)) for it in spec.init_containers or ()),
+        Requests(
+            _of(spec.resources),
+            None if status.resources is None else _of(status.resources),
+            bytes(status.allocated_resources),
+        ),
+        bytes(spec.overhead),
+        _is_infeasible(status.conditions or ()),
+    )
+
+
+def _requests(it: ContainerObject, status: ContainerStatusObject | None) -> Requests:
+    keeps_running = it.restart_policy == _ALWAYS
+    if status is None:
+        return Requests(_of(it.resources), None, b"", keeps_running)
+    return Requests(_of(it.resources), _of(status.resources), bytes(status.allocated_resources), keeps_running)
+
+
+def _of(found: RequirementsObject | None) -> bytes:
+    return bytes(found.requests) if found is not None else b""
+
+
+def _is_infeasible(conditions: Sequence[ConditionObject]) -> bool:
+    return next((it.reason == _INFEASIBLE for it in conditions if it.type == _RESIZE), False)
+
+
+def _host_ports(spec: PodSpecExtras) -> tuple[HostPort, ...]:
+    """Of the containers, and of the init containers that keep running."""
+    running = (it for it in spec.init_containers or () if it.restart_policy == _ALWAYS)
+    containers = (*running, *(spec.containers or ()))
+    found = tuple(port for it in containers if _HOST_PORT in bytes(it.ports) for port in _ports_of(it.ports))
+    if len(found) > MOST_PORTS:
+        raise Oversized(PORTS)
+    return found
+
+
+def _images(spec: PodSpecExtras) -> PodImages:
+    init_containers, containers = spec.init_containers or (), spec.containers or ()
+    names = (it.image for it in (*init_containers, *containers))
+    volumes = (it.image.reference for it in spec.volumes or () if it.image is not None)
+    return PodImages(tuple(_tagged((*names, *volumes))), len(init_containers) + len(containers))
+
+
+def _tagged(images: Iterable[str | None]) -> Iterator[str]:
+    """By the names under which nodes have them."""
+    for image in images:
+        name = image or ""
+        yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
+
+
+def node_parts(extras: frozenset[Extra], status: NodeStatusObject) -> NodeParts:
+    """What is asked for of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
+
+    Images beyond ``_LARGEST_IMAGES`` are taken for none: no pod is kept from a node for want of them.
+    """
+    return NodeParts(
+        extras,
+        allocatable_of(status.allocatable) if Extra.RESOURCES in extras else None,
+        _images_of_node(status.images) if Extra.IMAGES in extras else None,
+    )
+
+
+def _images_of_node(raw: Raw) -> Mapping[str, int]:
+    """Not remembered: hardly two nodes have the same."""
+    data = bytes(raw) or b"null"
+    if len(data) > _LARGEST_IMAGES:
+        return {}
+    try:
+        return _parse_images(data)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"status.images: {error}") from None

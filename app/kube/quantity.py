@@ -1,0 +1,226 @@
+"""Amounts of a resource, as ``resource.Quantity`` of ``k8s.io/apimachinery`` reads, adds and rounds them.
+
+``0.5``, ``500m``, ``1536Mi``, ``12e6``: a decimal number, then nothing, one of n u m k M G T P E (powers of ten), one
+of Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent. Go keeps a quantity in one of two forms, and what does not
+fit into 64 bits comes out of each differently. The API server stores such numbers for anybody, so that both forms are
+kept apart here. Tests hold this to what the Go package says (``tests/conformance/resources.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.memo import MISSING, Memo
+
+LONGEST: Final = 64
+"""Bytes of a quantity that are read. What kubectl and the kubelet write has a dozen."""
+
+_LARGEST_EXPONENT: Final = 999
+"""Of ten. Beyond it nothing is worked out, since a number of as many digits would be."""
+
+_NANO: Final = -9
+_MOST: Final = 2**63 - 1
+_LEAST: Final = -(2**63)
+_DIGITS: Final = 18
+_EXACT_POWERS: Final = 19
+_AT_ONCE: Final = (1, 2, 3, 6, 9)
+
+_TEXT: Final = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
+_EXPONENT: Final = re.compile(rb"[eE]([+-]?[0-9]+)")
+_DECIMAL: Final[Mapping[bytes, int]] = {
+    b"n": -9,
+    b"u": -6,
+    b"m": -3,
+    b"": 0,
+    b"k": 3,
+    b"M": 6,
+    b"G": 9,
+    b"T": 12,
+    b"P": 15,
+    b"E": 18,
+}
+_BINARY: Final[Mapping[bytes, int]] = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
+_ROOM: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
+"""Digits that may stand before a binary suffix for the product to be kept as 64 bits."""
+
+_MEMO_BYTES: Final = 256 << 10
+_MEMO_OVERHEAD: Final = 200
+
+
+class MalformedQuantity(msgspec.ValidationError):
+    """It is no quantity; the API server takes none of these."""
+
+
+class OverlongQuantity(Exception):  # no error of the object: more than we read of it
+    """Longer than ``LONGEST``, or an exponent beyond three digits: it is not read."""
+
+
+class Quantity(Struct, frozen=True, gc=False):
+    """``unscaled * 10**scale``, exactly. ``wide``: kept in the form that holds more than 64 bits."""
+
+    unscaled: int
+    scale: int = 0
+    wide: bool = False
+
+    def value(self) -> int:
+        """In whole units, rounded up. What is more than 64 bits hold comes out as it does in Go: some other number."""
+        return self._scaled(0)
+
+    def milli_value(self) -> int:
+        """In thousandths, rounded up; the same beyond 64 bits."""
+        return self._scaled(-3)
+
+    def _scaled(self, scale: int) -> int:
+        return self._of_wide(scale - self.scale) if self.wide else self._of_narrow(scale - self.scale)
+
+    def _of_narrow(self, places: int) -> int:
+        """Away from zero. What does not fit is cut off by a multiplication, and 0 where Go needs several."""
+        if places > 0:
+            return _away_from_zero(self.unscaled, _power(places))
+        found = self.unscaled * _power(-places)
+        return found if _fits(found) else _wrapped(found) if -places in _AT_ONCE else 0
+
+    def _of_wide(self, places: int) -> int:
+        """Up, or for some negative numbers towards zero and one more: it is meant for what nobody has less of."""
+        unscaled = self.unscaled
+        if places <= 0:
+            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # as on amd64
+        divisor = _power(places)
+        if unscaled < _MOST and places < _EXACT_POWERS:
+            low = _wrapped(unscaled)
+            whole, rest = divmod(abs(low), divisor)
+            return (whole if low >= 0 else -whole) + bool(rest)
+        whole, rest = divmod(unscaled, divisor)
+        return _wrapped(_wrapped(whole) + bool(rest))
+
+    def __add__(self, other: Quantity) -> Quantity:
+        if not (self.wide or other.wide):
+            if not other.unscaled:
+                return self
+            if not self.unscaled:
+                return other
+        scale = min(self.scale, other.scale)
+        ours, theirs = self._at(scale), other._at(scale)
+        found = ours + theirs
+        wide = self.wide or other.wide or not (_fits(ours) and _fits(theirs) and _fits(found))
+        return Quantity(found, scale, wide)
+
+    def exceeds(self, other: Quantity) -> bool:
+        """Whether it is more."""
+        scale = min(self.scale, other.scale)
+        return self._at(scale) > other._at(scale)
+
+    def _at(self, scale: int) -> int:
+        return self.unscaled * _power(self.scale - scale)
+
+
+ZERO: Final = Quantity(0)
+
+
+def _power(places: int) -> int:
+    power: int = 10**places
+    return power
+
+
+def _fits(number: int) -> bool:
+    return _LEAST <= number <= _MOST
+
+
+def _wrapped(number: int) -> int:
+    """The lowest 64 bits, with a sign."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _away_from_zero(number: int, divisor: int) -> int:
+    found = -(-abs(number) // divisor)
+    return found if number >= 0 else -found
+
+
+def parse_quantity(text: bytes) -> Quantity:
+    """Read one quantity. Raises ``MalformedQuantity`` or ``OverlongQuantity``."""
+    if len(text) > LONGEST:
+        raise OverlongQuantity
+    found = _TEXT.fullmatch(text)
+    if not text or found is None:
+        raise MalformedQuantity(f"no quantity: {text.decode(errors='replace')!r}")
+    sign, digits, fraction, suffix = found.group(1), found.group(2), found.group(3) or b"", found.group(4)
+    negative = sign == b"-"
+    if (binary := _BINARY.get(suffix)) is not None:
+        return _binary(digits, fraction, binary, negative=negative)
+    exponent = _DECIMAL.get(suffix)
+    return _decimal(digits, fraction, _exponent(suffix) if exponent is None else exponent, negative=negative)
+
+
+def _exponent(suffix: bytes) -> int:
+    found = _EXPONENT.fullmatch(suffix)
+    if found is None or not _fits(int(found.group(1))):
+        raise MalformedQuantity(f"no suffix of a quantity: {suffix.decode()!r}")
+    exponent = (int(found.group(1)) + 2**31) % 2**32 - 2**31  # Go takes the lower half of it
+    if abs(exponent) > _LARGEST_EXPONENT:
+        raise OverlongQuantity
+    return exponent
+
+
+def _decimal(digits: bytes, fraction: bytes, exponent: int, *, negative: bool) -> Quantity:
+    scale = exponent - len(fraction)
+    short = len(digits.lstrip(b"0") or b"0") + len(fraction) <= _DIGITS
+    number = int(digits + fraction or b"0")
+    if short and scale >= _NANO:
+        return Quantity(-number if negative else number, scale)
+    if not digits + fraction:
+        raise MalformedQuantity("no digits in a quantity")
+    return _wide(number, scale, negative=negative)
+
+
+def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Quantity:
+    number = int(digits + fraction or b"0") << power
+    if not fraction and len(digits.lstrip(b"0") or b"0") <= _ROOM.get(power, -1) and _fits(number):
+        return Quantity(-number if negative else number)
+    if not digits + fraction:
+        raise MalformedQuantity("no digits in a quantity")
+    if number > _MOST * 10 ** len(fraction):
+        return Quantity(-_MOST if negative else _MOST, 0, wide=True)
+    return _wide(number, -len(fraction), negative=negative)
+
+
+def _wide(number: int, scale: int, *, negative: bool) -> Quantity:
+    """In whole billionths, of which no amount has less than one."""
+    if number:
+        places = scale - _NANO
+        number = number * 10**places if places >= 0 else _away_from_zero(number, 10**-places)
+        scale = _NANO
+    return Quantity(-number if negative else number, scale, wide=True)
+
+
+_MEMO: Final = Memo[bytes, Quantity](_MEMO_BYTES)
+
+
+def quantity_of(raw: Raw) -> Quantity:
+    """A quantity as JSON has it: a string or a number, nothing for ``null``. The same few are met again and again.
+
+    Raises ``MalformedQuantity`` or ``OverlongQuantity``.
+    """
+    data = bytes(raw)
+    found = _MEMO.young.get(data, MISSING)
+    return _read(data) if found is MISSING else found
+
+
+def _read(data: bytes) -> Quantity:
+    if len(data) > LONGEST + 2:
+        raise OverlongQuantity
+    found = _MEMO.get(data)
+    if found is MISSING:
+        found = ZERO if data == b"null" else parse_quantity(_trimmed(data))
+        _MEMO.put(data, found, len(data) + _MEMO_OVERHEAD)
+    return found
+
+
+def _trimmed(data: bytes) -> bytes:
+    """Within the quotes; escapes are none here, as in Go."""
+    inner = data[1:-1] if data[:1] == data[-1:] == b'"' else data
+    return inner.decode(errors="replace").strip().encode()

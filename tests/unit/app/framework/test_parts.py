@@ -1,0 +1,17 @@
+"""Rules of parts: which of them are decoded only where a plugin names them."""
+
+from app.framework.parts import Part, extras_of
+from app.kube.core_v1 import Pod, PodSpec
+from app.kube.extras import Extra
+
+
+def test_requests_ports_and_images_are_decoded_on_demand_and_nothing_else() -> None:
+    assert frozenset(Extra) == extras_of(Part)
+    assert frozenset() == extras_of(set(Part) - {Part.RESOURCES, Part.PORTS, Part.IMAGES})
+
+
+def test_a_part_is_named_by_where_it_is_found() -> None:
+    for part in Part:
+        below, _, name = part.value.rpartition(".")
+        assert below in ("", "spec")
+        assert hasattr(PodSpec if below else Pod, name)
