@@ -162,7 +162,7 @@ def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
             found.append(profile.fault(name, "cannot be made", fault))
             continue
         where = f'profile "{profile.scheduler_name}": plugin "{name}"'
-        wrong = flaws(type(plugins[name]), spec.reads, spec.parts)
+        wrong = flaws(type(plugins[name]), spec.reads)
         found.extend(Mistake((profile.place,), f"{where} {said}") for said in wrong)
     if found:
         raise ProfileErrors(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
     return declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
 
 
-def flaws(plugin: type[Any], reads: Reads, parts: Collection[Part] | None) -> Iterator[str]:
+def flaws(plugin: type[Any], reads: Reads) -> Iterator[str]:
     """What keeps a plugin's class from being one, a sentence each. That a method is missing shows when it is made."""
     for base in BASES:
         methods = [name for name, it in vars(base).items() if callable(it) and not name.startswith("_")]
@@ -49,8 +49,6 @@ def flaws(plugin: type[Any], reads: Reads, parts: Collection[Part] | None) -> It
         yield "names ScorePlugin as a base, and has neither score nor score_nodes"
     if declares(plugin, ClusterFilterPlugin) and reads is not Reads.CLUSTER:
         yield f"names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.{reads.name}"
-    if parts is not None and reads is Reads.CLUSTER:
-        yield "names the parts of a pod that it reads, which says nothing of one that reads the cluster"
 
 
 def is_plain(plugin: object, reads: Reads) -> bool:

@@ -110,7 +110,7 @@ class TestSpec:
 
         assert [] != [point for point, it in POINT_METHODS.items() if declares(spec.plugin, it)]
         assert set() == {name for name in vars(spec.plugin) if not name.startswith("_")} - known
-        assert [] == list(flaws(spec.plugin, spec.reads, spec.parts))
+        assert [] == list(flaws(spec.plugin, spec.reads))
 
     @every_plugin
     def test_the_kinds_it_reads_are_kinds(self, spec: PluginSpec[Any]) -> None:

@@ -309,13 +309,6 @@ class SaysTooMuch(Plain, ClusterFilterPlugin):
             "names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.NODE",
             id="two that contradict one another",
         ),
-        pytest.param(
-            Plain,
-            Reads.CLUSTER,
-            (Part.LABELS,),
-            "names the parts of a pod that it reads, which says nothing of one that reads the cluster",
-            id="parts of what it sees all of",
-        ),
     ],
 )
 def test_a_plugin_that_contradicts_itself_does_not_start(
