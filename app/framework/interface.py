@@ -666,8 +666,9 @@ class PluginSpec(Generic[Args]):
 
     ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
-    the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them. ``changed`` is told of every change of an object of
-    these kinds, whoever made it, once however many profiles there are; not of objects that come or go.
+    the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
+    ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
+    are; not of objects that come or go.
     """
 
     def __init__(
