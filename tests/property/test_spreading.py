@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.framework.cycle_state import CycleState
-from app.framework.score_classes import ScoreClasses
 from app.kube.core_v1 import Pod, decode_pod
 from tests import strategies
 from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, encoded, node_object, pod_object, taint
@@ -144,18 +143,14 @@ def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObjec
 
     if plugin.pre_filter(state, asking)[0].is_success:
         statuses = {it.name: plugin.filter(state, asking, it) for it in nodes}
-        assert {name: it for name, it in statuses.items() if not it.is_success} == plugin.filter_nodes(
-            state, asking, nodes
-        )
-        passing = plugin.passing_nodes(state, asking, ["no-node", *nodes.names])
-        assert passing is None or [name for name, it in statuses.items() if it.is_success] == list(passing)
+        passed = [name for name, it in statuses.items() if it.is_success]
+        found = plugin.filter_nodes(state, asking, nodes)
+        assert passed == list(found.passed)
+        assert {name: it for name, it in statuses.items() if not it.is_success} == found.rejected()
+        assert passed == list(plugin.filter_nodes(state, asking, nodes.among(["no-node", *nodes.names])).passed)
     if plugin.pre_score(state, asking, nodes).is_success:
         raw = {it.name: plugin.score(state, asking, it) for it in nodes}
-        found = plugin.score_nodes(state, asking, nodes)
-        assert raw == found.by_name(nodes.names)
-        assert plugin.normalize_score(state, asking, raw) == ScoreClasses(
-            found.of, plugin.normalize_classes(state, asking, found.scores)
-        ).by_name(nodes.names)
+        assert raw == plugin.score_nodes(state, asking, nodes).by_name(nodes.names)
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

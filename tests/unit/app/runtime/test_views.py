@@ -8,9 +8,10 @@ from typing import Any, Final
 import pytest
 
 from app.framework.parts import Part
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Pod, core_v1
+from app.kube.extras import Extra
 from app.runtime.views import PodParts, Undeclared
-from tests.builders import controller, make_pod
+from tests.builders import controller, encoded, pod_object
 
 FIELDS: Final[dict[str, Any]] = {
     "labels": {"app": "web"},
@@ -22,8 +23,12 @@ FIELDS: Final[dict[str, Any]] = {
 }
 
 
+ALL: Final = core_v1(tuple(Extra))
+
+
 def pod(name: str = "web-1", **changed: Any) -> Pod:
-    return make_pod(name, **{**FIELDS, **changed})
+    """With all parts decoded."""
+    return ALL.decode_pod(encoded(pod_object(name, **{**FIELDS, **changed})))
 
 
 @pytest.mark.parametrize("part", list(Part), ids=lambda part: part.name)
