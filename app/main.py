@@ -80,7 +80,7 @@ from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import CountedCollector, PictureCollector
 from app.telemetry.tracing import Tracing
-from app.verbs.bind import DRAIN_SECONDS, BindVerb
+from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
@@ -163,7 +163,7 @@ class Service:
         self._events: EventRecorder = self._recorder or NO_EVENTS
 
         self._guard = Guard(self._metrics)
-        self._waiting = WaitingPods(self._cluster.assumed)
+        self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
         self._frameworks = self._build(resolved)
         self._tell_changes(resolved)
@@ -550,6 +550,7 @@ class Service:
         What clients still send is answered meanwhile, where there is another one.
         """
         self._ends_at = monotonic() + END_SECONDS
+        self._waiting.close(ENDS)  # they would outlast what the server gives to requests under way
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)

@@ -88,11 +88,15 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """Implements ``framework.WaitingPods``; one for all profiles. ``reservations``: who keeps their places."""
+    """Implements ``framework.WaitingPods``; one for all profiles. ``reservations``: who keeps their places.
 
-    def __init__(self, reservations: Reservations = _NO_RESERVATIONS) -> None:
+    ``barred`` says why no pod may begin to wait here now, empty if it may: who may not bind it keeps it no place.
+    """
+
+    def __init__(self, reservations: Reservations = _NO_RESERVATIONS, barred: Callable[[], str] = lambda: "") -> None:
         self._pods: dict[str, WaitingPod] = {}
         self._reservations = reservations
+        self._barred = barred
         self._closed = ""
 
     def get(self, uid: str) -> WaitingPod | None:
@@ -103,8 +107,9 @@ class WaitingPods:
 
     async def wait(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> Status:
         """Keep the pod waiting, and return what came of it."""
-        if self._closed:
-            return unschedulable(self._closed)
+        barred = self._closed or self._barred()
+        if barred:
+            return unschedulable(barred)
         waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, waits, self._reservations.proceed)
         self._reservations.reserve(pod.uid)
         try:

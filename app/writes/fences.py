@@ -66,8 +66,11 @@ class Fences:
         """Every pending pod of one of these schedulers now has to be fenced off; returns how many these are."""
         self._noted.clear()
         self._late_until = monotonic() + REQUEST_SECONDS
+        assumed = self._cluster.assumed
+        uncertain = {it.uid for it in (*assumed.in_flight(), *assumed.reserved())}
         for pod in self._cluster.pods():
-            if _may_be_bound(pod) and pod.spec.scheduler_name in callers:
+            pending = not pod.node_name or pod.uid in uncertain  # what this process only means to bind is not bound
+            if pending and _may_be_bound(pod) and pod.spec.scheduler_name in callers:
                 self._noted.setdefault(pod.namespace, []).append(pod)
         self._left = {namespace: len(pods) for namespace, pods in self._noted.items()}
         return self.pending
@@ -165,4 +168,4 @@ class Fences:
 
 def _may_be_bound(pod: Pod) -> bool:
     """The API server binds no pod that is gated or being deleted; letting go of a gate moves the version."""
-    return not (pod.node_name or pod.spec.gated or pod.terminating or pod.finished)
+    return not (pod.spec.gated or pod.terminating or pod.finished)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 
 from app.config.profile import Profile
@@ -15,6 +16,9 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PermitPlugin, PluginSpec
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
+from app.main import Service
+from app.replicas.leadership import ALONE, Alone
+from app.verbs.bind import ENDS
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.service import Api, Reply, serving
 from tests.api.small import NEW, TOO_MANY, binding, by_name, filtered, saved
@@ -162,6 +166,68 @@ async def test_a_pod_may_wait_for_as_long_as_who_binds_does(tmp_path: Path) -> N
             await settle(api, "allow", plugin=plugin)
 
         assert ([WAITING], Reply(200, {"Error": ""}, "bound")) == (found, await call)
+
+
+class _Follower(Alone):
+    """Of several replicas, not the one that decides."""
+
+    leads = False  # type: ignore[misc]  # what a test may say
+
+
+class TestWhoMayNotBind:
+    """A process that ends, or no longer leads, keeps no pod waiting."""
+
+    @pytest.fixture
+    async def served(self, tmp_path: Path) -> AsyncIterator[tuple[Service, Api]]:
+        settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), bind_timeout=900.0)
+        service = Service(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS, version="test")
+        web = service.web()
+        async with (
+            web.router.lifespan_context(web),
+            httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http,
+        ):
+            yield service, Api(http)
+
+    @staticmethod
+    async def waiting(api: Api) -> asyncio.Task[Reply]:
+        call = asyncio.create_task(api.post("bind", binding()))
+        while not await api.get("/api/v1/waiting"):
+            assert not call.done()
+            await asyncio.sleep(0)
+        return call
+
+    async def test_before_the_end_of_a_process_alone_its_pods_go_back(self, served: tuple[Service, Api]) -> None:
+        service, api = served
+        call = await self.waiting(api)
+
+        await service.leave()
+
+        refused = Reply(200, {"Error": f"homeport: {ENDS}"}, "bind_conflict")
+        assert (refused, {"": 0}) == (await call, await api.samples("homeport_assumed_pods"))
+        assert refused == await api.post("bind", binding())
+
+    async def test_a_lead_that_is_lost_gives_back_who_waits_and_who_would(self, served: tuple[Service, Api]) -> None:
+        service, api = served
+        call = await self.waiting(api)
+
+        service._leadership = _Follower()
+        service._lead_changed(False)
+
+        refused = Reply(200, {"Error": "homeport: this replica no longer leads"}, "bind_conflict")
+        assert (refused, {"": 0}) == (await call, await api.samples("homeport_assumed_pods"))
+        assert refused == await api.post("bind", binding())
+
+    async def test_a_lead_that_is_won_again_lets_pods_wait_again(self, served: tuple[Service, Api]) -> None:
+        service, api = served
+        service._leadership = _Follower()
+        service._lead_changed(False)
+        service._leadership = ALONE
+        service._lead_changed(True)
+
+        call = await self.waiting(api)
+
+        await settle(api, "reject", plugin="Budget", message="enough")
+        assert "homeport: Budget: enough" == (await call).answer["Error"]
 
 
 async def test_out_of_time_the_pod_is_not_bound(tmp_path: Path) -> None:

@@ -145,6 +145,20 @@ class TestGivenBack:
         pods.give_back_all("enough")
         await later
 
+    async def test_nobody_begins_to_wait_where_it_may_not_be_bound(self) -> None:
+        places, barred = Places(), ["this replica no longer leads"]
+        pods = WaitingPods(places, lambda: barred[0])
+
+        assert unschedulable(barred[0]) == await pods.wait(POD, "n1", {"A": A_WHILE})
+        assert ((), []) == (pods.all(), places.log)
+
+        barred[0] = ""
+        later = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
+        await asyncio.sleep(0)
+        assert [POD.uid] == [it.pod.uid for it in pods.all()]
+        pods.give_back_all("enough")
+        await later
+
     async def test_after_the_end_nobody_waits(self) -> None:
         task, pods, _ = await waiting_for(A=A_WHILE)
 

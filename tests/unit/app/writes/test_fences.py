@@ -79,6 +79,36 @@ async def test_where_nobody_knows_who_has_bound_all_are_fenced_off(world: World)
     assert ["apart", "foreign", "waits"] == world.fenced()
 
 
+@pytest.mark.parametrize("reserved", [False, True])
+async def test_what_is_only_meant_to_be_bound_here_is_fenced_off_too(world: World, reserved: bool) -> None:
+    """It may have been since an earlier term of this process, and keeps its place."""
+    pod = world.cluster.pod("default", "waits")
+    assert pod is not None
+    world.cluster.assume(pod, "n1")
+    if reserved:
+        world.cluster.assumed.reserve(pod.uid)
+
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    found = world.cluster.pod("default", "waits")
+    assert found is not None
+    assert (["apart", "waits"], "n1") == (world.fenced(), found.node_name)
+    assert found.resource_version != pod.resource_version
+
+
+async def test_what_the_api_server_has_taken_is_not(world: World) -> None:
+    pod = world.cluster.pod("default", "waits")
+    assert pod is not None
+    world.cluster.assume(pod, "n1")
+    world.cluster.accept(pod.uid)
+
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert ["apart"] == world.fenced()
+
+
 @pytest.mark.parametrize("faults", [{"PATCH": ["another"]}, {"PATCH": [409], "GET": ["another"]}])
 async def test_what_is_answered_about_another_pod_is_no_answer(world: World, faults: dict[str, list[Fault]]) -> None:
     for method, found in faults.items():
