@@ -65,6 +65,10 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"config": {"httpTimeout": "9s"}},
         "config.httpTimeout is not to be set: it follows from other values of this chart.",
     ),
+    "a timeout of a verb that its caller does not have": (
+        {"config": {"bindTimeout": "16m"}},
+        "config.bindTimeout is not to be set: it follows from other values of this chart.",
+    ),
     "a variable of that kind": (
         {"extraEnv": [{"name": "HOMEPORT_HTTP_TIMEOUT", "value": "9s"}]},
         "extraEnv: HOMEPORT_HTTP_TIMEOUT would come before the configuration file: set it in config.",
@@ -136,6 +140,7 @@ OWN: Final = (
     *("cluster", "kubeconfig", "host", "port", "tls", "insecure", "profiles", "operatorHost", "operatorPort"),
     *("operatorTls", "peerHost", "peerPort", "tlsCertFile", "tlsPrivateKeyFile", "clientCAFile", "selfSigned"),
     *("allowedNames", "httpTimeout", "maxPriority", "leaderElection", "advertiseAddress"),
+    *("filterTimeout", "prioritizeTimeout", "preemptTimeout", "bindTimeout"),
 )
 """Settings that the chart has the last word on."""
 
