@@ -54,13 +54,13 @@ def activation(uid: str, now: datetime) -> dict[str, Any]:
 class ApiActivator:
     """Implements ``framework.Activate``; ``run`` does the writing.
 
-    ``may_write`` says why this process may not write now: then what was asked for is dropped.
+    ``may_write`` says why this process may not write now: then what is asked for is dropped, for it asks here too.
     """
 
     def __init__(
         self, client: KubeClient, cluster: Cluster, may_write: Callable[[], str] = str, sleep: Sleep = asyncio.sleep
     ) -> None:
-        self.may_write = may_write
+        self._may_write = may_write
         self._client = client
         self._cluster = cluster
         self._sleep = sleep
@@ -70,6 +70,8 @@ class ApiActivator:
         self._told_forbidden = False
 
     def __call__(self, pods: Iterable[Pod]) -> None:
+        if self._may_write():
+            return
         for pod in pods:
             if len(self._asked) < MOST_ASKED:
                 self._asked.setdefault(pod.uid, _Asked(pod.key))
@@ -80,21 +82,26 @@ class ApiActivator:
             self._some.set()
 
     async def run(self) -> None:
-        """Write until cancelled: one pod at a time, in the order asked."""
-        while True:
-            await self._some.wait()
-            while self._asked:
-                uid = next(iter(self._asked))
-                pause = await self._activate(uid, self._asked.pop(uid))
-                if pause:
-                    await self._sleep(pause)
-            self._told_full = False
+        """Write until cancelled: one pod at a time, in the order asked. What is left then is dropped."""
+        try:
+            while True:
+                await self._some.wait()
+                while self._asked:
+                    uid = next(iter(self._asked))
+                    pause = await self._activate(uid, self._asked.pop(uid))
+                    if pause:
+                        await self._sleep(pause)
+                self._told_full = False
+                self._some.clear()
+        except asyncio.CancelledError:
+            self._asked.clear()
             self._some.clear()
+            raise
 
     async def _activate(self, uid: str, asked: _Asked) -> float:
         """Returns for how many seconds nothing is to be written."""
         pod = self._cluster.pod(*asked.key)
-        if pod is None or pod.uid != uid or not _waits(pod) or self.may_write():
+        if pod is None or pod.uid != uid or not _waits(pod) or self._may_write():
             return 0.0
         body = activation(uid, datetime.now(UTC))
         try:

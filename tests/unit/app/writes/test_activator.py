@@ -31,8 +31,9 @@ class World:
     def __init__(self, client: KubeClient, server: ApiServer) -> None:
         self.server = server
         self.cluster = Cluster()
-        self.activator = ApiActivator(client, self.cluster, sleep=self._sleep)
+        self.activator = ApiActivator(client, self.cluster, lambda: self.bars, self._sleep)
         self.slept: list[float] = []
+        self.bars = ""
         for found in server.all("Pod"):
             self.cluster.upsert_pod(decode_pod(encoded(found)))
 
@@ -50,6 +51,7 @@ class World:
             while self.activator._some.is_set():  # noqa: ASYNC110  # it tells nobody that it is done
                 await asyncio.sleep(0)
             running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
         every = [name for name in ("a", "b", "c") for _ in range(self.server.log.count(PATCHES.format(name)))]
         assert len(every) == len(self.server.log)
         return [line.split("/")[-2] for line in self.server.log]
@@ -145,10 +147,32 @@ async def test_a_pod_whose_binding_may_be_on_its_way_is_left_alone(world: World)
 
 
 async def test_only_who_leads_wakes_pods(world: World) -> None:
-    world.activator.may_write = lambda: "another replica leads"
+    world.bars = "another replica leads"
     world.activator([world.pod("a")])
+    assert [] == await world.written()
+
+    world.bars = ""
+    world.activator([world.pod("b")])
+    assert ["b"] == await world.written()
+
+
+async def test_a_lead_that_is_lost_before_the_write_drops_what_was_asked(world: World) -> None:
+    world.activator([world.pod("a")])
+    world.bars = "another replica leads"
 
     assert [] == await world.written()
+
+
+async def test_what_is_left_when_it_is_stopped_is_not_written_in_a_later_term(world: World) -> None:
+    world.activator([world.pod("a"), world.pod("b")])
+    running = asyncio.create_task(world.activator.run())
+    while not world.server.log:  # noqa: ASYNC110  # the first write is under way
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    world.activator([world.pod("c")])
+    assert ["a", "c"] == await world.written()
 
 
 @pytest.mark.parametrize(
