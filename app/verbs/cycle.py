@@ -81,7 +81,7 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            gate = framework.pre_enqueue(pod)
+            gate = await prepared(partial(framework.pre_enqueue, pod))
             if not gate.is_success:
                 return Cycle(pre_enqueue=gate)
             await self._context.due.wait(framework.depends, pod)

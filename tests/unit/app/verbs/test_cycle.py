@@ -5,13 +5,20 @@ What it decides and how it is answered: tests/api/test_cycle_explain.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import FilterPlugin, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, PreFilterPlugin
+from app.framework.interface import (
+    FilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    Unprepared,
+)
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
@@ -45,6 +52,22 @@ class Gate(FromSpec, PreEnqueuePlugin):
 
     def pre_enqueue(self, pod: Pod) -> Status:
         return unresolvable("gated") if "gated" in pod.labels else SUCCESS
+
+
+class Prepares(FromSpec, PreEnqueuePlugin):
+    """Has to make something first, in some steps, and says no once it is there."""
+
+    done = 0
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        if self.done < 3:
+            raise Unprepared(self._steps())
+        return unresolvable(f"made in {self.done} steps")
+
+    def _steps(self) -> Iterator[None]:
+        while self.done < 3:
+            self.done += 1
+            yield
 
 
 class Broken(FromSpec, PreEnqueuePlugin):
@@ -99,6 +122,11 @@ class TestPreEnqueue:
         found = await verb(Gate).run(POD)
 
         assert (SUCCESS, "n3") == (found.pre_enqueue, found.node)
+
+    async def test_what_it_rests_on_is_made_first(self) -> None:
+        expected = Cycle(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"))
+
+        assert expected == await verb(Prepares).run(POD)
 
     async def test_a_fault_names_the_plugin(self) -> None:
         with pytest.raises(VerbFailure, match="Broken") as failed:
