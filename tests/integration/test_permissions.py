@@ -134,7 +134,7 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
     (missing,) = status["missing"]
     assert "patch pods/status" == missing["right"]
     assert f"[-]permissions failed: may not patch pods/status, needed for {missing['needed_for']}" == line
-    assert ["fencing", "leading"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
+    assert ["fencing", "having", "leading"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
     assert (1, True) == (len(told), missing["needed_for"] in told[0])
     assert ("ok: leader\n", 1, "") == before
     assert nominated(client, "late") == "zone-b-0"
