@@ -29,7 +29,7 @@ MOST_LATE_READS: Final = 16
 """Such bodies at a time: each is memory that no limit on calls under way counts."""
 
 OVERLOADED: Final = "homeport: too many calls are under way"
-OUT_OF_TIME: Final = "homeport: not decided within httpTimeout"
+OUT_OF_TIME: Final = "homeport: not decided within the time limit"
 
 HostsOf = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 """The names that a request asks about; none where it cannot be read."""

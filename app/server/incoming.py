@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Protocol
 
 from starlette.requests import Request
 
@@ -27,7 +27,7 @@ class Incoming(Protocol):
 
     def header(self, name: str) -> str | None: ...
 
-    async def body(self, limit: int) -> bytes | memoryview:
+    def body(self, limit: int) -> Coroutine[Any, Any, bytes | memoryview]:
         """The whole body. Raises ``VerbFailure`` (``bad_request``) beyond ``limit`` bytes, ``ClientDisconnect``."""
         ...
 

@@ -177,7 +177,7 @@ class _Endpoint:
 
         async def decide() -> Told:
             nonlocal body
-            body = await request.body(self._max_body_bytes)
+            body = await self._body(request)
             if self._forwarder is not None:
                 seconds = self._admission.left(deadline)
                 told = await self._forwarder(self._verb, body, seconds, hopped=hop is not None, prefix=self._prefix)
@@ -195,6 +195,13 @@ class _Endpoint:
         finally:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
+
+    async def _body(self, request: Incoming) -> bytes | memoryview:
+        """A bind may take long, its four names may not. Raises ``VerbFailure`` and ``OutOfTime``."""
+        reading = request.body(self._max_body_bytes)
+        if self._verb != "bind":
+            return await reading
+        return await within(self._admission.left(self._admission.deadline(request.arrived)), reading)
 
     async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
         """As far as the answer needs them and they cost little."""

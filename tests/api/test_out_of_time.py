@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.config.settings import Settings
+from app.server.admission import OUT_OF_TIME
 from app.verbs.outcome import Verb
 from tests.api.service import NODES, SAMPLE, example, serving
 
@@ -16,10 +17,10 @@ from tests.api.service import NODES, SAMPLE, example, serving
 @pytest.mark.parametrize(
     ("verb", "status", "answer"),
     [
-        pytest.param("filter", 200, "homeport: not decided within httpTimeout", id="filter"),
+        pytest.param("filter", 200, OUT_OF_TIME, id="filter"),
         pytest.param("prioritize", 500, None, id="prioritize: the names have not come"),
         pytest.param("preempt", 500, None, id="preempt"),
-        pytest.param("bind", 200, "homeport: not decided within httpTimeout", id="bind"),
+        pytest.param("bind", 200, OUT_OF_TIME, id="bind"),
     ],
 )
 async def test_a_body_that_stops_coming_is_answered_all_the_same(verb: Verb, status: int, answer: str | None) -> None:
@@ -33,6 +34,20 @@ async def test_a_body_that_stops_coming_is_answered_all_the_same(verb: Verb, sta
 
     assert (status, {"out_of_time": 1}) == (response.status_code, counted)
     assert answer == (response.json()["Error"] if response.content else None)
+
+
+async def test_a_bind_may_take_long_and_its_body_may_not() -> None:
+    """Otherwise who sends half a body would hold a connection for minutes."""
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"PodName":'
+        await asyncio.Event().wait()
+
+    async with serving(Settings(cluster=str(SAMPLE), http_timeout=0.5, bind_timeout=900.0)) as api:
+        response = await api.http.post("/bind", content=slow())
+        counted = await api.outcomes("bind")
+
+    assert ({"out_of_time": 1}, OUT_OF_TIME) == (counted, response.json()["Error"])
 
 
 async def test_calls_beyond_the_limit_are_turned_away_and_the_rest_decided() -> None:

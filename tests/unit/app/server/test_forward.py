@@ -223,7 +223,7 @@ async def test_an_answer_that_does_not_come_is_no_success_and_nothing_is_sent_ag
     async with leader(serve) as (route, asked):
         _, got = await Follower(route, time_limit=0.2).post(verb)
 
-    assert got["Error"] in ("homeport: the leader did not answer", "homeport: not decided within httpTimeout")
+    assert got["Error"] in ("homeport: the leader did not answer", "homeport: not decided within the time limit")
     assert 1 == len(asked)
 
 
@@ -276,7 +276,7 @@ async def test_what_was_sent_on_is_answered_before_its_forwarder_gives_up() -> N
     follower = Follower(HERE)
     follower.decides = never_ends
 
-    assert (200, {"Error": "homeport: not decided within httpTimeout"}) == await follower.post(
+    assert (200, {"Error": "homeport: not decided within the time limit"}) == await follower.post(
         "bind", **{FORWARDED: "0.1"}
     )
     assert {"out_of_time": 1} == follower.counted("homeport_requests_total", "bind")
