@@ -31,7 +31,7 @@ class Background:
         task.add_done_callback(partial(self._ended, name, work))
 
     def _ended(self, name: str, work: Work, task: asyncio.Task[None]) -> None:
-        fault = None if task.cancelled() else task.exception()
+        fault = _fault(task)
         if fault is not None:
             _LOG.error("background task ended", task=name, traceback="".join(traceback.format_exception(fault)))
             self._restarts[name] = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.begin, name, work)
@@ -42,3 +42,11 @@ class Background:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _fault(task: asyncio.Task[None]) -> BaseException | None:
+    """Also where it waited for something else that was cancelled, and nobody has asked it to end."""
+    try:
+        return task.exception()
+    except asyncio.CancelledError as cancelled:
+        return None if task.cancelling() else cancelled

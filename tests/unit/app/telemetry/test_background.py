@@ -28,6 +28,27 @@ async def test_a_fault_is_told_and_it_is_begun_again() -> None:
 
 
 @virtual_time
+async def test_to_wait_for_something_that_is_cancelled_is_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    background, begun = Background(), list[float]()
+
+    async def work() -> None:
+        begun.append(now())
+        if len(begun) < 3:
+            gone = asyncio.get_running_loop().create_future()
+            gone.cancel()
+            await gone
+        await asyncio.Event().wait()
+
+    background.begin("work", work)
+    await asyncio.sleep(10 * AGAIN_SECONDS)
+    told = capsys.readouterr().out
+    await background.stop()
+
+    assert (3, 2, "") == (len(begun), told.count("background task ended"), capsys.readouterr().out)
+    assert "CancelledError" in told
+
+
+@virtual_time
 async def test_what_is_stopped_does_not_begin_again() -> None:
     background, begun = Background(), list[int]()
 
