@@ -21,11 +21,14 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-_VERB_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_VERB_BUCKETS: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
+    *(30.0, 120.0, 600.0, 1200.0),  # a bind whose pod waits at Permit, up to the longest bindTimeout
+)
 _WAIT_BUCKETS: Final = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 1.0)
 _POINT_BUCKETS: Final = tuple(0.0001 * 2**power for power in range(12))
 _PLUGIN_BUCKETS: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.1, 1.0)
-_PERMIT_BUCKETS: Final = tuple(0.001 * 2**power for power in range(15))
+_PERMIT_BUCKETS: Final = tuple(0.001 * 2**power for power in range(21))
 _LAG_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began is no figure of ours

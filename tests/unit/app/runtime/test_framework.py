@@ -12,6 +12,8 @@ from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from app.kube.kinds import SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import SAMPLE_EVERY, PluginError
+from app.runtime.waiting import MAX_WAIT_SECONDS
+from app.telemetry.metrics import Metrics
 from tests.fakes import (
     NO,
     Acts,
@@ -165,6 +167,16 @@ class TestTimes:
         assert {"Unschedulable": 1} == {
             it.labels["result"]: int(it.value) for it in family.samples if it.name.endswith("_count")
         }
+
+    def test_every_wait_has_a_bucket(self) -> None:
+        metrics = Metrics()
+        metrics.permit_wait.labels("Success").observe(MAX_WAIT_SECONDS)
+        metrics.request_duration.labels("bind").observe(20 * 60.0)  # the longest bindTimeout
+
+        for histogram in (metrics.permit_wait, metrics.request_duration):
+            (family,) = histogram.collect()
+            bounds = [it.labels["le"] for it in family.samples if it.name.endswith("_bucket") and it.value]
+            assert ["+Inf"] != bounds
 
     def test_series_of_a_plugin_begin_at_zero(self) -> None:
         metrics = framework(Prepares("A"))._guard._metrics
