@@ -144,17 +144,17 @@ class SamplingGuard:
         """
         if pod.uid in self._doubted or len(self._doubted) >= _MOST_CASES:
             return
-        stamp = self._stamp(pod)
-        if stamp is not None:
+        signatures = self._signatures(pod)
+        if signatures is not None:
             later = asyncio.get_running_loop().call_later
-            self._doubted[pod.uid] = later(DOUBT_SECONDS, self._look_back, pod, shown, stamp)
+            self._doubted[pod.uid] = later(DOUBT_SECONDS, self._look_back, pod, shown, signatures)
 
-    def _look_back(self, pod: Pod, shown: int, stamp: Hashable) -> None:
+    def _look_back(self, pod: Pod, shown: int, signatures: Hashable) -> None:
         del self._doubted[pod.uid]
-        if pod.uid not in self._cases and self._may_begin(pod) and self._stamp(pod) != stamp:
+        if pod.uid not in self._cases and self._may_begin(pod) and self._signatures(pod) != signatures:
             self._begin(pod, shown)
 
-    def _stamp(self, pod: Pod) -> Hashable | None:
+    def _signatures(self, pod: Pod) -> Hashable | None:
         framework = self._context.framework_for(pod)
         try:
             return None if framework is None else tuple(framework.signatures(pod).items()) or None

@@ -15,7 +15,7 @@ verb runs which point:
 What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:
 whether a verdict is kept, when a refusal is remembered, whether a bind is certain, who waits for whom.
 
-VerbContext points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
+Deciding points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
 (``pre_bind``, ``bind``, ``post_bind``) are ``async def``. What a plugin needs of the world it gets from its
 ``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
 """
@@ -335,7 +335,7 @@ class PreEnqueuePlugin(Protocol):
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Anything but Success keeps the pod out; the first plugin that does so is its gate."""
+        """Anything but Success keeps the pod out; the others are not asked."""
         ...
 
 
@@ -515,7 +515,7 @@ class ReservePlugin(Protocol):
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """Last word before binding: approve, deny, or let the pod wait for something."""
+    """Asked once the pod has its place, before anything is written: approve, deny, or let it wait for something."""
 
     @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:

@@ -1,6 +1,6 @@
 """Lets a decision wait a moment for a bind that is due.
 
-kube-scheduler asks about the next pod while the bind of the last one is still on its way to us. VerbContext without it
+kube-scheduler asks about the next pod while the bind of the last one is still on its way to us. Deciding without it
 leads to a conflict at bind, which costs the pod seconds of back-off, and to scores that pile up pods. So: a pod that
 was told of a node in the last moments and has no bind yet is *due*; a filter whose hard constraints depend on where it
 went waits for it, briefly, and so does a prioritize whose scores do.

@@ -111,7 +111,7 @@ class Framework(Filtering, Scoring, Acting):
             yield from self.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """May the pod be considered? The first plugin that says no is its gate; the others are not asked."""
+        """May the pod be considered? The first plugin that says no keeps it out; the others are not asked."""
         for slot in self.slots["preEnqueue"]:
             status = self._status(slot, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:

@@ -93,7 +93,9 @@ class PluginStatus(_Model):
 class CycleResponse(_Model):
     """One whole cycle."""
 
-    pre_enqueue: PluginStatus = Field(description="Anything but Success: the pod is gated, and nothing else was asked.")
+    pre_enqueue: PluginStatus = Field(
+        description="Anything but Success: the pod is kept out, and nothing else was asked."
+    )
     pre_filter: PluginStatus
     filter: dict[str, PluginStatus] = Field(description="By node.")
     scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")

@@ -36,8 +36,8 @@ _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 class Cycle(Struct, frozen=True):
     """What each extension point said. ``node`` is the best feasible one, by chance among equals; empty if none.
 
-    ``pre_enqueue`` is anything but Success for a pod that is gated: then no other point was asked. ``post_filter`` is
-    ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
+    ``pre_enqueue`` is anything but Success for a pod that is kept out: then no other point was asked. ``post_filter``
+    is ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
     ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it.
     """
 
@@ -81,9 +81,9 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            gate = await prepared(partial(framework.pre_enqueue, pod))
-            if not gate.is_success:
-                return Cycle(pre_enqueue=gate)
+            admitted = await prepared(partial(framework.pre_enqueue, pod))
+            if not admitted.is_success:
+                return Cycle(pre_enqueue=admitted)
             await self._context.due.wait(framework.depends, pod)
             await self._context.due.wait(framework.score_depends_on, pod)
             found = await prepared(partial(self._cycle, framework, pod, names))

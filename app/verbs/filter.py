@@ -49,8 +49,8 @@ class FilterVerb:
     def __init__(
         self,
         context: VerbContext,
-        standing: RefusalCache,
-        handed: FilterResultCache,
+        refusals: RefusalCache,
+        results: FilterResultCache,
         answered: Answered,
         *,
         lean: bool = False,
@@ -58,8 +58,8 @@ class FilterVerb:
         self._context = context
         self._decode = partial(decode_args, core=context.cluster.core)
         self._lean = lean
-        self._standing = standing
-        self._handed = handed
+        self._refusals = refusals
+        self._results = results
         self._answered = answered
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
@@ -88,14 +88,14 @@ class FilterVerb:
 
     def _remembered(self, request: SplitArgs | None) -> Answer | None:
         """A refusal that nothing has changed since, unless a bind that matters to it is due."""
-        asked = None if request is None else self._standing.find(request)
+        asked = None if request is None else self._refusals.find(request)
         if asked is None:
             return None
         require_picture(self._context.problem)
         try:
             if self._context.due.expects(asked.framework.depends, asked.pod):
                 return None
-            refusal = self._standing.answer(asked)
+            refusal = self._refusals.answer(asked)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if refusal is None:
@@ -113,20 +113,20 @@ class FilterVerb:
         names = found.asked
         only_passed = found.passed and (self._lean or not found.rejected)
         if only_passed and request is not None and args.names is not None and request.are(args.names):
-            answer = self._handed_back(request, args.pod, found.passed)
+            answer = self._kept_answer(request, args.pod, found.passed)
         else:
             answer = _answer(found, lean=self._lean)
         if answer.outcome == "no_fit":
-            self._standing.keep(request, framework, args.pod, names, found.rejected)
+            self._refusals.keep(request, framework, args.pod, names, found.rejected)
         self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
 
-    def _handed_back(self, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
-        """The names that pass and nothing else. They came without escapes, and go so."""
+    def _kept_answer(self, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
+        """The names that pass and nothing else, kept for prioritize. They came without escapes, and go so."""
         told = by_lot(passed) if self._lean else passed
         names = '","'.join(told).encode()
         if len(told) > 1:  # else kube-scheduler does not ask any more
-            self._handed.keep(request.before, names, FilterResults(pod, told, self._context.cluster.node_set))
+            self._results.keep(request.before, names, FilterResults(pod, told, self._context.cluster.node_set))
         return Answer(encode_passing(names), "feasible")
 
     def _judged(

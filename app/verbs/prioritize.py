@@ -54,16 +54,16 @@ class PrioritizeVerb:
     order drawn by lot, as the lean filter gives them.
     """
 
-    def __init__(self, context: VerbContext, handed: FilterResultCache, *, lean: bool = False) -> None:
+    def __init__(self, context: VerbContext, results: FilterResultCache, *, lean: bool = False) -> None:
         self._context = context
         self._decode = partial(decode_args, core=context.cluster.core)
-        self._handed = handed
+        self._results = results
         self._lean = lean
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
-        handed = self._handed.take(split_args(body))
-        asked = await self._read(body) if handed is None else _Asked(handed.pod, handed.names, None, handed.node_set)
+        kept = self._results.take(split_args(body))
+        asked = await self._read(body) if kept is None else _Asked(kept.pod, kept.names, None, kept.node_set)
         pod, hosts = asked.pod, asked.hosts
         framework = self._context.asked_framework("prioritize", pod)
         if framework is None or not hosts:

@@ -26,6 +26,7 @@ from app.config.profile import Profile
 from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
 from app.framework.interface import PluginSpec
 from app.main import Service
+from app.runtime.framework import _ASIDE
 from app.runtime.profiles import has_point, resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
 from app.telemetry.certificates import CertificateCollector
@@ -162,6 +163,11 @@ class TestMetrics:
         assert {name: found for name, found in shown.items() if name not in empty} == {
             name: found for name, found in labels.items() if name not in empty
         }
+
+    def test_all_that_plugins_are_timed_at_beside_the_points_is_named(self) -> None:
+        (told,) = re.findall(r"Beside the extension points(.+?)\.", page("metrics.md"), re.DOTALL)
+
+        assert [*(timed_as for *_, timed_as in _ASIDE), "Changed", "Explain"] == ticked(told)
 
 
 def test_every_outcome_is_in_the_table() -> None:
