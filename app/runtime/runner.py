@@ -11,6 +11,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.status import Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError
+from app.runtime.kept import KeptVerdicts
 from app.runtime.picture import Picture
 from app.runtime.slots import PluginSlot
 
@@ -33,6 +34,7 @@ class Runner:
         self.slots = slots
         self._guard = guard
         self._picture = picture
+        self._kept = KeptVerdicts(picture)
 
     def took(self, point: str, answer: object, started: float) -> None:
         """An extension point was run, beginning at ``started`` by ``perf_counter``; ``answer`` came of it."""

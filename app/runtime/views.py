@@ -48,7 +48,7 @@ Signature = Callable[[Pod], Hashable]
 
 
 class PodParts:
-    """The parts of one plugin, or of several that declare the same."""
+    """The parts of one plugin, or of several that declare the same; and which parts are too long to be read."""
 
     def __init__(self, parts: Collection[Part] | None) -> None:
         paths = _UNDECLARED if parts is None else tuple(sorted(part.value for part in parts))
@@ -59,17 +59,19 @@ class PodParts:
     def view(self, pod: Pod) -> Pod:
         """The pod as the plugin sees it."""
         found = {name: getattr(pod, name) for name in self._whole}
-        if self._of_spec:
+        if "spec" not in found:
             spec = {name: getattr(pod.spec, name) for name in (*self._of_spec, "oversized")}
             found["spec"] = _View("spec.", spec)
         return cast("Pod", _View("", found))
 
 
 def _signature(whole: tuple[str, ...], of_spec: tuple[str, ...]) -> Signature:
-    """Equal for two pods if and only if the parts are. Specs and labels are interned: equal ones are one object."""
+    """Equal for two pods if and only if the parts are. Specs and labels are interned: equal ones are one object.
+
+    Which parts are too long to be read is always among them: such a one looks empty.
+    """
     plain = [name for name in whole if name != "annotations"]
-    paths = [*plain, *(_SPEC + name for name in of_spec), *([_SPEC + "oversized"] if of_spec else ())]
-    read: Signature = attrgetter(*paths) if paths else lambda _: ()
+    read: Signature = attrgetter(*plain, *(_SPEC + name for name in (*of_spec, "oversized")))
     if "annotations" not in whole:
         return read
     return lambda pod: (read(pod), tuple(sorted(pod.annotations.items())))

@@ -219,7 +219,7 @@ def test_pods_of_one_signature_share_their_verdicts(parts: Sequence[Part] | None
     [
         pytest.param((Part.TOLERATIONS,), lambda pod: pod.labels, "labels", id="labels"),
         pytest.param((Part.TOLERATIONS,), lambda pod: pod.spec.affinity, "spec.affinity", id="a part of the spec"),
-        pytest.param((), lambda pod: pod.spec, "spec", id="the whole spec"),
+        pytest.param((), lambda pod: pod.spec.spread, "spec.spread", id="nothing is declared"),
         pytest.param(None, lambda pod: pod.name, "name", id="the name"),
         pytest.param(None, lambda pod: pod.uid, "uid", id="the UID"),
     ],
