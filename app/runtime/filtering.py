@@ -21,7 +21,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
 from app.runtime.kept import Kept, KeptPass
 from app.runtime.picture import Nominations
-from app.runtime.runner import Runner, sampled, sees
+from app.runtime.runner import Runner, sampled, sees, sees_node, sees_nodes
 from app.runtime.slots import PluginSlot
 
 ALL_PLUGINS: Final = ""
@@ -386,7 +386,7 @@ class Filtering(Runner):
 
     def _filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """What one plugin says of many nodes. Raises ``PluginError``, also where the rejections are read."""
-        seen = sees(slot, state, pod)
+        seen, nodes = sees(slot, state, pod), sees_nodes(slot, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self._guard.filter_each(slot.name, slot.plugin.filter, state, seen, nodes)
             return FilterResult(passed, self._rejections(slot.name, rejected))
@@ -414,7 +414,7 @@ class Filtering(Runner):
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         seen = sees(slot, state, pod)
-        status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
+        status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, sees_node(slot, node))
         return status if isinstance(status, Status) else self._guard.checked(slot.name, "Filter", status)
 
     def _rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:

@@ -19,7 +19,7 @@ from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError, plugin_error
 from app.runtime.kept import KeptScores
-from app.runtime.runner import Runner, sampled, sees
+from app.runtime.runner import Runner, sampled, sees, sees_nodes
 from app.runtime.slots import PluginSlot
 
 _INVALID_SCORE: Final = (
@@ -114,7 +114,9 @@ class Scoring(Runner):
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         seen = sees(slot, state, pod)
         if slot.scores_in_batch:
-            found: Any = self._guard.call(slot.name, "Score", slot.plugin.score_nodes, state, seen, nodes)
+            found: Any = self._guard.call(
+                slot.name, "Score", slot.plugin.score_nodes, state, seen, sees_nodes(slot, nodes)
+            )
             if not isinstance(found, ScoreClasses):
                 raise self._guard.wrong(slot.name, "Score", found, "ScoreClasses")
             return found
@@ -123,7 +125,7 @@ class Scoring(Runner):
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
-        found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, nodes)
+        found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
         if set(map(type, found)) - {int}:
             raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
         return found

@@ -1,4 +1,4 @@
-"""What a plugin that does not read the cluster sees of a pod: the parts that it declares, and by them a signature.
+"""What a plugin that does not read the cluster sees: of a pod the parts that it declares, of a node what it reads.
 
 Pods of one signature are one to such a plugin. What it does not declare it cannot read: a verdict that is kept for one
 pod can therefore not be wrong for another.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable
 from operator import attrgetter
 from typing import Any, Final, NoReturn, cast
 
+from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.kube.core_v1 import Pod
 
@@ -42,6 +43,27 @@ class _View:
 
     def __str__(self) -> str:
         return "a pod"
+
+
+class NodeView(NodeInfo):
+    """A node for a plugin that declares to read no more: without the pods on it."""
+
+    __slots__ = ()
+
+    def __init__(self, info: NodeInfo) -> None:
+        self.node = info.node
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UndeclaredPods(name)
+
+
+class UndeclaredPods(Exception):
+    """A plugin read what is on a node, and declares that it reads the node alone."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"read the pods of a node ({name.strip('_')}), which it does not declare: declare Reads.PODS_ON_NODE"
+        )
 
 
 Signature = Callable[[Pod], Hashable]
