@@ -362,7 +362,8 @@ class Cluster:
             self.pod_changes.note(old.node_name)
         if new is not None and new.node_name:
             self._pods_on(new.node_name)[new.uid] = new
-            self.pod_changes.note(new.node_name)
+            if old is None or old.node_name != new.node_name or not _is_same_pod(old, new):
+                self.pod_changes.note(new.node_name)
         elif new is not None and (nominated := nomination_of(new)):
             self._nominated.setdefault(nominated, {})[new.uid] = new
         self._recount(old, new)
@@ -469,6 +470,12 @@ class Cluster:
 
 def _if_counted(pod: Pod | None) -> Pod | None:
     return pod if pod is not None and is_counted(pod) else None
+
+
+def _is_same_pod(old: Pod, new: Pod) -> bool:
+    """Whether two forms of a pod differ in nothing that a plugin could read of a pod on a node, its version apart."""
+    same = old.spec is new.spec and old.labels is new.labels and old.terminating == new.terminating
+    return same and old.annotations == new.annotations and old.owner == new.owner
 
 
 def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:

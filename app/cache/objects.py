@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, TypeVar, cast
 
+from msgspec import Struct
+
 from app.kube.kinds import Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -83,7 +85,8 @@ class ObjectStore:
         if newest_wins and _is_older(found, known):
             return
         objects[name] = found
-        self.touch(kind, namespace)
+        if not _is_same(known, found):
+            self.touch(kind, namespace)
         if kind in self._listeners and known is not None and known.uid == found.uid:
             for listener in self._listeners[kind]:
                 listener(known, found)
@@ -118,6 +121,14 @@ class ObjectStore:
             self._versions[(kind, namespace)] = self.changes
         else:
             self._emptied[kind] = self.changes
+
+
+def _is_same(known: KubeObject | None, found: KubeObject) -> bool:
+    """Whether two forms differ in nothing but the version: a status was written, or a list was taken anew."""
+    if known is None or type(known) is not type(found) or not isinstance(found, Struct):
+        return False
+    fields = (name for name in found.__struct_fields__ if name != "resource_version")
+    return all(getattr(known, name) == getattr(found, name) for name in fields)
 
 
 def _is_older(found: KubeObject, known: KubeObject | None) -> bool:

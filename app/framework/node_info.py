@@ -89,7 +89,8 @@ class NodeInfo:
 
 
 class Candidates:
-    """The nodes one request asks about: unique names in the order asked, each with its node info.
+    """The nodes one request asks about: names in the order asked, unique unless the caller repeated some, each with its
+    node info. Only for a filter that takes any names there may be names of no node among them.
 
     Hot plugins work on ``names`` with set and dict operations; others iterate over the node infos. ``sent`` are nodes
     that are judged by what the caller sent of them, since the picture has no such node, or another version of it.
@@ -131,6 +132,11 @@ class Candidates:
         if not names:
             return self
         return Candidates([name for name in self.names if name not in names], self._info, self.sent)
+
+    def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
+        """The same names, each with its node info as ``view`` gives it."""
+        info = self._info
+        return Candidates(self.names, lambda name: view(info(name)), self.sent)
 
     def among(self, names: Sequence[str]) -> Candidates:
         """Those of ``names``, in that order."""

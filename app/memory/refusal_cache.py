@@ -30,7 +30,9 @@ from app.runtime.recent import Recent
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
-_MOST_VERDICT_BYTES: Final = 60 << 20
+_MOST_VERDICT_BYTES: Final = 30 << 20
+"""Of rejections by plugin, and of what was gathered from them for an answer: each."""
+
 _VERDICT_BYTES: Final = 1000
 _NAME_BYTES: Final = 100
 """Of verdicts: what each weighs beside its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""

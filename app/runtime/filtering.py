@@ -5,7 +5,7 @@ Source of the rules: ``pkg/scheduler/framework/runtime`` and ``schedule_one.go``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import filterfalse
 from typing import Any, Final
@@ -19,14 +19,15 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, distinct, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
-from app.runtime.kept import Kept, KeptPass, KeptVerdicts
+from app.runtime.kept import Kept, KeptPass
 from app.runtime.picture import Nominations
-from app.runtime.runner import Runner, sampled, sees
+from app.runtime.runner import Runner, sampled, sees, sees_node, sees_nodes
 from app.runtime.slots import PluginSlot
 
 ALL_PLUGINS: Final = ""
 """Stands, among signatures, for what rests on every plugin: as a node that is outside of the sets they named."""
 
+_WHOLE: Final = "a FilterResult that passes or rejects each node"
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
 
 
@@ -72,9 +73,10 @@ class _Search:
     themselves.
     """
 
-    __slots__ = ("apart", "asked", "kept", "left")
+    __slots__ = ("apart", "asked", "each", "kept", "left")
 
     def __init__(self) -> None:
+        self.each: Sequence[Kept] = ()
         self.kept: KeptPass | None = None
         self.asked: dict[str, FilterResult] = {}
         self.apart: dict[str, Status] = {}
@@ -88,15 +90,14 @@ class Filtering(Runner):
         super().__init__(**rest)
         self._served = served
         self._nominations = nominations
-        self._kept = KeptVerdicts(self._picture)
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in self.slots["filter"])
-        self._signing = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
+        self._deciding = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
 
     def depends(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the filters of ``pod``. Raises ``PluginError``."""
         return any(
             slot.depends_on is None or self._guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
-            for slot in self.slots["filter"]
+            for slot in self._deciding
             if not slot.is_kept
         )
 
@@ -105,12 +106,13 @@ class Filtering(Runner):
 
         ``ALL_PLUGINS`` has one if all have. Raises ``PluginError`` or ``Unprepared``.
         """
+        self._guard.begin(pod)
         found: dict[str, Hashable] = {}
-        for slot in self._signing:
+        for slot in self._deciding:
             if slot.is_kept:
                 found[slot.name] = self._kept.standing(slot, pod, self._judge_alone)
             elif slot.signature is not None:
-                signature = self._guard.call(slot.name, "Signature", slot.signature, pod)
+                signature = self._guard.call(slot.name, "Signature", _signature, slot.signature, pod)
                 if signature is not None:
                     found[slot.name] = signature
         nominated = tuple(
@@ -120,13 +122,14 @@ class Filtering(Runner):
             # Judged by the counts themselves, not by what is above a limit: holds until anything changes.
             rest = (nominated, self._nominations.generation)
             found = {name: (signature, rest) for name, signature in found.items()}
-        if len(found) == len(self._signing):
+        if len(found) == len(self._deciding):
             found[ALL_PLUGINS] = tuple(found.values())
         return found
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         """Run and merge PreFilter. U is remembered while the others still prepare their state; UAU ends at once."""
         self._guard.begin(pod)
+        self._kept.begin()
         return self._pre_filter(state, pod)
 
     @sampled("PreFilter")
@@ -181,7 +184,10 @@ class Filtering(Runner):
         kept = [slot for slot in self._filters(state) if slot.is_kept]
         others = [slot for slot in self._filters(state) if not slot.is_kept]
         if kept:
-            found.kept, found.left = self._kept.passing(kept, pod, found.left, partial(self._judge, state))
+            judge = partial(self._judge, state)
+            found.each, found.kept, found.left = self._kept.passing(kept, pod, found.left, judge)
+        if found.kept is not None and found.kept.passing is not None:
+            pass  # nodes of the picture
         elif not others or not others[0].any_names:
             found.left = self._known(nodes, found.left)
         for slot in others:
@@ -207,13 +213,14 @@ class Filtering(Runner):
         Nodes with nominated pods; those that came with the request, and the one that the pod itself stands on, where
         pods on nodes count for what is kept: that is of the picture, and of pods that are nowhere.
         """
-        found: dict[str, Collection[Pod]] = dict.fromkeys(nodes.sent, ())
+        asked = nodes if names is nodes.names else nodes.among(names)
+        found: dict[str, Collection[Pod]] = {it: () for it in nodes.sent if it in asked.name_set}
         if self._own_place_matters:
             places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
-            found |= {it: () for it in places if it and it in self._picture.nodes and it in nodes.name_set}
+            found |= {it: () for it in places if it and it in self._picture.nodes and it in asked.name_set}
         nominated = self._nominations.nominated_nodes
         if nominated and not set(nominated).isdisjoint(names):
-            among = self._known(nodes, [it for it in nominated if it in nodes.name_set])
+            among = self._known(nodes, [it for it in nominated if it in asked.name_set])
             found |= {it: pods for it in among if (pods := self._nominated_to(it, pod))}
         return found
 
@@ -240,7 +247,7 @@ class Filtering(Runner):
             rejected = {name: outside for name in rest if name not in prepared.names}
         if found.apart:
             rejected.update((name, status) for name, status in found.apart.items() if not status.is_success)
-        kept = {} if found.kept is None else {it.slot.name: it for it in found.kept.each}
+        kept = {it.slot.name: it for it in found.each}
         for slot in self._filters(state):
             rest = list(filterfalse(rejected.__contains__, rest)) if rejected else rest
             if not rest:
@@ -254,9 +261,7 @@ class Filtering(Runner):
         return rejected
 
     def _kept_reasons(self, kept: Kept, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
-        if len(kept.passed) + len(kept.rejected) < len(self._picture.nodes):
-            new = [it for it in names if it not in kept.passed and it not in kept.rejected]
-            kept.judge(new, partial(self._judge, state))
+        kept.judge(kept.judged.missing(names), self._picture, partial(self._judge, state))
         return kept.rejected
 
     def _cluster_reasons(
@@ -270,11 +275,11 @@ class Filtering(Runner):
         passed = set(result.passed)
         left = [name for name in nodes.names if name not in said and name not in passed]
         if left and found.kept is not None:
-            not_asked = [name for name in left if name in found.kept.rejected]
+            not_asked = [name for name in left if name in found.kept.blocked]
             said = {**said, **self._filter_by(slot, state, pod, nodes.among(not_asked)).rejected()}
-            left = [name for name in left if name not in found.kept.rejected]
+            left = [name for name in left if name not in found.kept.blocked]
         if left:
-            raise self._guard.wrong(slot.name, "Filter", result, "a FilterResult that passes or rejects each node")
+            raise self._guard.wrong(slot.name, "Filter", result, _WHOLE)
         return said
 
     def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> Judged:
@@ -312,7 +317,8 @@ class Filtering(Runner):
         status = self.filter_node(state, pod, node)
         if not status.is_success or not in_flight:
             return Recheck(status)
-        return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in self._filters(state)))
+        taking_part = (slot for slot in self._deciding if slot.name not in state.skip_filter)
+        return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in taking_part))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
         """Whether a Success with all binds in flight counted holds for every part of them that may yet fail.
@@ -357,7 +363,7 @@ class Filtering(Runner):
 
     def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
         nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
-        return self._filter_by(kept.slot, state, kept.pod, nodes)
+        return self._filter_whole(kept.slot, state, kept.pod, nodes)
 
     def _judge_alone(self, kept: Kept, names: Sequence[str]) -> FilterResult:
         """The same outside of a search: with a state of its own."""
@@ -373,14 +379,14 @@ class Filtering(Runner):
     def _filter_batch(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         rejected: dict[str, Status] = {}
         for slot in self._filters(state):
-            found = self._filter_by(slot, state, pod, nodes).rejected()
+            found = self._filter_whole(slot, state, pod, nodes).rejected()
             rejected.update(found)
             nodes = nodes.without(found)
         return rejected
 
     def _filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """What one plugin says of many nodes. Raises ``PluginError``, also where the rejections are read."""
-        seen = sees(slot, state, pod)
+        seen, nodes = sees(slot, state, pod), sees_nodes(slot, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self._guard.filter_each(slot.name, slot.plugin.filter, state, seen, nodes)
             return FilterResult(passed, self._rejections(slot.name, rejected))
@@ -392,6 +398,13 @@ class Filtering(Runner):
     def _read_rejections(self, plugin: str, found: FilterResult) -> Mapping[str, Status]:
         return self._rejections(plugin, self._guard.call(plugin, "Filter", found.rejected))
 
+    def _filter_whole(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        """The same, if it passes or rejects each of the nodes asked about, and no other."""
+        found = self._filter_by(slot, state, pod, nodes)
+        if slot.filters_in_batch and {*found.passed, *found.rejected()} != {*nodes.names}:
+            raise self._guard.wrong(slot.name, "Filter", found, _WHOLE)
+        return found
+
     def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         for slot in self._filters(state):
             status = self._call_filter(slot, state, pod, node)
@@ -401,7 +414,7 @@ class Filtering(Runner):
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         seen = sees(slot, state, pod)
-        status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
+        status = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, sees_node(slot, node))
         return status if isinstance(status, Status) else self._guard.checked(slot.name, "Filter", status)
 
     def _rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
@@ -436,6 +449,12 @@ class Filtering(Runner):
             for other in self._nominations.nominated(node_name)
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
         ]
+
+
+def _signature(sign: Callable[[Pod], Hashable | None], pod: Pod) -> Hashable | None:
+    found: Hashable | None = sign(pod)
+    hash(found)  # what cannot be hashed is a fault of the plugin's
+    return found
 
 
 def _narrow(merged: PreFiltered, plugin: str, names: frozenset[str]) -> PreFiltered:

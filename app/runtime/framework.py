@@ -105,10 +105,8 @@ class Framework(Filtering, Scoring, Acting):
 
     def checking(self) -> Iterator[str]:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
-        with suppress(PluginError):  # logged by the guard; an Error is not kept
-            yield from self.checking_verdicts()
-        with suppress(PluginError):
-            yield from self.checking_scores()
+        yield from self.checking_verdicts()
+        yield from self.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """May the pod be considered? The first plugin that says no keeps it out; the others are not asked."""

@@ -1,26 +1,31 @@
 """Verdicts and raw scores that are kept, of the plugins that read no more than nodes and the pods on them.
 
-Per plugin and pod signature: the nodes that were judged, and what was said of them. Before each use they are brought up
-to date by the journal of changed nodes, so that a plain filter by node costs its calls once a workload and next to
-nothing after that. kube-scheduler had such a cache and gave it up: locks and a look-up for every node cost it more than
-its predicates, and invalidation was scattered. Here there is one thread, one journal, and one set for all plugins.
+Per plugin and pod signature: the nodes that were judged, and what was said of those it rejects. Before each use they
+are brought up to date by the journal of changed nodes, so that a plain filter by node costs its calls once a workload
+and next to nothing after that. kube-scheduler had such a cache and gave it up: locks and a look-up for every node cost
+it more than its predicates, and invalidation was scattered. Here there is one thread, one journal, and one set for all
+plugins.
 
 What keeps it sound: absent is not judged, hence not passed; no Error is kept; a node that the picture has otherwise
 than the request, the node that the pod itself stands on and nodes with nominated pods are judged afresh by the caller
-and never stored; objects of declared kinds count by their version.
+and never stored; objects of declared kinds count by their version. An evaluation and what is remembered of it see the
+same entries: what the last one used is held, whatever is given up meanwhile.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Reads
+from app.framework.interface import Reads, Unprepared
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
+from app.runtime.guard import PluginError
 from app.runtime.picture import Picture
 from app.runtime.recent import Recent
 from app.runtime.slots import PluginSlot, pod_parts
@@ -28,15 +33,27 @@ from app.runtime.slots import PluginSlot, pod_parts
 _MOST_BYTES: Final = 48 << 20
 """Of verdicts, of scores, and of what passes all: each."""
 
-_ENTRY_BYTES: Final = 1500
+_ENTRY_BYTES: Final = 2000
 _NAME_BYTES: Final = 60
 """Of a name in a set or dictionary that is never full; the name itself is the picture's."""
 
+_REJECTION_BYTES: Final = 300
+"""Of a name with its status, which may be one of its own."""
+
+_MOST_HELD: Final = 256
+"""Entries that are held for the evaluation that used them: a profile has fewer plugins."""
+
 _MOST_AGAIN: Final = 256
-"""Rejected nodes that are judged again where they changed; if more did, all is judged anew when asked for."""
+"""Rejected nodes that are judged again where they changed; if more did, they are judged when asked for."""
+
+_MOST_AT_ONCE: Final = 8192
+"""Nodes that are judged for the first time in one step of the event loop: some milliseconds a plugin."""
 
 _PIECE: Final = 64
 """Nodes compared in one step of a check."""
+
+_STEP: Final = 512
+"""Nodes judged in one step where there are too many for one."""
 
 _SERIALS: Final = itertools.count(1)
 """No number is given out twice, whatever is given up and made anew."""
@@ -46,6 +63,19 @@ Judge = Callable[["Kept", Sequence[str]], FilterResult]
 
 Score = Callable[["KeptScores", Sequence[str]], Sequence[int]]
 """The raw scores that the plugin of a ``KeptScores`` gives nodes of the picture now. Raises ``PluginError``."""
+
+
+def _size(value: Any) -> int:
+    """Bytes that a part of a pod keeps alive, as estimated; looked at once, when an entry is made."""
+    if isinstance(value, str):
+        return 50 + len(value)
+    if isinstance(value, Mapping):
+        return 100 + sum(50 + _size(key) + _size(each) for key, each in value.items())
+    if isinstance(value, tuple | list):
+        return 60 + sum(map(_size, value))
+    if isinstance(value, Struct):
+        return 60 + sum(_size(getattr(value, name)) for name in value.__struct_fields__)
+    return 30
 
 
 class _Dated:
@@ -75,110 +105,179 @@ class _Dated:
         return None if others is None else {*found, *others}
 
 
+class _Judged:
+    """Which nodes of the picture were judged: some, or all but ``open``. Once it is all, only what is not is kept."""
+
+    __slots__ = ("open", "some")
+
+    def __init__(self) -> None:
+        self.some: set[str] | None = set()
+        self.open: set[str] = set()
+
+    def add(self, names: Iterable[str], nodes: Collection[str]) -> None:
+        if self.some is None:
+            self.open.difference_update(names)
+            return
+        self.some.update(names)
+        if len(self.some) >= len(nodes):
+            self.some = None
+
+    def drop(self, names: Iterable[str], nodes: Collection[str]) -> None:
+        """They came, changed or are gone."""
+        if self.some is not None:
+            self.some.difference_update(names)
+            return
+        self.open.update(names)
+        if len(self.open) > len(nodes):
+            self.open.intersection_update(nodes)
+
+    def clear(self) -> None:
+        self.some, self.open = set(), set()
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Those of ``names`` that are not judged."""
+        if self.some is not None:
+            return list(filterfalse(self.some.__contains__, names))
+        return list(filter(self.open.__contains__, names)) if self.open else []
+
+    def size(self) -> int:
+        """Names that are kept for it."""
+        return len(self.open) + len(self.some or ())
+
+
 class Kept(_Dated):
     """What one plugin said of nodes, for the pods of one signature. ``pod`` is what it sees of them.
 
-    ``stands``: moves whenever a rejection no longer stands; never seen before for another ``Kept``.
+    A node that is judged and not ``rejected`` passes. ``stands``: moves whenever a rejection no longer stands; never
+    seen before for another ``Kept``.
     """
 
-    __slots__ = ("key", "objects", "passed", "pod", "rejected", "serial", "slot", "stands")
+    __slots__ = ("_own", "judged", "key", "objects", "pod", "rejected", "serial", "slot", "stands")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
+        self._own = _ENTRY_BYTES + _size(key)
         self.key = key
         self.slot = slot
         self.pod = pod
         self.objects = objects
         self.serial = self.stands = next(_SERIALS)
-        self.passed: set[str] = set()
+        self.judged = _Judged()
         self.rejected: dict[str, Status] = {}
 
     def weight(self) -> int:
         """Bytes, as estimated."""
-        return _ENTRY_BYTES + _NAME_BYTES * (len(self.passed) + 2 * len(self.rejected))
+        return self._own + _NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
 
     def refresh(self, picture: Picture, judge: Judge) -> None:
-        """Nodes that passed and changed count as not judged; those that were rejected are judged again at once."""
+        """Nodes that changed count as not judged; those that were rejected are judged again at once."""
         changed = self.changed(picture)
         if changed is None:
-            self.forget()
+            self.judged.clear()
+            self.rejected.clear()
+            self.stands = next(_SERIALS)
         elif changed:
-            self.passed.difference_update(changed)
+            self.judged.drop(changed, picture.kept_nodes)
             again = [name for name in changed if name in self.rejected]
-            if len(again) > _MOST_AGAIN:
-                self.forget()
-            elif again:
+            if again:
                 self._again(again, picture, judge)
 
     def _again(self, names: Sequence[str], picture: Picture, judge: Judge) -> None:
         before = {name: self.rejected.pop(name) for name in names}
         try:
-            self.judge([name for name in names if name in picture.kept_nodes], judge)
+            if len(names) <= _MOST_AGAIN:
+                self.judge([name for name in names if name in picture.kept_nodes], picture, judge)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
                 self.stands = next(_SERIALS)
 
-    def judge(self, names: Sequence[str], judge: Judge) -> None:
+    def judge(self, names: Sequence[str], picture: Picture, judge: Judge) -> None:
         """Have nodes of the picture judged that are not."""
         if names:
             result = judge(self, names)
             self.rejected.update(result.rejected())
-            self.passed.update(result.passed)
-
-    def forget(self) -> None:
-        """Nothing is judged."""
-        self.passed.clear()
-        self.rejected.clear()
-        self.stands = next(_SERIALS)
+            self.judged.add(names, picture.kept_nodes)
 
 
 class KeptPass(_Dated):
     """The nodes that pass several plugins, for the pods of one signature with each: one look a name, whatever they are.
 
-    ``rejected``: nodes that at least one of them rejects. A node that is in neither is not judged by all.
+    ``blocked``: nodes that at least one of them rejects. ``passing``: those that all pass, as long as not all nodes of
+    the picture were judged; from then on all others pass, but for those that are ``open``.
     """
 
-    __slots__ = ("each", "passing", "rejected")
+    __slots__ = ("blocked", "open", "passing")
 
     def __init__(self, each: Sequence[Kept], picture: Picture) -> None:
         super().__init__(picture, pods=any(it.slot.reads is Reads.PODS_ON_NODE for it in each))
-        self.each = each
-        self.passing = set[str].intersection(*(it.passed for it in each))
-        self.rejected = set[str]().union(*(it.rejected for it in each))
+        self.blocked = set[str]().union(*(it.rejected for it in each))
+        self.open: set[str] = set()
+        self.passing: set[str] | None = set()
+        if all(it.judged.some is None for it in each):
+            self.open = set[str]().union(*(it.judged.open for it in each)) - self.blocked
+            self.passing = None
 
     def weight(self) -> int:
-        """Bytes, as estimated, with what it is made of: that may be given up by itself, and stays with it then."""
-        own = _ENTRY_BYTES + _NAME_BYTES * (len(self.passing) + len(self.rejected))
-        return own + sum(it.weight() for it in self.each)
+        """Bytes, as estimated."""
+        return _ENTRY_BYTES + _NAME_BYTES * (len(self.blocked) + len(self.open) + len(self.passing or ()))
 
-    def refresh(self, picture: Picture, judge: Judge) -> None:
-        for kept in self.each:
-            kept.refresh(picture, judge)
+    def refresh(self, picture: Picture) -> None:
+        """Nodes that changed are not judged."""
         changed = self.changed(picture)
         if changed is None:
-            self.passing.clear()
-            self.rejected.clear()
+            self.blocked, self.open, self.passing = set(), set(), set()
         elif changed:
-            self.passing.difference_update(changed)
-            self.rejected.difference_update(changed)
+            self.blocked.difference_update(changed)
+            if self.passing is not None:
+                self.passing.difference_update(changed)
+            else:
+                self.open.update(changed)
+                if len(self.open) > len(picture.kept_nodes):
+                    self.open.intersection_update(picture.kept_nodes)
 
-    def judge(self, names: Sequence[str], judge: Judge) -> None:
-        """Have nodes judged that are in neither set, by one plugin after the other up to the first that rejects."""
+    def left(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of ``names`` that pass; names of no node too once all nodes are judged."""
+        if self.passing is not None:
+            return list(filter(self.passing.__contains__, names))
+        barred = self.blocked | self.open if self.open else self.blocked
+        return list(filterfalse(barred.__contains__, names)) if barred else names
+
+    def missing(self, names: Sequence[str], picture: Picture) -> list[str]:
+        """Those of ``names``, each once, that are nodes and not judged."""
+        nodes = picture.kept_nodes
+        if self.passing is None:
+            return (
+                [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes] if self.open else []
+            )
+        if len(self.passing) + len(self.blocked) >= len(nodes):
+            return []
+        new = filterfalse(self.passing.__contains__, names)
+        return [nodes[it].name for it in dict.fromkeys(new) if it not in self.blocked and it in nodes]
+
+    def judge(self, each: Sequence[Kept], names: Sequence[str], picture: Picture, judge: Judge) -> None:
+        """Have nodes judged that are not, by one plugin after the other up to the first that rejects."""
         left = names
-        for kept in self.each:
-            kept.judge([it for it in left if it not in kept.passed and it not in kept.rejected], judge)
-            self.rejected.update(it for it in left if it in kept.rejected)
-            left = [it for it in left if it in kept.passed]
+        for kept in each:
+            kept.judge(kept.judged.missing(left), picture, judge)
+            rejected = kept.rejected
+            self.blocked.update(it for it in left if it in rejected)
+            left = [it for it in left if it not in rejected] if rejected else left
+        if self.passing is None:
+            self.open.difference_update(names)
+            return
         self.passing.update(left)
+        if len(self.passing) + len(self.blocked) >= len(picture.kept_nodes):
+            self.passing = None
 
 
 class KeptScores(_Dated):
     """The raw scores that one plugin gave nodes, for the pods of one signature. ``pod`` is what it sees of them."""
 
-    __slots__ = ("key", "objects", "pod", "scores", "slot")
+    __slots__ = ("_own", "key", "objects", "pod", "scores", "slot")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
+        self._own = _ENTRY_BYTES + _size(key)
         self.key = key
         self.slot = slot
         self.pod = pod
@@ -187,7 +286,7 @@ class KeptScores(_Dated):
 
     def weight(self) -> int:
         """Bytes, as estimated."""
-        return _ENTRY_BYTES + 2 * _NAME_BYTES * len(self.scores)
+        return self._own + 2 * _NAME_BYTES * len(self.scores)
 
     def refresh(self, picture: Picture) -> None:
         """Nodes that changed are not scored."""
@@ -202,6 +301,15 @@ class KeptScores(_Dated):
 E = TypeVar("E", Kept, KeptScores)
 
 
+def _most_missing(each: Iterable[Kept], names: Sequence[str]) -> int:
+    """How many of ``names`` one of the plugins has to judge, at most."""
+    most, left = 0, names
+    for kept in each:
+        most = max(most, len(kept.judged.missing(left)))
+        left = [it for it in left if it not in kept.rejected]
+    return most
+
+
 class KeptVerdicts:
     """Verdicts and scores of one profile. Bounded by bytes, what was used last stays."""
 
@@ -210,16 +318,27 @@ class KeptVerdicts:
         self._verdicts: Recent[Hashable, Kept] = Recent(most_bytes)
         self._passes: Recent[Hashable, KeptPass] = Recent(most_bytes)
         self._scores: Recent[Hashable, KeptScores] = Recent(most_bytes)
+        self._held: dict[Hashable, Kept] = {}
+
+    def begin(self) -> None:
+        """Another evaluation begins."""
+        self._held.clear()
 
     def of(self, slot: PluginSlot, pod: Pod) -> Kept:
         """The verdicts of a plugin on pods like this one. Not brought up to date."""
-        return self._entry(Kept, self._verdicts, slot, pod)
+        found = self._entry(Kept, self._verdicts, slot, pod, self._held)
+        if len(self._held) >= _MOST_HELD:
+            self._held.clear()
+        self._held[found.key] = found
+        return found
 
-    def _entry(self, form: type[E], entries: Recent[Hashable, E], slot: PluginSlot, pod: Pod) -> E:
+    def _entry(
+        self, form: type[E], entries: Recent[Hashable, E], slot: PluginSlot, pod: Pod, held: Mapping[Hashable, E] = {}
+    ) -> E:
         parts = slot.parts or pod_parts(None)
         key = (slot.name, parts.signature(pod))
         objects = self._objects(slot)
-        found = entries.get(key)
+        found = entries.get(key) or held.get(key)
         if found is None or found.objects != objects:
             found = form(key, slot, parts.view(pod), objects, self._picture)
             entries.put(key, found, found.weight())
@@ -231,31 +350,56 @@ class KeptVerdicts:
 
     def passing(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], judge: Judge
-    ) -> tuple[KeptPass, Sequence[str]]:
-        """What the plugins let through, with all of ``names`` judged that are nodes of the picture; and those of them
-        that pass, in order. Raises ``PluginError``.
+    ) -> tuple[Sequence[Kept], KeptPass, Sequence[str]]:
+        """What the plugins say, what they let through, and those of ``names`` that pass, in order.
+
+        All of ``names`` are judged that are nodes of the picture; names of no node may be among those that pass. Raises
+        ``PluginError``, or ``Unprepared`` where there are too many to be judged at once.
         """
         picture = self._picture
         each = [self.of(slot, pod) for slot in slots]
+        for kept in each:
+            kept.refresh(picture, judge)
         key = tuple(it.serial for it in each)
         found = self._passes.get(key)
-        if found is None:
-            for kept in each:
-                kept.refresh(picture, judge)
+        if found is None or (found.passing is not None and all(it.judged.some is None for it in each)):
             found = KeptPass(each, picture)
+            self._passes.put(key, found, found.weight())
         else:
-            found.refresh(picture, judge)
-        passes, nodes = found.passing.__contains__, picture.kept_nodes
-        left = list(filter(passes, names))
-        if len(left) < len(names) and len(found.passing) + len(found.rejected) < len(nodes):
-            new = [it for it in filterfalse(passes, names) if it not in found.rejected and it in nodes]
+            found.refresh(picture)
+        left = found.left(names)
+        if len(left) < len(names):
+            new = found.missing(names, picture)
+            if len(new) > _MOST_AT_ONCE and _most_missing(each, new) > _MOST_AT_ONCE:
+                raise Unprepared(self._in_steps(each, new, judge))
             if new:
-                found.judge([nodes[it].name for it in dict.fromkeys(new)], judge)
-                for kept in each:
-                    self._verdicts.put(kept.key, kept, kept.weight())
-                self._passes.put(key, found, found.weight())
-                left = list(filter(passes, names))
-        return found, left
+                self._judge(key, found, each, new, judge)
+                left = found.left(names)
+        return each, found, left
+
+    def _judge(self, key: Hashable, found: KeptPass, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> None:
+        try:
+            found.judge(each, names, self._picture, judge)
+        finally:
+            self.weigh(each)
+            self._passes.put(key, found, found.weight())
+
+    def _in_steps(self, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> Iterator[None]:
+        """Judge ``names`` some at a time, each on the picture as it is then."""
+        nodes = self._picture.kept_nodes
+        for start in range(0, len(names), _STEP):
+            some: Sequence[str] = [it for it in names[start : start + _STEP] if it in nodes]
+            for kept in each:
+                kept.refresh(self._picture, judge)
+                kept.judge(kept.judged.missing(some), self._picture, judge)
+                some = [it for it in some if it not in kept.rejected]
+            yield
+        self.weigh(each)
+
+    def weigh(self, each: Iterable[Kept]) -> None:
+        """They may have grown."""
+        for kept in each:
+            self._verdicts.put(kept.key, kept, kept.weight())
 
     def standing(self, slot: PluginSlot, pod: Pod, judge: Judge) -> Hashable:
         """Equal as long as every rejection stands that the plugin gave pods like this one. Raises ``PluginError``."""
@@ -277,13 +421,19 @@ class KeptVerdicts:
         return list(map(known.__getitem__, names))
 
     def checking_verdicts(self, judge: Judge) -> Iterator[str]:
-        """What is kept and differs from what plugins say now, by plugin; empty for each step in which nothing does."""
+        """What is kept and differs from what plugins say now, by plugin; empty for each step in which nothing does.
+
+        A plugin that fails is left out: no Error is kept.
+        """
         for kept in self._verdicts.values():
-            names = [*kept.passed, *kept.rejected]
+            names = list(self._picture.kept_nodes)
             for start in range(0, len(names), _PIECE):
                 if kept.objects != self._objects(kept.slot):
                     break  # made anew when it is used next
-                yield self._differs(kept, names[start : start + _PIECE], judge)
+                try:
+                    yield self._differs(kept, names[start : start + _PIECE], judge)
+                except PluginError:
+                    break
 
     def checking_scores(self, score: Score) -> Iterator[str]:
         """The same of scores."""
@@ -294,14 +444,17 @@ class KeptVerdicts:
                     break  # made anew when it is used next
                 kept.refresh(self._picture)
                 some = [it for it in names[start : start + _PIECE] if it in kept.scores]
-                same = [kept.scores[it] for it in some] == list(score(kept, some))
+                try:
+                    same = [kept.scores[it] for it in some] == list(score(kept, some))
+                except PluginError:
+                    break
                 yield "" if same else f"kept scores of {kept.slot.name} differ"
 
     def _differs(self, kept: Kept, names: Sequence[str], judge: Judge) -> str:
         """The picture may have changed since ``names`` were read."""
         kept.refresh(self._picture, judge)
-        passed = {it for it in names if it in kept.passed}
-        rejected = {it: kept.rejected[it] for it in names if it in kept.rejected}
-        found = judge(kept, [*passed, *rejected])
-        same = set(found.passed) == passed and dict(found.rejected()) == rejected
+        missing = {*kept.judged.missing(names)}
+        known = [it for it in names if it not in missing and it in self._picture.kept_nodes]
+        rejected = {it: kept.rejected[it] for it in known if it in kept.rejected}
+        same = not known or dict(judge(kept, known).rejected()) == rejected
         return "" if same else f"kept verdicts of {kept.slot.name} differ"

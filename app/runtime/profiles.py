@@ -29,7 +29,7 @@ from app.runtime.slots import PluginSlot, declares, flaws, is_plain
 from app.runtime.waiting import WaitingPods
 
 _PLAIN: Final = (
-    '{}: plugin "{}" says nothing of what its filter reads: it is called for every node of every request, its '
+    '{}: plugin "{}" says nothing of what its filter reads: it is asked about every node of every request, its '
     "rejections are not remembered, and no bind is certain while others are under way; PluginSpec.reads, or "
     "ClusterFilterPlugin as a base, says more"
 )
@@ -162,7 +162,7 @@ def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
             found.append(profile.fault(name, "cannot be made", fault))
             continue
         where = f'profile "{profile.scheduler_name}": plugin "{name}"'
-        wrong = flaws(type(plugins[name]), spec.reads)
+        wrong = flaws(spec.plugin, spec.reads)
         found.extend(Mistake((profile.place,), f"{where} {said}") for said in wrong)
     if found:
         raise ProfileErrors(found)

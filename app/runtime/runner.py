@@ -8,11 +8,15 @@ from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 from app.framework.cycle_state import CycleState
+from app.framework.interface import Reads
+from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError
+from app.runtime.kept import KeptVerdicts
 from app.runtime.picture import Picture
 from app.runtime.slots import PluginSlot
+from app.runtime.views import NodeView
 
 _PAIR: Final = 2
 _FAULT: Final = error("")
@@ -33,6 +37,7 @@ class Runner:
         self.slots = slots
         self._guard = guard
         self._picture = picture
+        self._kept = KeptVerdicts(picture)
 
     def took(self, point: str, answer: object, started: float) -> None:
         """An extension point was run, beginning at ``started`` by ``perf_counter``; ``answer`` came of it."""
@@ -64,6 +69,16 @@ def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
     if view is None:
         view = state.views[parts] = parts.view(pod)
     return view
+
+
+def sees_node(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
+    """The node as the plugin sees it where it decides."""
+    return NodeView(node) if slot.reads is Reads.NODE else node
+
+
+def sees_nodes(slot: PluginSlot, nodes: Candidates) -> Candidates:
+    """The same of many."""
+    return nodes.seen_as(NodeView) if slot.reads is Reads.NODE else nodes
 
 
 def sampled(point: str, *, always: bool = False) -> Callable[[M], M]:

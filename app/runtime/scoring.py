@@ -18,8 +18,8 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError, plugin_error
-from app.runtime.kept import KeptScores, KeptVerdicts
-from app.runtime.runner import Runner, sampled, sees
+from app.runtime.kept import KeptScores
+from app.runtime.runner import Runner, sampled, sees, sees_nodes
 from app.runtime.slots import PluginSlot
 
 _INVALID_SCORE: Final = (
@@ -55,10 +55,6 @@ class Scores(Struct, frozen=True):
 class Scoring(Runner):
     """Scores of one profile."""
 
-    def __init__(self, **rest: Any) -> None:
-        super().__init__(**rest)
-        self._kept_scores = KeptVerdicts(self._picture)
-
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the scores for ``pod``. Raises ``PluginError``."""
         return any(
@@ -82,7 +78,7 @@ class Scoring(Runner):
 
     def checking_scores(self) -> Iterator[str]:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
-        yield from self._kept_scores.checking_scores(self._score_alone)
+        yield from self._kept.checking_scores(self._score_alone)
 
     @sampled("Score")
     def _score_all(
@@ -118,18 +114,18 @@ class Scoring(Runner):
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         seen = sees(slot, state, pod)
         if slot.scores_in_batch:
-            found: Any = self._guard.call(slot.name, "Score", slot.plugin.score_nodes, state, seen, nodes)
+            found: Any = self._guard.call(
+                slot.name, "Score", slot.plugin.score_nodes, state, seen, sees_nodes(slot, nodes)
+            )
             if not isinstance(found, ScoreClasses):
                 raise self._guard.wrong(slot.name, "Score", found, "ScoreClasses")
             return found
         if slot.is_kept and not self._are_apart(pod, nodes):
-            return ScoreClasses.by_value(
-                self._kept_scores.scores(slot, pod, nodes.names, partial(self._score_kept, state))
-            )
+            return ScoreClasses.by_value(self._kept.scores(slot, pod, nodes.names, partial(self._score_kept, state)))
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
-        found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, nodes)
+        found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
         if set(map(type, found)) - {int}:
             raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
         return found

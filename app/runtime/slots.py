@@ -13,6 +13,7 @@ from app.framework.interface import (
     BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
+    PreFilterPlugin,
     Reads,
     ScorePlugin,
 )
@@ -38,8 +39,11 @@ def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
     return declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
 
 
-def flaws(plugin: type[Any], reads: Reads) -> Iterator[str]:
+def flaws(plugin: Any, reads: Reads) -> Iterator[str]:
     """What keeps a plugin's class from being one, a sentence each. That a method is missing shows when it is made."""
+    if not isinstance(plugin, type):
+        yield "is no class: PluginSpec.plugin must be one, which names its extension points as bases"
+        return
     for base in BASES:
         methods = [name for name, it in vars(base).items() if callable(it) and not name.startswith("_")]
         for name in methods:
@@ -52,9 +56,9 @@ def flaws(plugin: type[Any], reads: Reads) -> Iterator[str]:
 
 
 def is_plain(plugin: object, reads: Reads) -> bool:
-    """Whether nothing is known of what a filter reads: each node is judged each time, and nothing is certain."""
-    plain = declares(plugin, FilterPlugin) and not declares(plugin, BatchFilterPlugin)
-    return plain and not declares(plugin, ClusterFilterPlugin) and reads is Reads.CLUSTER
+    """Whether nothing is known of what a filter reads: it is asked each time, and nothing is certain."""
+    takes_part = declares(plugin, FilterPlugin) or declares(plugin, PreFilterPlugin)
+    return takes_part and not declares(plugin, ClusterFilterPlugin) and reads is Reads.CLUSTER
 
 
 class PluginSlot(Struct, frozen=True, eq=False):

@@ -1,4 +1,4 @@
-"""What a plugin that does not read the cluster sees of a pod: the parts that it declares, and by them a signature.
+"""What a plugin that does not read the cluster sees: of a pod the parts that it declares, of a node what it reads.
 
 Pods of one signature are one to such a plugin. What it does not declare it cannot read: a verdict that is kept for one
 pod can therefore not be wrong for another.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable
 from operator import attrgetter
 from typing import Any, Final, NoReturn, cast
 
+from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.kube.core_v1 import Pod
 
@@ -44,11 +45,32 @@ class _View:
         return "a pod"
 
 
+class NodeView(NodeInfo):
+    """A node for a plugin that declares to read no more: without the pods on it."""
+
+    __slots__ = ()
+
+    def __init__(self, info: NodeInfo) -> None:
+        self.node = info.node
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UndeclaredPods(name)
+
+
+class UndeclaredPods(Exception):
+    """A plugin read what is on a node, and declares that it reads the node alone."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"read the pods of a node ({name.strip('_')}), which it does not declare: declare Reads.PODS_ON_NODE"
+        )
+
+
 Signature = Callable[[Pod], Hashable]
 
 
 class PodParts:
-    """The parts of one plugin, or of several that declare the same."""
+    """The parts of one plugin, or of several that declare the same; and which parts are too long to be read."""
 
     def __init__(self, parts: Collection[Part] | None) -> None:
         paths = _UNDECLARED if parts is None else tuple(sorted(part.value for part in parts))
@@ -59,17 +81,19 @@ class PodParts:
     def view(self, pod: Pod) -> Pod:
         """The pod as the plugin sees it."""
         found = {name: getattr(pod, name) for name in self._whole}
-        if self._of_spec:
+        if "spec" not in found:
             spec = {name: getattr(pod.spec, name) for name in (*self._of_spec, "oversized")}
             found["spec"] = _View("spec.", spec)
         return cast("Pod", _View("", found))
 
 
 def _signature(whole: tuple[str, ...], of_spec: tuple[str, ...]) -> Signature:
-    """Equal for two pods if and only if the parts are. Specs and labels are interned: equal ones are one object."""
+    """Equal for two pods if and only if the parts are. Specs and labels are interned: equal ones are one object.
+
+    Which parts are too long to be read is always among them: such a one looks empty.
+    """
     plain = [name for name in whole if name != "annotations"]
-    paths = [*plain, *(_SPEC + name for name in of_spec), *([_SPEC + "oversized"] if of_spec else ())]
-    read: Signature = attrgetter(*paths) if paths else lambda _: ()
+    read: Signature = attrgetter(*plain, *(_SPEC + name for name in (*of_spec, "oversized")))
     if "annotations" not in whole:
         return read
     return lambda pod: (read(pod), tuple(sorted(pod.annotations.items())))

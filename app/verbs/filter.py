@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import filterfalse
 from random import random
 from typing import Any, TypeVar
 
@@ -143,7 +144,10 @@ class FilterVerb:
             passed = found.passed
             if names is not None and (len(passed) == len(names) or (self._lean and passed)):
                 return _Judged(names, passed, {})
-            return _Judged(asked.names, passed, asked.with_unknown(passed, found.rejected()), asked.raw)
+            rejected = asked.with_unknown(passed, found.rejected())
+            if len(passed) + len(rejected) != len(asked.names):  # a name is repeated
+                passed = list(filterfalse(rejected.__contains__, asked.names))
+            return _Judged(asked.names, passed, rejected, asked.raw)
 
 
 class _Judged(Struct, frozen=True):

@@ -172,18 +172,18 @@ class TestNotReady:
 
 
 POINTS: Final[tuple[tuple[Verb, str, str], ...]] = (
-    ("filter", "missing", "Missing"),
+    ("filter", "required_objects", "RequiredObjects"),
     ("filter", "pre_filter", "PreFilter"),
     ("filter", "filter", "Filter"),
-    ("prioritize", "missing", "Missing"),
+    ("prioritize", "required_objects", "RequiredObjects"),
     ("prioritize", "pre_score", "PreScore"),
     ("prioritize", "score", "Score"),
-    ("prioritize", "normalize_score", "NormalizeScore"),
-    ("preempt", "missing", "Missing"),
+    ("prioritize", "normalize", "NormalizeScore"),
+    ("preempt", "required_objects", "RequiredObjects"),
     ("preempt", "pre_filter", "PreFilter"),
     ("preempt", "remove_pod", "PreFilterExtensionRemovePod"),
     ("preempt", "filter", "Filter"),
-    ("bind", "missing", "Missing"),
+    ("bind", "required_objects", "RequiredObjects"),
     ("bind", "pre_filter", "PreFilter"),
     ("bind", "filter", "Filter"),
     ("bind", "reserve", "Reserve"),

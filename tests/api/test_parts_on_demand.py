@@ -12,7 +12,7 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unschedulable
@@ -22,7 +22,7 @@ from tests.api.service import serving
 from tests.builders import JsonObject, PodFields, container, node_object, pod_object
 
 
-class Fits:
+class Fits(FilterPlugin):
     """A plugin that asks for cpu, host ports and images."""
 
     def __init__(self, _args: PluginArgs, _handle: Handle) -> None:

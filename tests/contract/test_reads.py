@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -52,6 +53,7 @@ class Plain(FilterPlugin, ScorePlugin):
         self.judged: list[str] = []
         self.scored: list[str] = []
         self.look: Callable[[Pod], object] = lambda pod: pod.spec.tolerations
+        self.look_at: Callable[[NodeInfo], int] = lambda node: len(node.node.taints)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         self.look(pod)
@@ -60,7 +62,7 @@ class Plain(FilterPlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         self.scored.append(node.name)
-        return len(node.pods) % 2
+        return self.look_at(node)
 
 
 class Plane:
@@ -219,7 +221,7 @@ def test_pods_of_one_signature_share_their_verdicts(parts: Sequence[Part] | None
     [
         pytest.param((Part.TOLERATIONS,), lambda pod: pod.labels, "labels", id="labels"),
         pytest.param((Part.TOLERATIONS,), lambda pod: pod.spec.affinity, "spec.affinity", id="a part of the spec"),
-        pytest.param((), lambda pod: pod.spec, "spec", id="the whole spec"),
+        pytest.param((), lambda pod: pod.spec.spread, "spec.spread", id="nothing is declared"),
         pytest.param(None, lambda pod: pod.name, "name", id="the name"),
         pytest.param(None, lambda pod: pod.uid, "uid", id="the UID"),
     ],
@@ -235,6 +237,54 @@ def test_what_is_not_declared_cannot_be_read(
         plane.world.framework.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
 
     assert [("Plain", "default/new", "n0")] == [(it["plugin"], it["pod"], it["node"]) for it in logs]
+
+
+@pytest.mark.parametrize("what", ["pods", "requested", "ports", "totals"])
+def test_the_pods_of_a_node_are_not_seen_by_who_reads_nodes(what: str) -> None:
+    plane = Plane(Reads.NODE, None)
+    plane.plugin.look_at = lambda node: bool(getattr(node, what))
+
+    with pytest.raises(PluginError, match=r"declare Reads\.PODS_ON_NODE"):
+        plane.world.framework.score(CycleState(), make_pod("new"), plane.world.candidates())
+
+
+def test_a_factory_is_no_plugin() -> None:
+    with pytest.raises(ProfileErrors, match='plugin "Plain" is no class'):
+        World(profile=only("Plain"), specs=[PluginSpec("Plain", PluginArgs, partial(Plain))])
+
+
+def test_a_signature_that_cannot_be_hashed_is_a_fault_of_the_plugins() -> None:
+    class Signs(Plain, ClusterFilterPlugin):
+        def signature(self, pod: Pod) -> Any:
+            return ["list"]
+
+    found = World(make_node("n1"), profile=only("Signs"), specs=[PluginSpec("Signs", PluginArgs, Signs)])
+
+    with capture_logs() as logs, pytest.raises(PluginError, match="unhashable type"):
+        found.framework.signatures(make_pod("new"))
+
+    assert [("Signs", "Signature", "default/new")] == [(it["plugin"], it["point"], it["pod"]) for it in logs]
+
+
+def test_parts_that_are_too_long_are_seen_by_everybody() -> None:
+    plane = Plane(Reads.NODE, (Part.LABELS,))
+    plane.plugin.look = lambda pod: plane.plugin.scored.extend(pod.spec.oversized)
+
+    plane.filter.answer(pod_object("new", labels={"app": "x" * (65 << 10)}), NODES)
+
+    assert {"metadata.labels"} == set(plane.plugin.scored)
+
+
+def test_a_plugin_that_prepares_by_the_cluster_is_not_certain() -> None:
+    class Prepares(_Made, PreFilterPlugin):
+        def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+            return SUCCESS, None
+
+    found = World(make_node("n1"), profile=only("Prepares"), specs=[PluginSpec("Prepares", PluginArgs, Prepares)])
+    pod = make_pod("new")
+
+    assert found.framework.depends(pod, IN_FLIGHT)
+    assert Recheck(SUCCESS, False) == found.framework.recheck(CycleState(), pod, found.cluster.nodes["n1"], [IN_FLIGHT])
 
 
 def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
@@ -324,6 +374,7 @@ def test_a_plugin_that_contradicts_itself_does_not_start(
 
 def test_scores_by_kept_values_are_those_by_node() -> None:
     plane = Plane(Reads.PODS_ON_NODE, None)
+    plane.plugin.look_at = lambda node: len(node.pods)
     plane.world.add(make_pod("bound", node="n4"))
     pod = make_pod("new", labels={"app": "db"})
 

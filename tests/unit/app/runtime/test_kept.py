@@ -9,7 +9,7 @@ import pytest
 from app.cache import changes
 from app.cache.cluster import Cluster
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Reads
+from app.framework.interface import Reads, Unprepared
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime import kept as kept_module
@@ -55,8 +55,10 @@ class Desk:
     def passing(self, *names: str, pod: Pod = POD) -> tuple[list[str], list[str]]:
         """Who passes, and what had to be judged for it."""
         self.asked.clear()
-        _, left = self.verdicts.passing(self.slots, pod, names or ("n1", "n2", "n3"), self.judge)
-        return list(left), self.asked[:]
+        self.verdicts.begin()
+        asked = names or ("n1", "n2", "n3")
+        _, _, left = self.verdicts.passing(self.slots, pod, asked, self.judge)
+        return [it for it in left if it in self.cluster.nodes], self.asked[:]
 
     def stands(self) -> object:
         return self.verdicts.standing(self.slots[0], POD, self.judge)
@@ -169,6 +171,71 @@ def test_where_many_rejected_nodes_changed_they_are_judged_when_asked_for(monkey
     assert (["n1", "n2", "n3"], ["A n2", "A n3"]) == desk.passing()
 
 
+def test_what_an_evaluation_used_is_held_until_the_next() -> None:
+    """Else a rejection would be remembered by a number that nothing moves any more."""
+    desk = Desk("A", "B", most_bytes=1)
+    desk.taint("n2")
+    desk.passing()
+    before = desk.stands()
+
+    assert before == desk.stands()
+    desk.verdicts.begin()
+    assert before != desk.stands()
+
+
+def test_many_nodes_are_judged_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_module, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(kept_module, "_STEP", 1)
+    desk = Desk("A", "B")
+    desk.taint("n2")
+
+    with pytest.raises(Unprepared) as raised:
+        desk.passing()
+    steps = iter(raised.value.steps)
+    next(steps)
+    desk.taint("n1")
+    assert 2 == len(list(steps))
+
+    assert (["n3"], ["A n1"]) == desk.passing()
+    assert (["n3"], []) == desk.passing()
+
+
+def test_what_the_first_rejects_the_others_never_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_module, "_MOST_AT_ONCE", 1)
+    desk = Desk("A", "B")
+    for name in ("n1", "n2", "n3"):
+        desk.taint(name)
+    with pytest.raises(Unprepared) as raised:
+        desk.passing()
+    assert 1 == len(list(raised.value.steps))
+
+    assert ([], []) == desk.passing()
+
+
+def test_a_plugin_that_fails_leaves_what_others_said_weighed() -> None:
+    desk = Desk("A", "B", most_bytes=1 << 20)
+    judge = desk.judge
+
+    def fails(kept: Kept, names: Sequence[str]) -> FilterResult:
+        if kept.slot.name == "B":
+            raise LookupError("broken")
+        return judge(kept, names)
+
+    with pytest.raises(LookupError):
+        desk.verdicts.passing(desk.slots, POD, ("n1",), fails)
+
+    kept = desk.verdicts.of(desk.slots[0], POD)
+    assert kept.weight() == desk.verdicts._verdicts._weights[kept.key]
+
+
+def test_what_a_tenant_writes_is_weighed() -> None:
+    desk = Desk()
+    light = desk.verdicts.of(desk.slots[0], POD).weight()
+    heavy = desk.verdicts.of(desk.slots[0], make_pod("new", labels={"app": "x" * 60_000})).weight()
+
+    assert heavy > light + 60_000
+
+
 def test_memory_is_bounded() -> None:
     desk = Desk(most_bytes=4000)
     for number in range(10):
@@ -199,7 +266,7 @@ def test_a_check_tells_what_differs() -> None:
     desk.verdicts.scores(desk.slots[0], POD, ["n1"], desk.score)
     assert {""} == {*desk.verdicts.checking_verdicts(desk.judge), *desk.verdicts.checking_scores(desk.score)}
 
-    desk.verdicts.of(desk.slots[0], POD).passed.add("n2")
+    desk.verdicts.of(desk.slots[0], POD).rejected.clear()
     desk.cluster.nodes["n1"].pods["x"] = POD
 
     assert "kept verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))

@@ -49,6 +49,7 @@ def test_who_reads_the_cluster_sees_all_of_a_pod_and_is_not_kept() -> None:
 def test_which_plugins_say_nothing() -> None:
     assert is_plain(Rejects, Reads.CLUSTER)
     assert not is_plain(Rejects, Reads.NODE)
-    assert not is_plain(RejectsInBatch, Reads.CLUSTER)
+    assert is_plain(RejectsInBatch, Reads.CLUSTER)
+    assert is_plain(Prepares, Reads.CLUSTER)
     assert not is_plain(RejectsUncertain, Reads.CLUSTER)
-    assert not is_plain(Prepares, Reads.CLUSTER)
+    assert not is_plain(ScoresNodes, Reads.CLUSTER)

@@ -45,7 +45,7 @@ def test_each_part_is_where_its_path_says(part: Part) -> None:
     ("parts", "path"),
     [
         pytest.param([Part.LABELS], "namespace", id="another part"),
-        pytest.param([Part.LABELS], "spec", id="the spec"),
+        pytest.param([Part.LABELS], "spec.affinity", id="the spec"),
         pytest.param([Part.TOLERATIONS], "spec.affinity", id="another part of the spec"),
         pytest.param(None, "name", id="of all parts the name"),
         pytest.param(None, "uid", id="of all parts the UID"),
