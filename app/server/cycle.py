@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
 from msgspec import Raw
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PrivateAttr,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from app.framework.status import Status, distinct
@@ -33,9 +43,19 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 _POD_EXAMPLE: Final = {"pod": WEB}
+_PODS_EXAMPLE: Final = {
+    "pods": [
+        {"namespace": "shop", "name": "web-7d4b9c-new01", "queuedAt": "2026-01-01T12:00:00Z"},
+        {"pod": WEB, "queuedAt": "2026-01-01T12:00:05Z"},
+    ]
+}
 _NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 _PARTS: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
+_EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
+
+MOST_PENDING: Final = 1000
+"""Pods to choose the next one from: who has more sends those that came first."""
 
 
 class _Model(BaseModel):
@@ -76,10 +96,56 @@ class PodRequest(_Model):
         return self
 
 
+class PendingPod(PodRequest):
+    """A pod that waits for its turn."""
+
+    queued_at: AwareDatetime | FiniteFloat = Field(
+        description="Since when: RFC 3339, or seconds on any clock that is the same for all."
+    )
+
+    @property
+    def seconds(self) -> float:
+        return self.queued_at.timestamp() if isinstance(self.queued_at, datetime) else self.queued_at
+
+
 class CycleRequest(PodRequest):
     """Which pod, and among which nodes."""
 
     nodes: list[str] | None = Field(default=None, description="Names to choose among; all nodes if absent.")
+    pods: Annotated[
+        list[PendingPod] | None,
+        Field(min_length=1, max_length=MOST_PENDING),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_PENDING,
+                "items": PendingPod.model_json_schema(),
+                "description": "Pods that wait, instead of pod or name: the cycle is run for the one that the "
+                "profile's queueSort puts first.",
+            }
+        ),
+    ] = None
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        try:
+            parts: dict[str, Any] = {**_PARTS.decode(body)}
+            each = _EACH.decode(bytes(parts.get("pods", b"")))
+        except _UNREADABLE:
+            return super().parse(body)
+        raw = [bytes(it.get("pod", b"")) for it in each]
+        parts["pods"] = [{**it, "pod": {}} if pod.startswith(b"{") else it for it, pod in zip(each, raw, strict=True)]
+        asked = cls.model_validate_json(msgspec.json.encode(parts))
+        for it, pod in zip(asked.pods or (), raw, strict=True):
+            it._raw = pod  # noqa: SLF001  # its own
+        return asked
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.pod, self.name, self.pods).count(None) != len(("pod", "name", "pods")) - 1:
+            raise ValueError("give either pod, name or pods")
+        return self
 
 
 class PluginStatus(_Model):
@@ -93,6 +159,7 @@ class PluginStatus(_Model):
 class CycleResponse(_Model):
     """One whole cycle."""
 
+    pod: str = Field(description="namespace/name of the pod that it was run for.")
     pre_enqueue: PluginStatus = Field(
         description="Anything but Success: the pod is kept out, and nothing else was asked."
     )
@@ -132,12 +199,13 @@ class ExplainResponse(_Model):
     plugins: dict[str, PluginExplanation]
 
 
-def _cycle_response(found: Cycle) -> Response:
+def _cycle_response(pod: Pod, found: Cycle) -> Response:
     """A ``CycleResponse``: 5,000 nodes are too many to be made as models and checked."""
     told = _told(found.statuses.values())
     by_plugin, totals = found.scores.by_plugin, found.scores.totals
     return _json(
         {
+            "pod": str(pod),
             "preEnqueue": shown(found.pre_enqueue),
             "preFilter": shown(found.pre_filter),
             "filter": {name: told[id(status)] for name, status in found.statuses.items()},
@@ -180,7 +248,7 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
         response_model=CycleResponse,
         responses=_FAILURES,
         summary="Run one whole scheduling cycle for a pod",
-        openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE),
+        openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE, next=_PODS_EXAMPLE),
     )
     async def cycle(request: Request) -> Response:
         deadline = admission.deadline(request.scope.get(ARRIVED))
@@ -189,12 +257,13 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
             asked = await parsed(request, CycleRequest.parse, max_body_bytes)
             async with asyncio.timeout(admission.left(deadline)):
                 await admission.turn(lane, deadline)
-                found = await verb.run(_pod(verb, asked), asked.nodes)
+                pod = _next(verb, asked.pods) if asked.pods is not None else _pod(verb, asked)
+                found = await verb.run(pod, asked.nodes)
         except (OutOfTime, TimeoutError):
             raise VerbFailure("out_of_time", OUT_OF_TIME) from None
         finally:
             lane.leave()
-        return _cycle_response(found)
+        return _cycle_response(pod, found)
 
     return router
 
@@ -219,6 +288,10 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
 def _json(answer: dict[str, Any]) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
+    return verb.next_of([(_pod(verb, it), it.seconds) for it in pending])
 
 
 def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:

@@ -6,7 +6,7 @@
     prioritize  200, the same score for every host                      an error or an empty list piles up pods
                 500, no body, where the hosts cannot be read
     preempt     500, no body                                            its answer has no field for an error
-    cycle,      404, 500 or 503, ``detail``                             they are for other schedulers and people
+    cycle,      404, 422, 500 or 503, ``detail``                        they are for other schedulers and people
     explain
 
 It holds for every outcome that is a failure: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``,
@@ -27,7 +27,7 @@ from app.wire.extender_v1 import encode_binding, encode_filter_error, encode_pri
 OK: Final = 200
 INTERNAL_SERVER_ERROR: Final = 500
 
-_STATUS_OF: Final = {"not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
+_STATUS_OF: Final = {"bad_request": 422, "not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
 
 
 def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:

@@ -73,6 +73,25 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
         return pod
 
+    def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
+        """Of waiting pods, each with the time since when, the one that QueueSort puts first; of equals the first.
+
+        Raises ``VerbFailure``, also where they are of several profiles: each has an order of its own.
+        """
+        require_picture(self._context.problem)
+        frameworks = [self._framework(pod) for pod, _ in pending]
+        framework = frameworks[0]
+        if any(it is not framework for it in frameworks):
+            raise VerbFailure("bad_request", "pods: they are of several profiles")
+        chosen, since = pending[0]
+        try:
+            for pod, queued_at in pending[1:]:
+                if framework.less(pod, queued_at, chosen, since):
+                    chosen, since = pod, queued_at
+        except PluginError as fault:
+            raise VerbFailure("fault", fault.status.message) from fault
+        return chosen
+
     def decode_pod(self, raw: bytes) -> Pod:
         """A pod that was sent, with all that the plugins read. Raises ``msgspec.DecodeError``."""
         return self._context.cluster.core.decode_pod(raw)
@@ -111,11 +130,15 @@ class CycleVerb:
 
     async def _prepared(self, pod: Pod) -> Framework:
         require_picture(self._context.problem)
+        framework = self._framework(pod)
+        await self._context.look_up_missing(framework, pod)
+        return framework
+
+    def _framework(self, pod: Pod) -> Framework:
         framework = self._context.framework_for(pod)
         if framework is None:
             name = printable(pod.spec.scheduler_name)
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
-        await self._context.look_up_missing(framework, pod)
         return framework
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:

@@ -17,6 +17,7 @@ from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
 from app.server.admission import OUT_OF_TIME
+from app.server.cycle import MOST_PENDING
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
@@ -79,9 +80,15 @@ async def ask(api: Api, path: str, body: JsonObject) -> tuple[int, Any]:
     return response.status_code, response.json()
 
 
-def cycled(node: str | None, statuses: Mapping[str, JsonObject], scores: Mapping[str, int] | None = None) -> JsonObject:
+def cycled(
+    node: str | None,
+    statuses: Mapping[str, JsonObject],
+    scores: Mapping[str, int] | None = None,
+    pod: str = "default/web-new",
+) -> JsonObject:
     """The answer of a cycle; ``scores`` are PodTopologySpread's, which has weight 2."""
     return {
+        "pod": pod,
         "preEnqueue": SUCCESS,
         "preFilter": SUCCESS,
         "filter": statuses,
@@ -105,7 +112,7 @@ class TestCycle:
         [
             pytest.param(
                 {"pod": SOFT, "nodes": ["n1", "n2"]},
-                cycled("n2", {"n1": SUCCESS, "n2": SUCCESS}, {"n1": 0, "n2": 100}),
+                cycled("n2", {"n1": SUCCESS, "n2": SUCCESS}, {"n1": 0, "n2": 100}, "default/web-soft"),
                 id="the best of some nodes, by its own words",
             ),
             pytest.param(
@@ -143,7 +150,7 @@ class TestCycle:
         _, found = await ask(api, "cycle", {"pod": orphan})
 
         nodes = dict.fromkeys(("n1", "n2", "n3"), NO_OWNER)
-        assert {**cycled(None, nodes), "preFilter": NO_OWNER} == found
+        assert {**cycled(None, nodes, pod="default/db"), "preFilter": NO_OWNER} == found
 
     async def test_a_pod_that_is_gated(self, tmp_path: Path) -> None:
         settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("Gates"))
@@ -196,12 +203,91 @@ class TestCycle:
         assert (200, "n1") == (status, found["node"])
 
 
+class TestTheNextOne:
+    """Of pods that wait the profile's queueSort says which is scheduled next: by priority, then by time."""
+
+    NOON: Final = "2026-01-01T12:00:00Z"
+
+    @staticmethod
+    def urgent(name: str) -> JsonObject:
+        return {**(found := pod_object(name)), "spec": {**found["spec"], "priority": 7}}
+
+    async def test_who_came_first_is_next_however_it_is_sent(self, api: Api) -> None:
+        late, early = {"pod": PLAIN, "queuedAt": self.NOON}, {**BY_NAME, "queuedAt": "2026-01-01T13:59:59+02:00"}
+
+        for pods in ([late, early], [early, late]):
+            found = await ask(api, "cycle", {"pods": pods, "nodes": ["n1", "n3"]})
+            assert (200, unscored("n3", {"n1": TOO_FULL, "n3": SUCCESS}, ("n3",))) == found
+
+    async def test_priority_comes_before_time(self, api: Api) -> None:
+        pods = [{**BY_NAME, "queuedAt": 1}, {"pod": self.urgent("a"), "queuedAt": 2.5}]
+
+        _, found = await ask(api, "cycle", {"pods": [*pods, {"pod": self.urgent("b"), "queuedAt": 3}]})
+
+        assert "default/a" == found["pod"]
+
+    async def test_of_equals_the_first(self, api: Api) -> None:
+        _, found = await ask(api, "cycle", {"pods": [{"pod": it, "queuedAt": 5} for it in (PLAIN, NEW)]})
+
+        assert "default/plain" == found["pod"]
+
+    @pytest.mark.parametrize(
+        ("pods", "status", "expected"),
+        [
+            pytest.param(
+                [{"pod": PLAIN, "queuedAt": 1}, {"pod": FOREIGN, "queuedAt": 2}],
+                404,
+                'no profile for schedulerName "volcano"',
+                id="another scheduler's pod",
+            ),
+            pytest.param(
+                [{"name": "x", "queuedAt": 1}], 404, 'pods "x" not found in namespace "default"', id="nobody knows it"
+            ),
+            pytest.param(
+                [{"pod": {}, "queuedAt": 1}], 422, "pod: Object missing required field `metadata`", id="no pod"
+            ),
+        ],
+    )
+    async def test_one_that_cannot_be_scheduled_here(
+        self, api: Api, pods: list[JsonObject], status: int, expected: str
+    ) -> None:
+        assert (status, {"detail": expected}) == await ask(api, "cycle", {"pods": pods})
+
+    async def test_profiles_have_an_order_each(self, tmp_path: Path) -> None:
+        profiles = tuple(Profile.model_validate({"schedulerName": name}) for name in ("one", "two"))
+        async with serving(Settings(cluster=saved(tmp_path), profiles=profiles)) as api:
+            pods = [{"pod": pod_object(it, scheduler=it), "queuedAt": 1} for it in ("one", "two")]
+            found = await ask(api, "cycle", {"pods": pods})
+
+        assert (422, {"detail": "pods: they are of several profiles"}) == found
+
+    @pytest.mark.parametrize(
+        ("asked", "at"),
+        [
+            pytest.param({"pods": []}, ["pods"], id="none"),
+            pytest.param({"pods": [{**BY_NAME, "queuedAt": 1}] * (MOST_PENDING + 1)}, ["pods"], id="too many"),
+            pytest.param({"pods": [BY_NAME]}, ["pods", 0, "queuedAt"], id="no time"),
+            pytest.param({"pods": [{"queuedAt": 1}]}, ["pods", 0], id="no pod"),
+            pytest.param({"pods": [{**BY_NAME, "queuedAt": 1}], "name": "a"}, [], id="a name too"),
+            pytest.param({"pods": {"name": "a"}}, ["pods"], id="no list"),
+            pytest.param({"pods": [5]}, ["pods", 0], id="a number for a pod"),
+        ],
+    )
+    async def test_by_field(self, api: Api, asked: JsonObject, at: list[str | int]) -> None:
+        status, found = await ask(api, "cycle", asked)
+
+        assert (422, [at]) == (status, [it["loc"] for it in found["detail"]])
+
+
 async def waits(api: Api) -> float:
     """How many decisions have waited for a bind that was due."""
     return (await api.samples("homeport_due_bind_wait_seconds_count"))[""]
 
 
-EITHER: Final = "Value error, give either pod or name"
+EITHER: Final = {
+    "cycle": "Value error, give either pod, name or pods",
+    "explain": "Value error, give either pod or name",
+}
 NO_METADATA: Final = {"detail": "pod: Object missing required field `metadata`"}
 
 
@@ -228,8 +314,8 @@ class TestNoAnswer:
     @pytest.mark.parametrize(
         ("body", "expected"),
         [
-            pytest.param(b"{}", ("value_error", [], EITHER), id="neither pod nor name"),
-            pytest.param(b'{"pod": {}, "name": "a"}', ("value_error", [], EITHER), id="both"),
+            pytest.param(b"{}", ("value_error", [], ""), id="neither pod nor name"),
+            pytest.param(b'{"pod": {}, "name": "a"}', ("value_error", [], ""), id="both"),
             pytest.param(
                 b'{"name": 5}', ("string_type", ["name"], "Input should be a valid string"), id="a number for a name"
             ),
@@ -256,6 +342,7 @@ class TestNoAnswer:
         """The body is not repeated, and its content type does not matter."""
         response = await api.http.post(f"/api/v1/{path}", content=body)
 
+        expected = (*expected[:2], expected[2] or EITHER[path])
         ((kind, at, message),) = ((it["type"], it["loc"], it["msg"]) for it in response.json()["detail"])
         assert (422, expected) == (response.status_code, (kind, at, message.partition(" at line ")[0]))
         assert response.json()["detail"][0].keys() == {"type", "loc", "msg"}

@@ -27,6 +27,7 @@ from app.verbs.candidates import UNKNOWN_NODE
 from app.verbs.context import VerbContext
 from app.verbs.cycle import Cycle, CycleVerb
 from app.verbs.outcome import VerbFailure
+from plugins.priority_sort import PrioritySort
 from tests.builders import make_node, make_pod
 from tests.fakes import Counted, FromSpec, spec_of
 from tests.harness import World, only
@@ -110,6 +111,20 @@ def verb(*plugins: type[FromSpec]) -> CycleVerb:
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
     profiles = {world.framework.scheduler_name: world.framework}
     return CycleVerb(VerbContext(world.cluster, profiles, NothingToRead(), str, due))
+
+
+class TestTheNextOne:
+    async def test_a_fault_names_the_plugin(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: object) -> bool:
+            raise ZeroDivisionError("a screw is loose")
+
+        found = verb()
+        monkeypatch.setattr(PrioritySort, "less", broken)
+
+        assert POD is found.next_of([(POD, 1.0)])  # nobody has to be asked
+        with pytest.raises(VerbFailure, match="PrioritySort") as failed:
+            found.next_of([(POD, 1.0), (make_pod("web-2"), 2.0)])
+        assert "fault" == failed.value.outcome
 
 
 class TestPreEnqueue:
