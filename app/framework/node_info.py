@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 
 from app.framework.resources import HostPorts, Totals
 from app.kube.core_v1 import Node, Pod
@@ -131,7 +132,7 @@ class Candidates:
         """The others, in the same order."""
         if not names:
             return self
-        return Candidates([name for name in self.names if name not in names], self._info, self.sent)
+        return Candidates(list(filterfalse(names.__contains__, self.names)), self._info, self.sent)
 
     def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
         """The same names, each with its node info as ``view`` gives it."""

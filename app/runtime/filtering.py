@@ -240,7 +240,7 @@ class Filtering(Runner):
     ) -> Mapping[str, Status]:
         """Why the others do not pass: for each what the first plugin says, in the profile's order, that rejects it."""
         passed = set(found.left)
-        rest = self._known(nodes, dict.fromkeys(filterfalse(passed.__contains__, nodes.names)))
+        rest = self._known(nodes, filterfalse(passed.__contains__, nodes.names))
         rejected: dict[str, Status] = {}
         if prepared.names is not None:
             outside = prepared.rejection
@@ -257,6 +257,8 @@ class Filtering(Runner):
                 if slot.is_kept
                 else self._cluster_reasons(slot, state, pod, nodes.among(rest), found)
             )
+            if not rejected and not slot.is_kept and len(said) == len(rest) and all(map(said.__contains__, rest)):
+                return said  # the usual case: one plugin rejects them all, and says nothing of others
             rejected.update((name, said[name]) for name in rest if name in said)
         return rejected
 
@@ -270,7 +272,7 @@ class Filtering(Runner):
         """What was said when the nodes were searched; of nodes that a kept verdict had kept from the plugin, anew."""
         result = found.asked[slot.name]
         said = result.rejected()
-        if said.keys() >= nodes.name_set:
+        if all(map(said.__contains__, nodes.names)):
             return said
         passed = set(result.passed)
         left = [name for name in nodes.names if name not in said and name not in passed]
