@@ -327,14 +327,9 @@ class Filtering(Runner):
 
         It does for a plugin that reads the node alone, and for one that reads the pods on it: more of them never help.
         """
-        if slot.is_kept:
-            return True
-        if slot.filter_certain is not None:
-            return self._status(slot, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
-        depends_on = slot.depends_on
-        return depends_on is not None and not any(
-            self._guard.call(slot.name, "DependsOn", depends_on, pod, other) for other in in_flight
-        )
+        if slot.is_kept or slot.filter_certain is None:
+            return slot.is_kept
+        return self._status(slot, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
         """What each filter plugin says about one node, also those after the first that rejects. For people."""

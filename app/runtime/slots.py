@@ -65,7 +65,8 @@ class PluginSlot(Struct, frozen=True, eq=False):
     """A plugin at an extension point. ``weight`` matters at score only.
 
     ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``BatchFilterPlugin`` ·
-    ``depends_on``, ``filter_certain``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default.
+    ``depends_on``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default; ``filter_certain``:
+    where it is no ``ClusterFilterPlugin``.
     """
 
     name: str
@@ -113,7 +114,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
             scores_in_batch=overrides(form, ScorePlugin, "score_nodes"),
             normalizes=overrides(form, ScorePlugin, "normalize"),
             depends_on=own(ClusterFilterPlugin, "depends_on"),
-            filter_certain=own(ClusterFilterPlugin, "filter_certain"),
+            filter_certain=plugin.filter_certain if declares(form, ClusterFilterPlugin) else None,
             signature=own(ClusterFilterPlugin, "signature"),
             score_depends_on=own(ScorePlugin, "score_depends_on"),
         )
