@@ -13,17 +13,17 @@ class FilterResult:
     They are read in the same evaluation, before anything is awaited: what they are worked out from is unchanged then.
     """
 
-    __slots__ = ("_rejections", "_work_out", "passed")
+    __slots__ = ("_rejections", "passed")
 
     def __init__(
         self, passed: Sequence[str], rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]]
     ) -> None:
         self.passed = passed
-        self._work_out = rejections if callable(rejections) else None
-        self._rejections = None if callable(rejections) else rejections
+        self._rejections = rejections
 
     def rejected(self) -> Mapping[str, Status]:
         """Node to rejection, for every candidate that did not pass."""
-        if self._rejections is None and self._work_out is not None:
-            self._rejections = self._work_out()
-        return self._rejections or {}
+        found = self._rejections
+        if callable(found):
+            found = self._rejections = found()
+        return found

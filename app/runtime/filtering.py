@@ -16,7 +16,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.interface import Reads
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import SUCCESS, Code, Status, distinct, unresolvable
+from app.framework.status import SKIP, SUCCESS, Code, Status, distinct, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
 from app.runtime.kept import Kept, KeptPass
@@ -50,6 +50,9 @@ class PreFiltered(Struct, frozen=True):
     def rejection(self) -> Status:
         """What is said of a node that is left out."""
         return unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
+
+
+_UNTOUCHED: Final = PreFiltered(SUCCESS)
 
 
 class Judged(Struct, frozen=True):
@@ -91,6 +94,8 @@ class Filtering(Runner):
         self._served = served
         self._nominations = nominations
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in self.slots["filter"])
+        self._kept_filters = [it for it in self.slots["filter"] if it.is_kept]
+        self._other_filters = [it for it in self.slots["filter"] if not it.is_kept]
         self._deciding = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
 
     def depends(self, pod: Pod, other: Pod) -> bool:
@@ -134,31 +139,36 @@ class Filtering(Runner):
 
     @sampled("PreFilter")
     def _pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
-        merged = PreFiltered(SUCCESS)
+        merged = _UNTOUCHED
         rejection: Status | None = None
         for slot in self.slots["preFilter"]:
             status, names = self._ask_pre_filter(slot, state, pod)
-            if status.code is Code.SKIP:
+            code = status.code
+            if code is Code.SKIP:
                 state.skip_filter.add(slot.name)
-            elif status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            elif code is Code.SUCCESS:
+                if names is not None:
+                    merged = _narrow(merged, slot.name, names)
+                    if not merged.names:
+                        return merged
+            elif code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PreFiltered(status.by(slot.name))
-            elif status.code is Code.UNSCHEDULABLE:
+            elif code is Code.UNSCHEDULABLE:
                 rejection = status.by(slot.name)
-            elif status.code is not Code.SUCCESS:
+            else:
                 raise plugin_error(slot.name, "PreFilter", status.message)
-            elif names is not None:
-                merged = _narrow(merged, slot.name, names)
-                if not merged.names:
-                    return merged
         return merged if rejection is None else PreFiltered(rejection)
 
     def _ask_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
-        seen = sees(slot, state, pod)
+        seen = pod if slot.parts is None else sees(slot, state, pod)
         status, names = self._pair(slot, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen)
-        self._guard.checked(slot.name, "PreFilter", status)
-        if names is not None and not isinstance(names, frozenset | set):
+        if status is not SUCCESS and status is not SKIP:
+            self._guard.checked(slot.name, "PreFilter", status)
+        if names is None:
+            return status, None
+        if not isinstance(names, frozenset | set):
             raise self._guard.wrong(slot.name, "PreFilter", names, "a set of node names")
-        return status, None if names is None else frozenset(names)
+        return status, frozenset(names)
 
     def find_nodes_that_fit(self, pod: Pod, nodes: Candidates) -> FilterResult:
         """The candidates that pass PreFilter and Filter, by what is kept as far as possible.
@@ -181,14 +191,12 @@ class Filtering(Runner):
         found = _Search()
         apart = self._apart(pod, nodes, names)
         found.left = list(filterfalse(apart.__contains__, names)) if apart else names
-        kept = [slot for slot in self._filters(state) if slot.is_kept]
-        others = [slot for slot in self._filters(state) if not slot.is_kept]
+        kept, others = _asked(self._kept_filters, state), _asked(self._other_filters, state)
         if kept:
             judge = partial(self._judge, state)
             found.each, found.kept, found.left = self._kept.passing(kept, pod, found.left, judge)
-        if found.kept is not None and found.kept.passing is not None:
-            pass  # nodes of the picture
-        elif not others or not others[0].any_names:
+        of_the_picture = found.kept is not None and found.kept.passing is not None
+        if not of_the_picture and not (others and others[0].any_names):
             found.left = self._known(nodes, found.left)
         for slot in others:
             asked = nodes if found.left is nodes.names else nodes.among(found.left)
@@ -213,12 +221,14 @@ class Filtering(Runner):
         Nodes with nominated pods; those that came with the request, and the one that the pod itself stands on, where
         pods on nodes count for what is kept: that is of the picture, and of pods that are nowhere.
         """
+        nominated = self._nominations.nominated_nodes
+        if not nominated and not nodes.sent and not self._own_place_matters:
+            return {}
         asked = nodes if names is nodes.names else nodes.among(names)
         found: dict[str, Collection[Pod]] = {it: () for it in nodes.sent if it in asked.name_set}
         if self._own_place_matters:
             places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
             found |= {it: () for it in places if it and it in self._picture.nodes and it in asked.name_set}
-        nominated = self._nominations.nominated_nodes
         if nominated and not set(nominated).isdisjoint(names):
             among = self._known(nodes, [it for it in nominated if it in asked.name_set])
             found |= {it: pods for it in among if (pods := self._nominated_to(it, pod))}
@@ -370,8 +380,8 @@ class Filtering(Runner):
                 self._ask_pre_filter(slot, state, kept.pod)
         return self._judge(state, kept, names)
 
-    def _filters(self, state: CycleState) -> Iterator[PluginSlot]:
-        return (slot for slot in self.slots["filter"] if slot.name not in state.skip_filter)
+    def _filters(self, state: CycleState) -> Sequence[PluginSlot]:
+        return _asked(self.slots["filter"], state)
 
     def _filter_batch(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         rejected: dict[str, Status] = {}
@@ -383,7 +393,7 @@ class Filtering(Runner):
 
     def _filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """What one plugin says of many nodes. Raises ``PluginError``, also where the rejections are read."""
-        seen, nodes = sees(slot, state, pod), sees_nodes(slot, nodes)
+        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self._guard.filter_each(slot.name, slot.plugin.filter, state, seen, nodes)
             return FilterResult(passed, self._rejections(slot.name, rejected))
@@ -446,6 +456,12 @@ class Filtering(Runner):
             for other in self._nominations.nominated(node_name)
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
         ]
+
+
+def _asked(slots: Sequence[PluginSlot], state: CycleState) -> Sequence[PluginSlot]:
+    """Those that PreFilter did not excuse."""
+    excused = state.skip_filter
+    return [it for it in slots if it.name not in excused] if excused else slots
 
 
 def _signature(sign: Callable[[Pod], Hashable | None], pod: Pod) -> Hashable | None:

@@ -55,9 +55,9 @@ class Runner:
     def _pair(self, slot: PluginSlot, point: str, wanted: str, function: Callable[..., Any], *args: Any) -> Any:
         """A plugin's answer where two things are asked for. Raises ``PluginError``."""
         found = self._guard.call(slot.name, point, function, *args)
-        if isinstance(found, tuple) and len(found) == _PAIR:
-            return found
-        raise self._guard.wrong(slot.name, point, found, wanted)
+        if type(found) is not tuple or len(found) != _PAIR:
+            raise self._guard.wrong(slot.name, point, found, wanted)
+        return found
 
 
 def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:

@@ -54,21 +54,21 @@ class Lane:
 
 
 class Admission:
-    """``time_limit``: seconds from arrival to the answer, ``of_verb``: where a verb has a limit of its own.
+    """``seconds`` from arrival to the answer, ``of_verb``: where a verb has a limit of its own.
 
     ``most``: deciding calls under way at once.
     """
 
     def __init__(
         self,
-        time_limit: float,
+        seconds: float,
         most: int,
         hosts_of: HostsOf,
         clock: Callable[[], float] = monotonic,
         *,
         of_verb: Mapping[Verb, float] = {},
     ) -> None:
-        self._time_limit = time_limit
+        self.seconds: Final = seconds
         self._of_verb = of_verb
         self._clock = clock
         self.hosts_of = hosts_of
@@ -76,10 +76,13 @@ class Admission:
         self.binding = Lane()
         self.late_reads = asyncio.Semaphore(MOST_LATE_READS)
 
-    def deadline(self, arrived: float | None, seconds: float = inf, *, verb: Verb | None = None) -> float:
-        """When the answer to this request must leave, on the clock; ``seconds``: if its caller waits no longer."""
-        limit = self._time_limit if verb is None else self._of_verb.get(verb, self._time_limit)
-        return (self._clock() if arrived is None else arrived) + min(limit, seconds)
+    def time_limit(self, verb: Verb) -> float:
+        """Seconds from arrival to the answer of a verb."""
+        return self._of_verb.get(verb, self.seconds)
+
+    def deadline(self, arrived: float | None, seconds: float) -> float:
+        """When the answer must leave, on the clock, to what may take so long."""
+        return (self._clock() if arrived is None else arrived) + seconds
 
     def left(self, deadline: float) -> float:
         """Seconds until then."""

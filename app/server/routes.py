@@ -118,6 +118,7 @@ class _Endpoint:
         self._prefix = prefix
         self._call = call
         self._admission = admission
+        self._seconds = admission.time_limit(verb)
         self._lane = admission.binding if verb == "bind" else admission.deciding
         self._max_body_bytes = min(max_body_bytes, MOST_BIND_BYTES) if verb == "bind" else max_body_bytes
         self._forwarder = forwarder
@@ -166,26 +167,28 @@ class _Endpoint:
 
     async def _decided(self, request: Incoming) -> Told:
         """By the deadline. Raises ``VerbFailure``."""
-        hop = None if self._forwarder is None else seconds_left(request.header(FORWARDED))
-        seconds = inf if hop is None else earlier(hop, _BEFORE_THE_FORWARDER)
-        deadline = self._admission.deadline(request.arrived, seconds, verb=self._verb)
+        hop, seconds = None, self._seconds
+        if self._forwarder is not None:
+            hop = seconds_left(request.header(FORWARDED))
+            seconds = seconds if hop is None else min(seconds, earlier(hop, _BEFORE_THE_FORWARDER))
+        deadline = self._admission.deadline(request.arrived, seconds)
         try:
             self._lane.enter()
         except VerbFailure as failure:
             raise VerbFailure(failure.outcome, failure.message, await self._hosts_unread(request, deadline)) from None
         body: bytes | memoryview = b""
+        binds = self._verb == "bind"
 
         async def decide() -> Told:
             nonlocal body
-            body = await self._body(request)
+            body = await (self._short_body(request) if binds else request.body(self._max_body_bytes))
             if self._forwarder is not None:
                 seconds = self._admission.left(deadline)
                 told = await self._forwarder(self._verb, body, seconds, hopped=hop is not None, prefix=self._prefix)
                 if told is not None:
                     return told
             await self._admission.turn(self._lane, deadline)
-            left = (self._admission.left(deadline),) if self._verb == "bind" else ()
-            answer = await self._call(body, *left)
+            answer = await (self._call(body, self._admission.left(deadline)) if binds else self._call(body))
             return OK, answer.body, answer.outcome
 
         try:
@@ -196,12 +199,11 @@ class _Endpoint:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
 
-    async def _body(self, request: Incoming) -> bytes | memoryview:
+    async def _short_body(self, request: Incoming) -> bytes | memoryview:
         """A bind may take long, its four names may not. Raises ``VerbFailure`` and ``OutOfTime``."""
         reading = request.body(self._max_body_bytes)
-        if self._verb != "bind":
-            return await reading
-        return await within(self._admission.left(self._admission.deadline(request.arrived)), reading)
+        until = self._admission.deadline(request.arrived, self._admission.seconds)
+        return await within(self._admission.left(until), reading)
 
     async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
         """As far as the answer needs them and they cost little."""

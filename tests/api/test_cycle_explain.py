@@ -17,7 +17,7 @@ from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
 from app.server.admission import OUT_OF_TIME
-from app.server.cycle import MOST_PENDING
+from app.wire.cycle_v1 import MOST_PENDING
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving

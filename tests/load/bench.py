@@ -160,7 +160,7 @@ def workloads() -> Iterator[Workload]:
         yield Workload(f"filter_{size}_refused_again_in_one_order", "filter", refused, size, orders=1)
 
 
-def _passed(homeport: Connection, verb: str, body: bytes) -> bytes:
+def passed_by_filter(homeport: Connection, verb: str, body: bytes) -> bytes:
     """The request about the nodes that the filter before it passes."""
     asked = json.loads(body)
     passed = json.loads(homeport.post(f"/{verb.replace('prioritize', 'filter')}", body))["NodeNames"]
@@ -177,7 +177,7 @@ def measure(homeport: Connection, echo: Connection, workload: Workload, folder: 
     for number in range(calls + _WARM_UP):
         body = bodies[number % len(bodies)]
         if workload.after_filter:
-            body = _passed(homeport, verb, body)
+            body = passed_by_filter(homeport, verb, body)
         for times, connection, path in ((ours, homeport, f"/{verb}"), (floor, echo, f"/{name}")):
             started = time.perf_counter()
             connection.post(path, body)

@@ -1,0 +1,175 @@
+"""The bodies of ``/api/v1/cycle`` and ``/api/v1/explain``: what they ask, and what they answer.
+
+Answers are written without these models, which say their form for the schema: 5,000 nodes are too many to be checked.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Self
+
+import msgspec
+from msgspec import Raw
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PrivateAttr,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from app.kube.decoding import Decoder
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a body raises that is no JSON, or no JSON of this form."""
+
+_PARTS: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
+_EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
+
+MOST_PENDING: Final = 1000
+"""Pods to choose the next one from: who has more sends those that came first."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class PodRequest(_Model):
+    """A pod of the cluster by name, or one in the body."""
+
+    pod: dict[str, Any] | None = Field(default=None, description="A Pod as the Kubernetes API has it.")
+    namespace: str = "default"
+    name: str | None = Field(default=None, description="Name of a pod that Homeport knows, instead of pod.")
+
+    _raw: bytes = PrivateAttr(b"")
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        """The pod stays as it came: as a dict it would take as long to make as everything else together."""
+        try:
+            parts = _PARTS.decode(body)
+        except UNREADABLE:
+            parts = {}
+        pod = bytes(parts.get("pod", b""))
+        if not pod.startswith(b"{"):
+            return cls.model_validate_json(body)  # a name, or it says what is wrong
+        asked = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
+        asked._raw = pod  # noqa: SLF001  # its own
+        return asked
+
+    @property
+    def raw_pod(self) -> bytes:
+        return self._raw
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.pod is None) == (self.name is None):
+            raise ValueError("give either pod or name")
+        return self
+
+
+class PendingPod(PodRequest):
+    """A pod that waits for its turn."""
+
+    queued_at: AwareDatetime | FiniteFloat = Field(
+        description="Since when: RFC 3339, or seconds on any clock that is the same for all."
+    )
+
+    @property
+    def seconds(self) -> float:
+        return self.queued_at.timestamp() if isinstance(self.queued_at, datetime) else self.queued_at
+
+
+class CycleRequest(PodRequest):
+    """Which pod, and among which nodes."""
+
+    nodes: list[str] | None = Field(default=None, description="Names to choose among; all nodes if absent.")
+    pods: Annotated[
+        list[PendingPod] | None,
+        Field(min_length=1, max_length=MOST_PENDING),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_PENDING,
+                "items": PendingPod.model_json_schema(),
+                "description": "Pods that wait, instead of pod or name: the cycle is run for the one that the "
+                "profile's queueSort puts first.",
+            }
+        ),
+    ] = None
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        try:
+            parts: dict[str, Any] = {**_PARTS.decode(body)}
+            each = _EACH.decode(bytes(parts.get("pods", b"")))
+        except UNREADABLE:
+            return super().parse(body)
+        raw = [bytes(it.get("pod", b"")) for it in each]
+        parts["pods"] = [{**it, "pod": {}} if pod.startswith(b"{") else it for it, pod in zip(each, raw, strict=True)]
+        asked = cls.model_validate_json(msgspec.json.encode(parts))
+        for it, pod in zip(asked.pods or (), raw, strict=True):
+            it._raw = pod  # noqa: SLF001  # its own
+        return asked
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.pod, self.name, self.pods).count(None) != len(("pod", "name", "pods")) - 1:
+            raise ValueError("give either pod, name or pods")
+        return self
+
+
+class PluginStatus(_Model):
+    """A status in kube-scheduler's words."""
+
+    code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
+    plugin: str = Field(description="Who rejected; empty for Success.")
+    reasons: list[str]
+
+
+class CycleResponse(_Model):
+    """One whole cycle."""
+
+    pod: str = Field(description="namespace/name of the pod that it was run for.")
+    pre_enqueue: PluginStatus = Field(
+        description="Anything but Success: the pod is kept out, and nothing else was asked."
+    )
+    pre_filter: PluginStatus
+    filter: dict[str, PluginStatus] = Field(description="By node.")
+    scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")
+    totals: dict[str, int] = Field(description="Weighted sum by feasible node.")
+    node: str | None = Field(description="The chosen node: bind the pod there with POST /bind.")
+    post_filter: PluginStatus | None = Field(description="Where no node is feasible: what a plugin could do.")
+    nominated_node: str | None = Field(
+        description="What postFilter wants of status.nominatedNodeName; empty: nothing there."
+    )
+
+
+class ExplanationTable(_Model):
+    """Facts in rows."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str | int | bool]]
+
+
+class PluginExplanation(_Model):
+    """What one plugin's answer rests on."""
+
+    tables: list[ExplanationTable]
+    unblock: list[str] = Field(description="Each one change that would let the pod in somewhere.")
+
+
+class ExplainResponse(_Model):
+    """Why a pod may or may not go where."""
+
+    pod: str
+    pre_filter: PluginStatus
+    feasible: list[str] = Field(description="The nodes that every filter passes.")
+    nodes: dict[str, list[PluginStatus]] = Field(description="By node, the plugins that reject it.")
+    plugins: dict[str, PluginExplanation]
