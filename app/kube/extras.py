@@ -7,9 +7,9 @@ volume, when a container started). Of each container a few fields are taken, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, unique
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -202,33 +202,28 @@ def pod_parts(
     Raises ``msgspec.ValidationError``.
     """
     oversized: list[str] = []
-    resources = ports = images = None
-    try:
-        if Extra.RESOURCES in extras:
-            resources = resources_of(_asked(spec, status))
-    except Oversized as it:
-        resources = NO_REQUESTS
-        oversized.append(it.field)
-    try:
-        if Extra.PORTS in extras:
-            ports = _host_ports(spec)
-    except Oversized as it:
-        ports = ()
-        oversized.append(it.field)
-    if Extra.IMAGES in extras:
-        images = _images(spec)
-        if len(images.names) > MOST_IMAGES or sum(map(len, images.names)) > LARGEST_PART:
-            images = PodImages((), images.containers)
-            oversized.append(IMAGES)
-    return _interned(resources, ports, images), tuple(oversized)
+    found: list[Any] = []
+    for extra, (read, empty) in _OF_POD.items():
+        part = None
+        if extra in extras:
+            try:
+                part = read(spec, status)
+            except Oversized as it:
+                part = empty
+                oversized.append(it.field)
+        found.append(part)
+    return _interned(*found), tuple(oversized)
 
 
-def _interned(resources: PodResources | None, ports: tuple[HostPort, ...] | None, images: PodImages | None) -> PodParts:
-    key = (resources, ports, images)
+def _interned(*key: Any) -> PodParts:
     found = _SHARED.get(key)
     if found is None:
         found = _SHARED[key] = PodParts(*key)
     return found
+
+
+def _resources(spec: PodSpecExtras, status: PodStatusExtras) -> PodResources:
+    return resources_of(_asked(spec, status))
 
 
 def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
@@ -262,7 +257,7 @@ def _is_infeasible(conditions: Sequence[ConditionObject]) -> bool:
     return next((it.reason == _INFEASIBLE for it in conditions if it.type == _RESIZE), False)
 
 
-def _host_ports(spec: PodSpecExtras) -> tuple[HostPort, ...]:
+def _host_ports(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[HostPort, ...]:
     """Of the containers, and of the init containers that keep running."""
     running = (it for it in spec.init_containers or () if it.restart_policy == _ALWAYS)
     containers = (*running, *(spec.containers or ()))
@@ -272,11 +267,14 @@ def _host_ports(spec: PodSpecExtras) -> tuple[HostPort, ...]:
     return found
 
 
-def _images(spec: PodSpecExtras) -> PodImages:
+def _images(spec: PodSpecExtras, _status: PodStatusExtras) -> PodImages:
     init_containers, containers = spec.init_containers or (), spec.containers or ()
     names = (it.image for it in (*init_containers, *containers))
     volumes = (it.image.reference for it in spec.volumes or () if it.image is not None)
-    return PodImages(tuple(_tagged((*names, *volumes))), len(init_containers) + len(containers))
+    found = tuple(_tagged((*names, *volumes)))
+    if len(found) > MOST_IMAGES or sum(map(len, found)) > LARGEST_PART:
+        raise Oversized(IMAGES)
+    return PodImages(found, len(init_containers) + len(containers))
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
@@ -284,6 +282,14 @@ def _tagged(images: Iterable[str | None]) -> Iterator[str]:
     for image in images:
         name = image or ""
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
+
+
+_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
+    Extra.RESOURCES: (_resources, NO_REQUESTS),
+    Extra.PORTS: (_host_ports, ()),
+    Extra.IMAGES: (_images, PodImages((), 0)),
+}
+"""How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 
 
 def node_parts(extras: frozenset[Extra], status: NodeStatusObject) -> NodeParts:
