@@ -13,15 +13,20 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from app.framework.interface import Objects
 from app.framework.node_info import NodeInfo
-from app.kube.device_classes import IMPLICIT
 from app.kube.kinds import DEVICE_CLASSES
-from app.kube.requests import CPU, MEMORY, ResourceList, is_extended_resource, is_scalar_resource
+from app.kube.requests import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList, is_extended_resource, is_scalar_resource
 
 LEAST_INT64: Final = -(2**63)
 _BEYOND_INT64: Final = 2**63
 
+_OF_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""What is compared whether the pod asks for it or not; of all else, only what it asks for."""
+
 _DRA_SINCE: Final = "1.36"
 """Since when extended resources can be backed by DeviceClasses with default feature gates (DRAExtendedResource)."""
+
+_IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+"""With the name of a DeviceClass behind it: the resource that each stands for, whatever else it says."""
 
 
 def int64(number: int) -> int:
@@ -69,14 +74,15 @@ class DeviceClassResources:
             return False
         version = self._objects.version(DEVICE_CLASSES)
         if version != self._version:
-            self._names = frozenset(it for each in self._objects.every(DEVICE_CLASSES) for it in each.resources)
+            classes = list(self._objects.every(DEVICE_CLASSES))
+            self._names = frozenset(it for each in classes for it in (_IMPLICIT + each.name, each.extended_resource))
             self._version = version
         return name in self._names
 
 
 def may_be_backed(name: str) -> bool:
     """Whether a DeviceClass can stand for a resource of this name."""
-    return is_extended_resource(name) or name.startswith(IMPLICIT)
+    return is_extended_resource(name) or name.startswith(_IMPLICIT)
 
 
 class Use(NamedTuple):
@@ -106,7 +112,7 @@ class Comparison:
         self._each = tuple(
             (it.name, asked.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
             for it in resources
-            if asked.get(it.name, 0) or not is_scalar_resource(it.name)
+            if it.name in _OF_EVERY_NODE or (asked.get(it.name, 0) and is_scalar_resource(it.name))
         )
 
     @property

@@ -10,9 +10,6 @@ from msgspec import Raw, Struct
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import MetadataObject, ObjectKey, required
 
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""With the name of a class behind it: the resource that each class stands for, whatever else it says."""
-
 _LONGEST_NAME: Final = 317
 
 
@@ -26,12 +23,6 @@ class DeviceClass(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return ("", self.name)
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Names of all resources that its devices stand for."""
-        implicit = IMPLICIT + self.name
-        return (implicit, self.extended_resource) if self.extended_resource else (implicit,)
 
 
 class _DeviceClassSpecObject(Struct, rename="camel"):
