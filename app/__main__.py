@@ -14,10 +14,11 @@ import structlog
 from app.commands import evaluate, explain, plugins, rbac
 from app.config.flags import Flag, flags_of, given_by
 from app.config.mistakes import Mistake, default_at, written
+from app.config.profile import RELEASES
 from app.config.settings import Loaded, Settings, SettingsError, load_settings, read_settings
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
-from app.framework.interface import PluginSpec
+from app.framework.interface import DEFAULT_RELEASE, PluginSpec
 from app.kube.credentials import CredentialsError, load
 from app.main import certificates_of, serve
 from app.runtime.profiles import ProfileErrors, resolve
@@ -129,7 +130,7 @@ def _deeper_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterato
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     configure("warning", "json")
-    evaluate.run(arguments.file, _specs())
+    evaluate.run(arguments.file, _specs(), arguments.release)
 
 
 def _explain(arguments: argparse.Namespace) -> None:
@@ -198,6 +199,12 @@ def _add_evaluate(commands: Any) -> None:
         "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="read cases from here; default: standard input")
+    parser.add_argument(
+        "--release",
+        choices=RELEASES,
+        default=DEFAULT_RELEASE,
+        help="the Kubernetes release whose in-tree plugins are meant, where a case does not say. Default: %(default)s.",
+    )
     parser.set_defaults(run=_evaluate)
 
 

@@ -14,6 +14,9 @@ from app.framework.interface import PluginSpec
 from plugins import (
     default_binder,
     node_name,
+    node_ports,
+    node_resources_balanced_allocation,
+    node_resources_fit,
     node_unschedulable,
     pod_topology_spread,
     priority_sort,
@@ -29,6 +32,9 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_unschedulable.SPEC,
     node_name.SPEC,
     taint_toleration.SPEC,
+    node_ports.SPEC,
+    node_resources_fit.SPEC,
+    node_resources_balanced_allocation.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

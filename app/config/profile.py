@@ -6,7 +6,7 @@ and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` g
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -28,6 +28,11 @@ POINTS: Final = (
     "postBind",
 )
 """Extension points as KubeSchedulerConfiguration spells them, in the order of a cycle."""
+
+Release: TypeAlias = Literal["1.35", "1.36"]
+"""The Kubernetes releases whose in-tree plugins a profile can mean."""
+
+RELEASES: Final[tuple[str, ...]] = get_args(Release)
 
 ANY: Final = "*"
 """The schedulerName of the profile that takes the pods of all names without one of their own."""
@@ -100,8 +105,18 @@ class Profile(_Words):
     percentage_of_nodes_to_score: int | None = Field(
         default=None, description="The scheduler's business: accepted in a KubeSchedulerConfiguration and not used."
     )
+    release: Release = Field(
+        default="1.36",
+        description="The Kubernetes release whose in-tree plugins are meant: that of the scheduler that asks.",
+    )
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
+
+    @field_validator("release", mode="before")
+    @classmethod
+    def _number_is_text(cls, found: Any) -> Any:
+        """YAML takes ``1.36`` without quotes for a number."""
+        return str(found) if isinstance(found, float) else found
 
     @field_validator("scheduler_name")
     @classmethod

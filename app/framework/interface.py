@@ -49,6 +49,9 @@ from app.kube.taints import Tolerance, Toleration
 MAX_NODE_SCORE: Final = 100
 """Scores after normalising lie in 0..100, as in kube-scheduler."""
 
+DEFAULT_RELEASE: Final = "1.36"
+"""The Kubernetes release whose in-tree plugins are meant, where nobody says which."""
+
 Object = TypeVar("Object", bound=KubeObject)
 
 
@@ -310,7 +313,8 @@ class Handle(Struct, frozen=True):
 
     ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
-    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does.
+    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
+    ``1.36``, whose in-tree plugins the profile stands for.
     """
 
     counts: Counts
@@ -323,6 +327,7 @@ class Handle(Struct, frozen=True):
     serves: Callable[[str], bool] = _any_scheduler
     event_recorder: EventRecorder = NO_EVENTS
     activate: Activate = activate_nobody
+    release: str = DEFAULT_RELEASE
 
 
 class Plugin(Protocol):

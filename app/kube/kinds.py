@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from app.kube.apps_v1 import Workload, decode_workload
 from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
+from app.kube.device_classes import DeviceClass, decode_device_class
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 
@@ -76,6 +77,7 @@ STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_wor
 VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )
+DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_device_class)
 
 _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
     (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)

@@ -21,7 +21,7 @@ from app.kube.decoding import Decoder
 from app.kube.memo import MISSING, Memo
 from app.kube.meta_v1 import Oversized, shared
 from app.kube.names import is_subdomain
-from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
+from app.kube.quantity import LONGEST, ZERO, OverlongQuantity, Quantity, quantity_of
 
 ResourceList = Mapping[str, int]
 """Amounts by name: thousandths of a core of ``cpu``, whole units of all else. What is not in it is 0."""
@@ -40,6 +40,12 @@ MOST_REQUESTED: Final = 64
 
 LARGEST_REQUESTS: Final = 16 << 10
 """Bytes of all requests of one pod, its status included."""
+
+UNREAD_REQUESTS: Final = (
+    f"node(s) can't be judged: the pod's {RESOURCES} is longer than {LARGEST_REQUESTS >> 10} KiB, names more than "
+    f"{MOST_REQUESTED} resources, or has a quantity of more than {LONGEST} characters"
+)
+"""Reason of whoever has to judge by requests that are not read: an unresolvable rejection."""
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 << 20
@@ -65,8 +71,9 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
     """What a pod asks for; pods that ask for the same share one object. No amount in it is 0.
 
     ``requests`` is what it needs of a node that it is to run on, ``requested`` what it takes of the one it runs on. The
-    other two are of cpu and memory alone, with the defaults for containers that do not say: they serve to compare
-    nodes, and differ where the pod as a whole has requests.
+    other two serve to compare nodes, with the defaults of cpu and memory for containers that do not say.
+    ``non_zero_requests``: what its containers need, whatever the pod asks for as a whole. ``non_zero_requested``: what
+    it takes of the one it runs on, cpu and memory alone.
     """
 
     requests: ResourceList
@@ -108,10 +115,20 @@ class Asked(NamedTuple):
 @lru_cache(maxsize=4096)
 def _counts(name: str) -> bool:
     """Whether the scheduler keeps count of a resource."""
-    if name in _OF_ITSELF or name.startswith((_HUGE_PAGES, _VOLUMES)) or _OURS in name:
-        return True
+    return name in _OF_ITSELF or is_scalar_resource(name)
+
+
+def is_scalar_resource(name: str) -> bool:
+    """Whether a name is one of the resources that are not on every node: extended ones, huge pages, volumes."""
+    return name.startswith((_HUGE_PAGES, _VOLUMES)) or _OURS in name or is_extended_resource(name)
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether a name is that of an extended resource: with a domain, which is not Kubernetes' own."""
     domain, slash, rest = name.partition("/")
-    return bool(slash) and not name.startswith(_QUOTA) and is_subdomain(_QUOTA + domain) and bool(_NAME.fullmatch(rest))
+    if not slash or _OURS in name or name.startswith(_QUOTA):
+        return False
+    return is_subdomain(_QUOTA + domain) and bool(_NAME.fullmatch(rest))
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
@@ -168,6 +185,7 @@ def resources_of(asked: Asked) -> PodResources:
 def _worked_out(asked: Asked) -> PodResources:
     pod = _Pod(asked, with_status=False)
     requests = pod.total(_NO_DEFAULTS)
+    compared = pod.total(_DEFAULTS, of_containers=True)
     if asked.has_status():
         pod = _Pod(asked, with_status=True)
     requested = pod.total(_NO_DEFAULTS) if asked.has_status() else requests
@@ -177,7 +195,7 @@ def _worked_out(asked: Asked) -> PodResources:
     return _interned(
         {name: amount for name, amount in _listed(requests).items() if amount > 0},
         _listed(requested),
-        _cpu_and_memory(pod.total(_DEFAULTS)),
+        _listed(compared),
         _cpu_and_memory(pod.total(missing)),
     )
 
@@ -221,13 +239,17 @@ class _Pod:
         _raise_to(found, _requests_of(Raw(it.allocated)))
         return found
 
-    def total(self, missing: Mapping[str, Quantity]) -> Amounts:
-        """Of all of the pod; ``missing`` is what each container is taken to ask for that does not say."""
+    def total(self, missing: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
+        """Of all of the pod; ``missing`` is what each container is taken to ask for that does not say.
+
+        ``of_containers``: without what it asks for as a whole.
+        """
         total: Amounts = {}
         for amounts in self._containers:
             _add({**missing, **amounts}, total)
         _raise_to(total, self._while_starting(total, missing))
-        total.update(self.level)
+        if not of_containers:
+            total.update(self.level)
         _add(self._overhead, total)
         return total
 

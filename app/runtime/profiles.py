@@ -61,6 +61,7 @@ class ResolvedProfile(Struct, frozen=True):
 
     place: Place
     scheduler_name: str
+    release: str
     multi_point: tuple[PluginRef, ...]
     points: Mapping[str, PluginSet]
     args: Mapping[str, PluginArgs]
@@ -159,7 +160,7 @@ def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds) -> dict[str,
     """Every plugin by name, each with a handle of its own."""
     plugins, found = {}, []
     for name, spec in profile.specs.items():
-        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
+        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects), release=profile.release)
         try:
             plugins[name] = spec.build(profile.args[name], its_own)
         except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
@@ -191,7 +192,7 @@ def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[Mistake]:
 
 def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]) -> ResolvedProfile:
     where = f'profile "{profile.scheduler_name}"'
-    defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.defaults.items())
+    defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.defaults(profile.release).items())
     multi_point = _merge(defaults, profile.plugins.multi_point)
     points = {point: profile.plugins.at(point) for point in POINTS}
     mentions = list(_mentions(profile, place))
@@ -208,7 +209,15 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
             "Homeport; here it means that nobody spreads these pods."
         )
     return ResolvedProfile(
-        place, profile.scheduler_name, multi_point, points, args, specs, tuple(absent), tuple(notices)
+        place,
+        profile.scheduler_name,
+        profile.release,
+        multi_point,
+        points,
+        args,
+        specs,
+        tuple(absent),
+        tuple(notices),
     )
 
 

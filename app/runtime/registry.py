@@ -48,12 +48,13 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 }
 """``multiPoint`` of kube-scheduler 1.36 with default feature gates, in its order and with its weights."""
 
+_DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
+"""Default plugins of kube-scheduler that an earlier release, of those that a profile can mean, does not run."""
+
 STAY_IN_SCHEDULER: Final = frozenset(
     {
         "SchedulingGates",
         "NodeAffinity",
-        "NodePorts",
-        "NodeResourcesFit",
         "VolumeRestrictions",
         "NodeVolumeLimits",
         "VolumeBinding",
@@ -61,7 +62,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "InterPodAffinity",
         "DynamicResources",
         "DefaultPreemption",
-        "NodeResourcesBalancedAllocation",
         "ImageLocality",
         "NodeDeclaredFeatures",
         "GangScheduling",
@@ -79,11 +79,15 @@ class Registry:
 
     def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
         self._specs: dict[str, PluginSpec[Any]] = {}
-        self.defaults = defaults
+        self._defaults = defaults
         for spec in specs:
             if spec.name in self._specs:
                 raise DuplicatePlugin(f'plugin "{spec.name}" is registered twice')
             self._specs[spec.name] = spec
+
+    def defaults(self, release: str) -> dict[str, int]:
+        """Those of a Kubernetes release, as ``1.36``."""
+        return {name: weight for name, weight in self._defaults.items() if _DEFAULT_SINCE.get(name, "") <= release}
 
     def __iter__(self) -> Iterator[PluginSpec[Any]]:
         return iter(self._specs.values())

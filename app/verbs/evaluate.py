@@ -20,7 +20,7 @@ from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryBinder, MemoryWriter
 from app.feeds.sinks import sink_for
-from app.framework.interface import Handle
+from app.framework.interface import DEFAULT_RELEASE, Handle
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.kube.core_v1 import CoreV1, Pod, core_v1
@@ -65,10 +65,14 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class Evaluator:
-    """``registry`` has kube-scheduler's default profile for its defaults. A profile is checked once per config."""
+    """``registry`` has kube-scheduler's default profile for its defaults. A profile is checked once per config.
 
-    def __init__(self, registry: Registry, guard: Guard) -> None:
+    ``release``: the Kubernetes release that a profile means which does not say.
+    """
+
+    def __init__(self, registry: Registry, guard: Guard, release: str = DEFAULT_RELEASE) -> None:
         self._registry = registry
+        self._release = release
         self._guard = guard
         self._waiting = WaitingPods()
         self._profiles: dict[bytes, ResolvedProfile | str] = {}
@@ -103,7 +107,10 @@ class Evaluator:
         """The profile, or what is wrong with it: both are remembered."""
         try:
             document = _CONFIG.decode(config) or {}
-            (profile,) = resolve((Profile.model_validate(document),), self._registry)
+            found = Profile.model_validate(document)
+            if "release" not in found.model_fields_set:
+                found = found.model_copy(update={"release": self._release})
+            (profile,) = resolve((found,), self._registry)
         except _UNREADABLE as error:
             return f"config: {error}"
         except ValidationError as error:

@@ -136,19 +136,18 @@ func aggregated(asked *question) answer {
 }
 
 // incoming is what NodeResourcesFit takes a waiting pod to ask for: its spec, whatever its status says; and, to compare
-// nodes with, the same with defaults for what a container does not say, but with its status.
+// nodes with, its containers alone, with defaults for what they do not say.
 func incoming(pod *v1.Pod) answer {
 	found := &framework.Resource{}
 	found.SetMaxResource(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
-	compared := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	nonZero := &framework.Resource{}
+	nonZero.Add(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		SkipPodLevelResources: true,
 		NonMissingContainerRequests: v1.ResourceList{
 			v1.ResourceCPU:    *resource.NewMilliQuantity(schedutil.DefaultMilliCPURequest, resource.DecimalSI),
 			v1.ResourceMemory: *resource.NewQuantity(schedutil.DefaultMemoryRequest, resource.DecimalSI),
 		},
-	})
-	nonZero := &framework.Resource{MilliCPU: compared.Cpu().MilliValue(), Memory: compared.Memory().Value()}
+	}))
 	return answer{"requests": listed(found), "nonZero": listed(nonZero)}
 }
 

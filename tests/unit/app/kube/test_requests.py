@@ -118,7 +118,7 @@ def test_a_waiting_pod_is_judged_by_its_spec() -> None:
         ),
         pytest.param(
             Asked((of(memory=7), of()), pod=of(cpu=1)),
-            {"cpu": 1000, "memory": 7 + DEFAULT_MEMORY},
+            {"cpu": 2 * DEFAULT_MILLI_CPU, "memory": 7 + DEFAULT_MEMORY},
             {"cpu": 1000, "memory": 7},
             id="the pod as a whole says one",
         ),

@@ -1,0 +1,139 @@
+"""Prefers nodes whose resources are taken in like shares, so that none is used up while others lie idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any, Final, final
+
+from pydantic import field_validator
+
+from app.framework.allocation import (
+    CPU_AND_MEMORY,
+    LEAST_INT64,
+    Comparison,
+    DeviceClassResources,
+    ResourceSpec,
+    Use,
+    int64,
+    may_be_backed,
+    quotient,
+)
+from app.framework.cycle_state import CycleState, StateKey, StateNotFound
+from app.framework.interface import (
+    MAX_NODE_SCORE,
+    Handle,
+    PluginArgs,
+    PluginSpec,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+)
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
+from app.framework.status import SKIP, SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.kube.kinds import DEVICE_CLASSES, Kind
+
+NAME: Final = "NodeResourcesBalancedAllocation"
+
+_IMPROVEMENT_SINCE: Final = "1.36"
+"""Since when the pod's own part is scored: what it makes better or worse of the node."""
+
+_PAIR: Final = 2
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs):
+    """As in ``kubescheduler.config.k8s.io/v1``."""
+
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+    @field_validator("resources", mode="after")
+    @classmethod
+    def _are_alike(cls, found: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+        names = [it.name for it in found]
+        for it in found:
+            if names.count(it.name) > 1:
+                raise ValueError(f"{it.name}: is named more than once")
+            if it.weight != 1:
+                raise ValueError(f"{it.name}: weight must be 1")
+        return found or CPU_AND_MEMORY
+
+
+_COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
+
+
+@final
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    """Source of the rules: ``framework/plugins/noderesources/balanced_allocation.go`` of Kubernetes 1.36 and 1.35."""
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        self._resources = args.resources
+        self._scores_improvement = handle.release >= _IMPROVEMENT_SINCE
+        backed = _may_be_backed(args)
+        self._classes = DeviceClassResources(handle.objects, handle.release) if backed else None
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        comparison = self._comparison(pod)
+        if not comparison.asks:
+            return SKIP
+        state.write(_COMPARISON, comparison)
+        return SUCCESS
+
+    def _comparison(self, pod: Pod) -> Comparison:
+        return Comparison(self._resources, pod.spec.resources.requested, self._classes)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        try:
+            comparison = state.read(_COMPARISON)
+        except StateNotFound:
+            comparison = self._comparison(pod)
+            if not comparison.asks:
+                return 0
+        uses = comparison.uses(node, non_zero=False)
+        with_pod = _balance([_share(it, it.taken + it.asked) for it in uses])
+        if not self._scores_improvement:
+            return with_pod
+        half = MAX_NODE_SCORE // 2
+        gain = int64(half + with_pod - _balance([_share(it, it.taken) for it in uses]))
+        return int64(half + quotient(gain, 2))
+
+
+def _share(use: Use, taken: int) -> float:
+    """Of what there is; nothing is taken more than whole."""
+    return min(float(int64(taken)) / float(use.allocatable), 1.0)
+
+
+def _balance(shares: Sequence[float]) -> int:
+    """100 where all are alike, less by how far they are from one another: 100 times the standard deviation."""
+    deviation = 0.0
+    if len(shares) == _PAIR:
+        deviation = abs((shares[0] - shares[1]) / 2)
+    elif len(shares) > _PAIR:
+        total = spread = 0.0
+        for it in shares:  # one after the other, as Go adds: sum() is more exact
+            total += it
+        mean = total / len(shares)
+        for it in shares:
+            spread += (it - mean) * (it - mean)
+        deviation = sqrt(spread / len(shares))
+    found = (1 - deviation) * MAX_NODE_SCORE
+    return int(found) if found > LEAST_INT64 else LEAST_INT64
+
+
+def _may_be_backed(args: NodeResourcesBalancedAllocationArgs) -> bool:
+    return any(may_be_backed(it.name) for it in args.resources)
+
+
+def _kinds(args: NodeResourcesBalancedAllocationArgs) -> tuple[Kind[Any], ...]:
+    return (DEVICE_CLASSES,) if _may_be_backed(args) else ()
+
+
+SPEC: Final = PluginSpec(
+    NAME,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesBalancedAllocation,
+    kinds=_kinds,
+    reads=Reads.PODS_ON_NODE,
+    parts=(Part.RESOURCES,),
+)

@@ -1,0 +1,106 @@
+"""``NodeResourcesFitArgs``, validated as kube-scheduler does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from app.framework.allocation import CPU_AND_MEMORY, ResourceSpec
+from app.framework.interface import PluginArgs
+from app.kube.selectors import is_label_key
+
+LEAST: Final = "LeastAllocated"
+MOST: Final = "MostAllocated"
+RATIO: Final = "RequestedToCapacityRatio"
+
+_MOST_WEIGHT: Final = 100
+
+
+class UtilizationShapePoint(BaseModel):
+    """What a resource scores, 0 to 10, of which so many percent are taken."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    utilization: Annotated[int, Field(ge=0, le=100)] = 0
+    score: Annotated[int, Field(ge=0, le=10)] = 0
+
+
+class RequestedToCapacityRatioParam(BaseModel):
+    """The scoring function: straight lines between points."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shape: Annotated[tuple[UtilizationShapePoint, ...], Field(min_length=1)]
+
+    @field_validator("shape")
+    @classmethod
+    def _is_sorted(cls, found: tuple[UtilizationShapePoint, ...]) -> tuple[UtilizationShapePoint, ...]:
+        each = [it.utilization for it in found]
+        if any(one >= other for one, other in pairwise(each)):
+            raise ValueError("utilization: values must be sorted in increasing order")
+        return found
+
+
+class ScoringStrategy(BaseModel):
+    """How nodes are compared, and by which resources."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+    ratio: RequestedToCapacityRatioParam | None = Field(default=None, alias="requestedToCapacityRatio")
+
+    @field_validator("resources", mode="after")
+    @classmethod
+    def _weights(cls, found: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+        for it in found:
+            if not 0 < it.weight <= _MOST_WEIGHT:
+                raise ValueError(f"resource weight of {it.name} not in valid range (0, {_MOST_WEIGHT}]")
+        return found or CPU_AND_MEMORY
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.type == RATIO) != (self.ratio is not None):
+            said = "must be specified when type is" if self.ratio is None else "must be absent when type is not"
+            raise ValueError(f"requestedToCapacityRatio {said} {RATIO}")
+        return self
+
+
+class NodeResourcesFitArgs(PluginArgs):
+    """As in ``kubescheduler.config.k8s.io/v1``. What is ignored counts in scores all the same."""
+
+    ignored_resources: tuple[str, ...] = Field(default=(), alias="ignoredResources")
+    ignored_resource_groups: tuple[str, ...] = Field(default=(), alias="ignoredResourceGroups")
+    scoring_strategy: ScoringStrategy | None = Field(default=None, alias="scoringStrategy")
+
+    @field_validator("ignored_resources")
+    @classmethod
+    def _are_names(cls, found: tuple[str, ...]) -> tuple[str, ...]:
+        _all_names(found)
+        return found
+
+    @field_validator("ignored_resource_groups")
+    @classmethod
+    def _are_groups(cls, found: tuple[str, ...]) -> tuple[str, ...]:
+        for name in found:
+            if "/" in name:
+                raise ValueError(f"{name}: resource group name can't contain '/'")
+        _all_names(found)
+        return found
+
+    @property
+    def strategy(self) -> ScoringStrategy:
+        """The one in force."""
+        return self.scoring_strategy or _DEFAULT
+
+
+def _all_names(found: Iterable[str]) -> None:
+    for name in found:
+        if not is_label_key(name):
+            raise ValueError(f"{name}: not a valid label name")
+
+
+_DEFAULT: Final = ScoringStrategy(type=LEAST)
