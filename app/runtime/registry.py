@@ -50,8 +50,6 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 
 STAY_IN_SCHEDULER: Final = frozenset(
     {
-        "SchedulingGates",
-        "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
         "VolumeRestrictions",
@@ -62,8 +60,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "DynamicResources",
         "DefaultPreemption",
         "NodeResourcesBalancedAllocation",
-        "ImageLocality",
-        "NodeDeclaredFeatures",
         "GangScheduling",
     }
 )
