@@ -12,9 +12,9 @@ from app.kube.scheduling_gates import SCHEDULING_GATES
 
 NAME: Final = "SchedulingGates"
 
-REASON_GATED: Final = "waiting for scheduling gates: [{}]"
 REASON_LONG_GATES: Final = "waiting for scheduling gates: more than 64 KiB of them"
 
+_GATED: Final = "waiting for scheduling gates: [{}]"
 _UNREAD: Final = unresolvable(REASON_LONG_GATES).by(NAME)
 
 
@@ -33,7 +33,7 @@ class SchedulingGates(PreEnqueuePlugin):
         if SCHEDULING_GATES in pod.spec.oversized:
             return _UNREAD
         gates = pod.spec.scheduling_gates
-        return unresolvable(REASON_GATED.format(" ".join(gates))) if gates else SUCCESS
+        return unresolvable(_GATED.format(" ".join(gates))) if gates else SUCCESS
 
 
 SPEC: Final = PluginSpec(NAME, SchedulingGatesArgs, SchedulingGates, reads=Reads.NODE, parts=(Part.SCHEDULING_GATES,))
