@@ -13,6 +13,9 @@ from typing import Any, Final
 from app.framework.interface import PluginSpec
 from plugins import (
     default_binder,
+    image_locality,
+    node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_balanced_allocation,
@@ -20,6 +23,7 @@ from plugins import (
     node_unschedulable,
     pod_topology_spread,
     priority_sort,
+    scheduling_gates,
     sticky_node,
     taint_toleration,
 )
@@ -29,12 +33,16 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     pod_topology_spread.SPEC,
     sticky_node.SPEC,
     default_binder.SPEC,
+    scheduling_gates.SPEC,
     node_unschedulable.SPEC,
     node_name.SPEC,
     taint_toleration.SPEC,
     node_ports.SPEC,
     node_resources_fit.SPEC,
     node_resources_balanced_allocation.SPEC,
+    node_affinity.SPEC,
+    image_locality.SPEC,
+    node_declared_features.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

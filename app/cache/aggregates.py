@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Final, Protocol
 
+from app.framework.listers import ImageState
 from app.framework.node_info import NodeInfo
 from app.framework.resources import Totals, add
 from app.kube.core_v1 import Node, Pod
@@ -12,6 +13,7 @@ from app.kube.extras import Extra, NotDecoded
 
 _TOTALS_DIFFER: Final = "what pods take of their nodes differs from a recount"
 _IMAGES_DIFFER: Final = "nodes by image differ from a recount"
+_SIZES_DIFFER: Final = "the nodes by which images have their size differ from a recount"
 
 
 class Index(Protocol):
@@ -50,13 +52,17 @@ class _Recount:
 
 
 class Aggregates:
-    """An ``Index``: keeps the totals of the node infos of a picture, and how many nodes have an image."""
+    """An ``Index``: keeps the totals of the node infos of a picture, and how many nodes have an image.
+
+    Of an image whose size was asked for it remembers the first node that has it, in the order of the nodes.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], extras: Collection[Extra]) -> None:
         """``extras`` says what is decoded of pods and nodes, hence kept."""
         self._nodes = nodes
         self._extras = extras
         self._by_image: dict[str, int] = {}
+        self._first_with: dict[str, str] = {}
         self._recounts: list[_Recount] = []
 
     def nodes_with_image(self, name: str) -> int:
@@ -64,6 +70,26 @@ class Aggregates:
         if Extra.IMAGES not in self._extras:
             raise NotDecoded(Extra.IMAGES)
         return self._by_image.get(name, 0)
+
+    def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
+        """Those of the images that a node has. Raises ``NotDecoded`` where no plugin declares ``Part.IMAGES``."""
+        counts = {name: count for name in names if (count := self.nodes_with_image(name))}
+        self._look_for(counts.keys() - self._first_with.keys())
+        return {
+            name: ImageState(self._nodes[self._first_with[name]].images[name], count) for name, count in counts.items()
+        }
+
+    def _look_for(self, images: Set[str]) -> None:
+        """Note the first node that has each of ``images``, all of which are somewhere."""
+        if not images:
+            return
+        left = set(images)
+        for node, info in self._nodes.items():
+            for image in left & info.images.keys():
+                self._first_with[image] = node
+                left.discard(image)
+            if not left:
+                return
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
         info = self._nodes.get(node)
@@ -86,6 +112,16 @@ class Aggregates:
             add(dict.fromkeys(old.images, 1), self._by_image, -1)
         if new is not None:
             add(dict.fromkeys(new.images, 1), self._by_image)
+        self._forget_first(name, old, new)
+
+    def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
+        """A node that is new stands behind all others; one that changed may now be the first that has an image."""
+        if old is None or not self._first_with:
+            return
+        images = old.images.keys() if new is None else old.images.keys() ^ new.images.keys()
+        for image in images & self._first_with.keys():
+            if new is not None or self._first_with[image] == name:
+                del self._first_with[image]
 
     def differences(self) -> Iterator[str]:
         """What differs from a recount, in words; empty for each step in which nothing does.
@@ -102,5 +138,8 @@ class Aggregates:
                         recount.see(info.node)
                     yield "" if info.totals == Totals(self._extras, info.pods.values()) else _TOTALS_DIFFER
             yield "" if self._by_image == recount.nodes else _IMAGES_DIFFER
+            for image in tuple(self._first_with):
+                first = next((name for name, info in self._nodes.items() if image in info.images), "")
+                yield "" if self._first_with.get(image, first) == first else _SIZES_DIFFER
         finally:
             self._recounts.remove(recount)

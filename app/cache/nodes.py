@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from app.cache.cluster import Cluster
+from app.framework.listers import ImageState
 from app.framework.node_info import NodeInfo
 from app.kube.kinds import NODES
 
@@ -26,3 +27,6 @@ class Nodes:
     @property
     def generation(self) -> int:
         return self._cluster.node_generation
+
+    def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
+        return self._cluster.aggregates.images(names)

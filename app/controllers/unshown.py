@@ -9,7 +9,8 @@ from typing import Final
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import AFFINITY, NODE_SELECTOR, TOLERATIONS, Node, Pod
+from app.kube.core_v1 import NODE_SELECTOR, TOLERATIONS, Node, Pod
+from app.kube.node_affinity import AFFINITY
 from app.kube.taints import UNSCHEDULABLE, Tolerance
 from app.runtime.framework import Framework
 from app.verbs.slices import in_slices, prepared

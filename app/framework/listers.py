@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.framework.node_info import NodeInfo
+
+
+class ImageState(Struct, frozen=True):
+    """An image that is somewhere: ``nodes`` have it, and it has ``size`` bytes.
+
+    Where nodes differ in that, as nodes of different architectures do, it is the size on the one that is known longest.
+    """
+
+    size: int
+    nodes: int
 
 
 class NodeLister(Protocol):
@@ -29,4 +41,8 @@ class NodeLister(Protocol):
         What was derived from Node objects alone is right as long as it stands still: heartbeats do not move it, nor do
         pods.
         """
+        ...
+
+    def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
+        """Those of the images that a node has (``Part.IMAGES``), by name."""
         ...

@@ -36,11 +36,21 @@ class Part(Enum):
     IMAGES = "spec.images"
     """Of nodes, those that are there already."""
 
+    PREFERRED_AFFINITY = "spec.preferred_affinity"
+    SCHEDULING_GATES = "spec.scheduling_gates"
+    """The names of the gates."""
+
+    FEATURES = "spec.features"
+    """What a pod needs of its node; of nodes, what they declare."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
     Part.PORTS: Extra.PORTS,
     Part.IMAGES: Extra.IMAGES,
+    Part.PREFERRED_AFFINITY: Extra.PREFERRED_AFFINITY,
+    Part.SCHEDULING_GATES: Extra.SCHEDULING_GATES,
+    Part.FEATURES: Extra.FEATURES,
 }
 
 

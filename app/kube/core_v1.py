@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from app.kube.decoding import Decoder
+from app.kube.decoding import Decoder, Int32
 from app.kube.extras import (
     NOTHING_OF_NODE,
     NOTHING_OF_POD,
@@ -47,7 +47,8 @@ from app.kube.meta_v1 import (
     required,
     shared,
 )
-from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, PreferredNodeAffinity, RequiredNodeAffinity
+from app.kube.node_selectors import required_terms_of
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
 from app.kube.taints import Taint, Toleration
@@ -60,7 +61,6 @@ MOST_CONSTRAINTS: Final = 16
 """Of one pod: with more of them, none is read."""
 
 SPREAD: Final = "spec.topologySpreadConstraints"
-AFFINITY: Final = "spec.affinity"
 NODE_SELECTOR: Final = "spec.nodeSelector"
 TOLERATIONS: Final = "spec.tolerations"
 LABELS: Final = "metadata.labels"
@@ -68,8 +68,6 @@ LABELS: Final = "metadata.labels"
 _FINISHED: Final = ("Succeeded", "Failed")
 
 T = TypeVar("T")
-
-Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
@@ -94,8 +92,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object.
 
     ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
-    ``parts`` holds what is decoded on demand: to read ``resources``, ``ports`` or ``images`` where nobody declared them
-    raises ``NotDecoded``.
+    ``parts`` holds what is decoded on demand: to read one of these where nobody declared it raises ``NotDecoded``.
     """
 
     scheduler_name: str
@@ -120,6 +117,21 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     @property
     def images(self) -> PodImages:
         return _declared(self.parts.images, Extra.IMAGES)
+
+    @property
+    def preferred_affinity(self) -> PreferredNodeAffinity:
+        """The nodes that it would rather run on."""
+        return _declared(self.parts.preferred_affinity, Extra.PREFERRED_AFFINITY)
+
+    @property
+    def scheduling_gates(self) -> tuple[str, ...]:
+        """The names of its gates."""
+        return _declared(self.parts.scheduling_gates, Extra.SCHEDULING_GATES)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features that its node must declare."""
+        return _declared(self.parts.features, Extra.FEATURES)
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -174,6 +186,11 @@ class Node(Struct, frozen=True, gc=False):
     def images(self) -> Mapping[str, int]:
         """Sizes in bytes of the images that it has, by name."""
         return _declared(self.parts.images, Extra.IMAGES)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features that it declares, of those that a pod can need."""
+        return _declared(self.parts.features, Extra.FEATURES)
 
 
 def is_same(node: Node, other: Node) -> bool:
@@ -234,6 +251,8 @@ class _WholePodSpecObject(_PodSpecObject):
     volumes: list[VolumeObject] | None = None
     resources: RequirementsObject | None = None
     overhead: Raw = Raw()
+    host_network: bool | None = None
+    host_users: bool | None = None
 
 
 class _WholePodStatusObject(_PodStatusObject):
@@ -276,36 +295,6 @@ class _ServiceSpecObject(Struct):
 class _ServiceObject(Struct):
     metadata: MetadataObject
     spec: _ServiceSpecObject | None = None
-
-
-class _RequirementObject(Struct):
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
-
-    def slim(self) -> NodeSelectorRequirement:
-        return NodeSelectorRequirement(self.key or "", self.operator or "", tuple(self.values or ()))
-
-
-class _TermObject(Struct, rename="camel"):
-    match_expressions: list[_RequirementObject] | None = None
-    match_fields: list[_RequirementObject] | None = None
-
-    def slim(self) -> NodeSelectorTerm:
-        expressions, fields = self.match_expressions or (), self.match_fields or ()
-        return NodeSelectorTerm(tuple(it.slim() for it in expressions), tuple(it.slim() for it in fields))
-
-
-class _NodeSelectorObject(Struct, rename="camel"):
-    node_selector_terms: list[_TermObject] | None = None
-
-
-class _NodeAffinityObject(Struct, rename="camel"):
-    required_during_scheduling_ignored_during_execution: _NodeSelectorObject | None = None
-
-
-class _AffinityObject(Struct, rename="camel"):
-    node_affinity: _NodeAffinityObject | None = None
 
 
 class _TolerationObject(Struct):
@@ -359,7 +348,6 @@ class _SpreadObject(Struct, rename="camel"):
 
 
 _NODE_SELECTOR: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
-_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
 _TOLERATIONS: Final[Decoder[list[_TolerationObject] | None]] = Decoder(list[_TolerationObject] | None)
 _TAINTS: Final[Decoder[list[_TaintObject] | None]] = Decoder(list[_TaintObject] | None)
 _SPREAD: Final[Decoder[list[_SpreadObject] | None]] = Decoder(list[_SpreadObject] | None)
@@ -369,13 +357,6 @@ _GATES: Final[Decoder[list[Raw] | None]] = Decoder(list[Raw] | None)
 def _parse_node_selector(data: bytes) -> tuple[tuple[str, str], ...]:
     found = _NODE_SELECTOR.decode(data) or {}
     return tuple(sorted((key, value or "") for key, value in found.items()))
-
-
-def _parse_affinity_terms(data: bytes) -> tuple[NodeSelectorTerm, ...] | None:
-    found = _AFFINITY.decode(data)
-    node = found and found.node_affinity
-    selector = node and node.required_during_scheduling_ignored_during_execution
-    return tuple(term.slim() for term in selector.node_selector_terms or ()) if selector else None
 
 
 def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
@@ -398,7 +379,6 @@ def _parse_gated(data: bytes) -> bool:
 
 
 _node_selector_of: Final = shared(NODE_SELECTOR, _parse_node_selector)
-_affinity_terms_of: Final = shared(AFFINITY, _parse_affinity_terms)
 _tolerations_of: Final = shared(TOLERATIONS, _parse_tolerations)
 _spread_of: Final = shared(SPREAD, _parse_spread)
 _gated_of: Final = shared("spec.schedulingGates", _parse_gated, largest=None)
@@ -419,7 +399,7 @@ def _pod_spec(found: _PodSpecObject, parts: PodParts, oversized: tuple[str, ...]
         found,
         parts,
         _node_selector_of(found.node_selector),
-        _affinity_terms_of(found.affinity),
+        required_terms_of(found.affinity),
         _tolerations_of(found.tolerations),
         _spread_of(found.topology_spread_constraints),
         oversized,
@@ -467,7 +447,7 @@ def _read_in_part(
     nothing: tuple[Any, ...] = ()
     label_set = read(labels_of, labels, NO_LABELS)
     node_selector = read(_node_selector_of, found.node_selector, nothing)
-    terms = read(_affinity_terms_of, found.affinity, None)
+    terms = read(required_terms_of, found.affinity, None)
     tolerations = read(_tolerations_of, found.tolerations, nothing)
     spread = read(_spread_of, found.topology_spread_constraints, nothing)
     return label_set, _interned(found, parts, node_selector, terms, tolerations, spread, (*oversized, *also))

@@ -12,13 +12,16 @@ import asyncio
 import sys
 from collections.abc import Callable, Generator
 from itertools import accumulate
-from typing import Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 T = TypeVar("T")
 Document = bytes | bytearray | memoryview | Raw
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 KEPT: Final = 64
 """Levels of arrays and objects that always come through. The deepest that anybody reads is on level 14 of a list."""

@@ -1,4 +1,4 @@
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images.
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
@@ -15,9 +15,13 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Raw, Struct
 
-from app.kube.decoding import Decoder
+from app.kube.declared_features import NO_FEATURES, declared_features_of, needed_features
+from app.kube.decoding import Decoder, Int64
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
+from app.kube.node_affinity import PreferredNodeAffinity
+from app.kube.node_selectors import preferred_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
+from app.kube.scheduling_gates import gate_names_of
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
@@ -44,6 +48,9 @@ class Extra(Enum):
     RESOURCES = "resources"
     PORTS = "ports"
     IMAGES = "images"
+    PREFERRED_AFFINITY = "preferred_affinity"
+    SCHEDULING_GATES = "scheduling_gates"
+    FEATURES = "features"
 
 
 class NotDecoded(LookupError):
@@ -76,6 +83,9 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
     images: PodImages | None = None
+    preferred_affinity: PreferredNodeAffinity | None = None
+    scheduling_gates: tuple[str, ...] | None = None
+    features: frozenset[str] | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -84,6 +94,7 @@ class NodeParts(Struct, frozen=True):
     extras: frozenset[Extra] = frozenset()
     allocatable: ResourceList | None = None
     images: Mapping[str, int] | None = None
+    features: frozenset[str] | None = None
 
 
 NOTHING_OF_POD: Final = PodParts()
@@ -102,6 +113,7 @@ class ContainerObject(Struct, rename="camel"):
     name: str | None = None
     image: str | None = None
     restart_policy: str | None = None
+    restart_policy_rules: Raw = Raw()
     ports: Raw = Raw()
     resources: RequirementsObject | None = None
 
@@ -124,6 +136,10 @@ class PodSpecExtras(Protocol):
     volumes: list[VolumeObject] | None
     resources: RequirementsObject | None
     overhead: Raw
+    affinity: Raw
+    scheduling_gates: Raw
+    host_network: bool | None
+    host_users: bool | None
 
 
 class ContainerStatusObject(Struct, rename="camel"):
@@ -151,11 +167,12 @@ class PodStatusExtras(Protocol):
     allocated_resources: Raw
 
 
-class NodeStatusObject(Struct):
+class NodeStatusObject(Struct, rename="camel"):
     """``status`` of a node, as far as it is read."""
 
     allocatable: Raw = Raw()
     images: Raw = Raw()
+    declared_features: Raw = Raw()
 
 
 class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"}):
@@ -166,7 +183,7 @@ class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"})
 
 class _ImageObject(Struct, rename={"size_bytes": "sizeBytes"}):
     names: list[str] | None = None
-    size_bytes: int | None = None
+    size_bytes: Int64 | None = None
 
 
 _PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
@@ -284,10 +301,29 @@ def _tagged(images: Iterable[str | None]) -> Iterator[str]:
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
 
 
+def _preferred_affinity(spec: PodSpecExtras, _status: PodStatusExtras) -> PreferredNodeAffinity:
+    return preferred_affinity_of(spec.affinity)
+
+
+def _scheduling_gates(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[str, ...]:
+    return gate_names_of(spec.scheduling_gates)
+
+
+def _features(spec: PodSpecExtras, _status: PodStatusExtras) -> frozenset[str]:
+    return needed_features(
+        (it.restart_policy_rules for it in (*(spec.init_containers or ()), *(spec.containers or ()))),
+        host_network=spec.host_network is True,
+        host_users=spec.host_users is not False,
+    )
+
+
 _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
     Extra.IMAGES: (_images, PodImages((), 0)),
+    Extra.PREFERRED_AFFINITY: (_preferred_affinity, PreferredNodeAffinity()),
+    Extra.SCHEDULING_GATES: (_scheduling_gates, ()),
+    Extra.FEATURES: (_features, NO_FEATURES),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 
@@ -301,6 +337,7 @@ def node_parts(extras: frozenset[Extra], status: NodeStatusObject) -> NodeParts:
         extras,
         allocatable_of(status.allocatable) if Extra.RESOURCES in extras else None,
         _images_of_node(status.images) if Extra.IMAGES in extras else None,
+        declared_features_of(status.declared_features) if Extra.FEATURES in extras else None,
     )
 
 

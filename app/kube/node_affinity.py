@@ -1,4 +1,4 @@
-"""``nodeSelector`` and required node affinity: which nodes a pod may run on.
+"""``nodeSelector`` and node affinity: which nodes a pod may run on, and which it prefers.
 
 Source of the rules: component-helpers ``scheduling/corev1/nodeaffinity`` of Kubernetes 1.36. Terms are ORed, the
 requirements of a term ANDed; an empty term and an empty list of terms match nothing; a term that cannot be parsed
@@ -15,9 +15,13 @@ from msgspec import Struct
 
 from app.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, is_label_key, is_label_value
 
+AFFINITY: Final = "spec.affinity"
+
 _INT64_MAX: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # a label value is no longer, and int() refuses thousands of digits
-_NAME_FIELD: Final = "metadata.name"
+NAME_FIELD: Final = "metadata.name"
+GT: Final = "Gt"
+LT: Final = "Lt"
 
 
 class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
@@ -37,13 +41,13 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
             return bool(self.values)
         if self.operator in (EXISTS, DOES_NOT_EXIST):
             return not self.values
-        return self.operator in ("Gt", "Lt") and len(self.values) == 1 and _int64(self.values[0]) is not None
+        return self.operator in (GT, LT) and len(self.values) == 1 and is_int64(self.values[0])
 
     def matches_field(self, name: str) -> bool:
         """As one of ``matchFields``: In or NotIn with one value. ``metadata.name`` is the only field a node has."""
         if self.operator not in (IN, NOT_IN) or len(self.values) != 1:
             return False
-        value = name if self.key == _NAME_FIELD else ""
+        value = name if self.key == NAME_FIELD else ""
         return (value == self.values[0]) == (self.operator == IN)
 
 
@@ -57,6 +61,11 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
     def can_match(self) -> bool:
         """Whether there is a node at all that it could match."""
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
+
+    def names(self) -> frozenset[str] | None:
+        """The nodes that all of its fields name; ``None`` where none does."""
+        named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
+        return frozenset.intersection(*named) if named else None
 
 
 class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
@@ -76,6 +85,19 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         """The same in the form that is quickly asked."""
         return NodeMatcher(self)
 
+    def names(self) -> frozenset[str] | None:
+        """The nodes that the terms name by ``matchFields``: no other can match. ``None``: not all name one.
+
+        Empty where every term names nodes, and no node by all of its fields.
+        """
+        found: frozenset[str] = frozenset()
+        for term in self.terms or ():
+            named = term.names()
+            if named is None:
+                return None
+            found |= named
+        return found if self.terms else None
+
     def label_keys(self) -> frozenset[str]:
         """The node labels that the answer depends on."""
         terms = (requirement.key for term in self.terms or () for requirement in term.expressions)
@@ -85,6 +107,28 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         """How many parts may have to be looked at for one node."""
         terms = self.terms or ()
         return len(self.node_selector) + sum(1 + len(it.expressions) + len(it.fields) for it in terms)
+
+
+class WeightedTerm(Struct, frozen=True, gc=False):
+    """A term that a pod prefers; the weight is not 0, and below 0 only in arguments of plugins."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
+    """What ``preferredDuringSchedulingIgnoredDuringExecution`` wishes for, less what cannot matter.
+
+    ``terms`` is ``None`` where there is no such list. ``invalid``: why one of them cannot be parsed, for the plugin to
+    answer with; then none of them is here.
+    """
+
+    terms: tuple[WeightedTerm, ...] | None = None
+    invalid: str = ""
+
+    def compiled(self) -> Preferences:
+        """In the form that is quickly asked."""
+        return Preferences(self)
 
 
 class NodeMatcher:
@@ -106,6 +150,22 @@ class NodeMatcher:
             if term.matches(name, labels):
                 return True
         return False
+
+
+class Preferences:
+    """A ``PreferredNodeAffinity``, equal terms only once. Without terms every node is worth 0."""
+
+    __slots__ = ("_terms",)
+
+    def __init__(self, affinity: PreferredNodeAffinity) -> None:
+        weights: dict[NodeSelectorTerm, int] = {}
+        for it in affinity.terms or ():
+            weights[it.term] = weights.get(it.term, 0) + it.weight
+        self._terms = [(_Term(term), weight) for term, weight in weights.items()]
+
+    def score(self, name: str, labels: Mapping[str, str]) -> int:
+        """The sum of the weights of the terms that match a node."""
+        return sum([weight for term, weight in self._terms if term.matches(name, labels)])
 
 
 class _Term:
@@ -154,6 +214,11 @@ def _compares(value: str, greater: bool, bound: int) -> bool:
 
 
 ANY_NODE: Final = RequiredNodeAffinity()
+
+
+def is_int64(text: str) -> bool:
+    """Whether Gt and Lt can compare it."""
+    return _int64(text) is not None
 
 
 def _int64(text: str) -> int | None:

@@ -53,8 +53,6 @@ _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
 
 STAY_IN_SCHEDULER: Final = frozenset(
     {
-        "SchedulingGates",
-        "NodeAffinity",
         "VolumeRestrictions",
         "NodeVolumeLimits",
         "VolumeBinding",
@@ -62,8 +60,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "InterPodAffinity",
         "DynamicResources",
         "DefaultPreemption",
-        "ImageLocality",
-        "NodeDeclaredFeatures",
         "GangScheduling",
     }
 )

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from app.framework.interface import Inclusion
 from app.kube.core_v1 import (
-    AFFINITY,
     HONOR,
     LABELS,
     NODE_SELECTOR,
@@ -18,6 +17,7 @@ from app.kube.core_v1 import (
     Pod,
     TopologySpreadConstraint,
 )
+from app.kube.node_affinity import AFFINITY
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))

@@ -12,7 +12,8 @@ from app.framework.filter_result import FilterResult
 from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
-from app.kube.core_v1 import AFFINITY, LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
+from app.kube.core_v1 import LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
+from app.kube.node_affinity import AFFINITY
 from plugins.pod_topology_spread.args import NAME
 from plugins.pod_topology_spread.constraints import Constraint
 

@@ -1,0 +1,83 @@
+"""Features that a node declares and a pod needs, as far as the scheduler of Kubernetes 1.36 tells them apart.
+
+Source of the rules: component-helpers ``nodedeclaredfeatures`` of Kubernetes 1.36. What a pod needs is read off its
+spec, whatever feature gates are on. Of the features that are registered there only these two matter to scheduling.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import shared
+
+DECLARED_FEATURES: Final = "status.declaredFeatures"
+RESTART_RULES: Final = "spec.containers.restartPolicyRules"
+
+RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
+
+_REGISTERED: Final = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    RESTART_ALL_CONTAINERS,
+    USER_NAMESPACES_HOST_NETWORK,
+)
+"""In order of their names."""
+
+_NEEDED: Final = frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK))
+_RESTART_ALL: Final = "RestartAllContainers"
+
+NO_FEATURES: Final[frozenset[str]] = frozenset()
+
+
+class _RuleObject(Struct):
+    action: str | None = None
+
+
+_RULES: Final[Decoder[list[_RuleObject] | None]] = Decoder(list[_RuleObject] | None)
+_FEATURES: Final[Decoder[list[str] | None]] = Decoder(list[str] | None)
+
+
+def _parse_rules(data: bytes) -> bool:
+    return any(it.action == _RESTART_ALL for it in _RULES.decode(data) or ())
+
+
+def _parse_declared(data: bytes) -> frozenset[str]:
+    """A list that is not sorted counts as far as it is in step with the registered names, as in Go."""
+    registered = iter((*_REGISTERED, None))
+    awaited = next(registered)
+    found: set[str] = set()
+    for name in _FEATURES.decode(data) or ():
+        while awaited is not None and awaited < name:
+            awaited = next(registered)
+        if awaited is None:
+            break
+        if awaited == name:
+            found.add(sys.intern(awaited))
+            awaited = next(registered)
+    return frozenset(found & _NEEDED)
+
+
+_restarts_all: Final = shared(RESTART_RULES, _parse_rules)
+
+declared_features_of: Final = shared(DECLARED_FEATURES, _parse_declared)
+"""What a node declares, less what no pod needs. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+
+
+def needed_features(rules: Iterable[Raw], *, host_network: bool, host_users: bool) -> frozenset[str]:
+    """What a pod needs. ``rules``: the restart rules of each of its containers, init containers included.
+
+    ``host_users``: whether it runs in the user namespace of the host, as it does unless it says otherwise. Raises
+    ``Oversized`` or ``msgspec.ValidationError``.
+    """
+    restarting = [_restarts_all(it) for it in rules if bytes(it)]
+    found = {RESTART_ALL_CONTAINERS} if any(restarting) else set()
+    if host_network and not host_users:
+        found.add(USER_NAMESPACES_HOST_NETWORK)
+    return frozenset(found) if found else NO_FEATURES

@@ -1,0 +1,171 @@
+"""Node affinity on the wire: the terms by which a pod names the nodes that it demands, and those that it likes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from app.kube.decoding import Decoder, Int32
+from app.kube.field_errors import aggregate, invalid, label_key_flaws, label_value_flaws, not_supported
+from app.kube.meta_v1 import shared
+from app.kube.node_affinity import (
+    AFFINITY,
+    GT,
+    LT,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredNodeAffinity,
+    WeightedTerm,
+    is_int64,
+)
+from app.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN
+
+_LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT)
+_FIELD_OPERATORS: Final = (IN, NOT_IN)
+
+_MOST_FLAWS: Final = 64
+_LONGEST_FLAWS: Final = 16 << 10
+"""What is told of terms that cannot be parsed: the first flaws, and characters of them."""
+
+
+class RequirementObject(Struct):
+    """``key operator values``, of labels or of fields."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+    def slim(self) -> NodeSelectorRequirement:
+        operator = sys.intern(self.operator or "")
+        return NodeSelectorRequirement(self.key or "", operator, tuple(self.values or ()))
+
+    def flaws(self, path: str) -> Iterator[str]:
+        """What keeps it from being a requirement of labels."""
+        key, operator, values = self.key or "", self.operator or "", self.values
+        if operator not in _LABEL_OPERATORS:
+            yield not_supported(f"{path}.operator", operator, _LABEL_OPERATORS)
+            return
+        if flaws := label_key_flaws(key):
+            yield invalid(f"{path}.key", key, "; ".join(flaws))
+        yield from _value_flaws(f"{path}.values", operator, values)
+        for index, value in enumerate(values or ()):
+            if flaws := label_value_flaws(value):
+                yield invalid(f"{path}.values[{index}][{key}]", value, "; ".join(flaws))
+
+    def field_flaws(self, path: str) -> Iterator[str]:
+        """The same of fields."""
+        if self.operator not in _FIELD_OPERATORS:
+            yield not_supported(f"{path}.operator", self.operator or "", _FIELD_OPERATORS)
+        elif len(self.values or ()) != 1:
+            yield invalid(f"{path}.values", self.values, "must have one element")
+
+
+def _value_flaws(path: str, operator: str, values: Sequence[str] | None) -> Iterator[str]:
+    if operator in (IN, NOT_IN):
+        if not values:
+            yield invalid(path, values, "for 'in', 'notin' operators, values set can't be empty")
+    elif operator in (EXISTS, DOES_NOT_EXIST):
+        if values:
+            yield invalid(path, values, "values set must be empty for exists and does not exist")
+    else:
+        if len(values or ()) != 1:
+            yield invalid(path, values, "for 'Gt', 'Lt' operators, exactly one value is required")
+        for index, value in enumerate(values or ()):
+            if not is_int64(value):
+                yield invalid(f"{path}[{index}]", value, "for 'Gt', 'Lt' operators, the value must be an integer")
+
+
+class TermObject(Struct, rename="camel"):
+    """A term: requirements of labels and of fields that must all be met."""
+
+    match_expressions: list[RequirementObject] | None = None
+    match_fields: list[RequirementObject] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Then it matches no node."""
+        return not self.match_expressions and not self.match_fields
+
+    def slim(self) -> NodeSelectorTerm:
+        expressions, fields = self.match_expressions or (), self.match_fields or ()
+        return NodeSelectorTerm(tuple(it.slim() for it in expressions), tuple(it.slim() for it in fields))
+
+    def flaws(self, path: str) -> Iterator[str]:
+        """What kube-scheduler's parser has against it."""
+        for index, it in enumerate(self.match_expressions or ()):
+            yield from it.flaws(f"{path}.matchExpressions[{index}]")
+        for index, it in enumerate(self.match_fields or ()):
+            yield from it.field_flaws(f"{path}.matchFields[{index}]")
+
+
+class PreferredTermObject(Struct):
+    """A term with its weight."""
+
+    weight: Int32 | None = None
+    preference: TermObject | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is looked at at all."""
+        return bool(self.weight) and self.preference is not None and not self.preference.is_empty
+
+    def slim(self) -> WeightedTerm:
+        return WeightedTerm(self.weight or 0, (self.preference or TermObject()).slim())
+
+
+class _NodeSelectorObject(Struct, rename="camel"):
+    node_selector_terms: list[TermObject] | None = None
+
+
+class _RequiredObject(Struct, rename="camel"):
+    required_during_scheduling_ignored_during_execution: _NodeSelectorObject | None = None
+
+
+class _WithRequired(Struct, rename="camel"):
+    node_affinity: _RequiredObject | None = None
+
+
+class _PreferredObject(Struct, rename="camel"):
+    preferred_during_scheduling_ignored_during_execution: list[PreferredTermObject] | None = None
+
+
+class _WithPreferred(Struct, rename="camel"):
+    node_affinity: _PreferredObject | None = None
+
+
+_REQUIRED: Final[Decoder[_WithRequired | None]] = Decoder(_WithRequired | None)
+_PREFERRED: Final[Decoder[_WithPreferred | None]] = Decoder(_WithPreferred | None)
+
+
+def _parse_required(data: bytes) -> tuple[NodeSelectorTerm, ...] | None:
+    found = _REQUIRED.decode(data)
+    node = found and found.node_affinity
+    selector = node and node.required_during_scheduling_ignored_during_execution
+    return tuple(term.slim() for term in selector.node_selector_terms or ()) if selector else None
+
+
+def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
+    found = _PREFERRED.decode(data)
+    node = None if found is None else found.node_affinity
+    terms = None if node is None else node.preferred_during_scheduling_ignored_during_execution
+    return PreferredNodeAffinity() if terms is None else preferred(terms)
+
+
+def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
+    """What is made of preferred terms: all of them, or why one cannot be parsed. ``path``: where they stand."""
+    matter = [(index, it) for index, it in enumerate(terms) if it.matters]
+    flaws = (flaw for index, it in matter if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
+    if told := list(islice(flaws, _MOST_FLAWS)):
+        return PreferredNodeAffinity((), aggregate(told)[:_LONGEST_FLAWS])
+    return PreferredNodeAffinity(tuple(it.slim() for _, it in matter))
+
+
+required_terms_of: Final = shared(AFFINITY, _parse_required)
+"""``None`` where there is no required node affinity. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+
+preferred_affinity_of: Final = shared(AFFINITY, _parse_preferred)
+"""Raises the same."""

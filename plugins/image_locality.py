@@ -1,0 +1,95 @@
+"""Prefers nodes that have images of the pod already: larger ones count more, and those that many nodes have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import MAX_NODE_SCORE, Handle, PluginArgs, PluginSpec, Reads, ScorePlugin
+from app.framework.listers import ImageState
+from app.framework.node_info import NodeInfo
+from app.framework.parts import Part
+from app.kube.core_v1 import Pod
+from app.kube.extras import PodImages
+
+NAME: Final = "ImageLocality"
+
+_MIB: Final = 1 << 20
+_LEAST: Final = 23 * _MIB
+_MOST_OF_A_CONTAINER: Final = 1000 * _MIB
+_INT64: Final = 1 << 64
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+class ImageLocalityArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+@final
+class ImageLocality(ScorePlugin):
+    """Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36; 1.35 leaves image volumes out.
+
+    The raw score says which images of the pod a node has, a bit each, and rests on that node alone: so it is kept. What
+    these are worth depends on how many nodes there are and have them; that is worked out anew each time, once for the
+    nodes that have the same.
+    """
+
+    def __init__(self, args: ImageLocalityArgs, handle: Handle) -> None:
+        self._nodes = handle.nodes
+        self._latest: PodImages | None = None
+        self._bits: dict[str, int] = {}
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        bits, present = self._bits_of(pod.spec.images), node.node.images
+        return sum([bits[name] for name in bits.keys() & present.keys()])
+
+    def _bits_of(self, images: PodImages) -> dict[str, int]:
+        """A bit for each name."""
+        if images is not self._latest:
+            self._latest = images
+            self._bits = {name: 1 << index for index, name in enumerate(dict.fromkeys(images.names))}
+        return self._bits
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
+        images = pod.spec.images
+        sizes = self._scaled_sizes(images)
+        worth = {raw: _score(_sum(raw, sizes), images.containers) for raw in set(scores.values())}
+        return {key: worth[raw] for key, raw in scores.items()}
+
+    def _scaled_sizes(self, images: PodImages) -> list[int]:
+        """What each image is worth, in the order of the bits: its size by the share of the nodes that have it.
+
+        An image that the pod names twice counts twice.
+        """
+        bits, nodes = self._bits_of(images), len(self._nodes.list())
+        known = self._nodes.images(bits)
+        return [_scaled(known[name], nodes) * images.names.count(name) if name in known else 0 for name in bits]
+
+
+def _scaled(state: ImageState, nodes: int) -> int:
+    return _int64(int(state.size * (state.nodes / nodes)))
+
+
+def _int64(value: int) -> int:
+    """A float beyond the largest becomes the smallest, as Go converts it on amd64."""
+    return value if value <= _INT64_MAX else -_INT64_MAX - 1
+
+
+def _sum(raw: int, sizes: list[int]) -> int:
+    """The sizes of the bits in ``raw``, added up as 64 bits can hold."""
+    total = 0
+    while raw:
+        lowest = raw & -raw
+        total += sizes[lowest.bit_length() - 1]
+        raw ^= lowest
+    return (total + _INT64_MAX + 1) % _INT64 - _INT64_MAX - 1
+
+
+def _score(size: int, containers: int) -> int:
+    most = _MOST_OF_A_CONTAINER * containers
+    size = _LEAST if size < _LEAST else min(size, most)
+    return MAX_NODE_SCORE * (size - _LEAST) // (most - _LEAST)
+
+
+SPEC: Final = PluginSpec(NAME, ImageLocalityArgs, ImageLocality, reads=Reads.NODE, parts=(Part.IMAGES,))

@@ -1,0 +1,106 @@
+"""``NodeAffinityArgs``, validated as kube-scheduler does, no more and no less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from app.framework.interface import PluginArgs
+from app.kube.field_errors import aggregate
+from app.kube.node_affinity import NodeMatcher, Preferences, RequiredNodeAffinity
+from app.kube.node_selectors import PreferredTermObject, RequirementObject, TermObject, preferred
+
+_REQUIRED: Final = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+_PREFERRED: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+
+_Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Requirement(_Model):
+    """What is asked of a label, or of the field ``metadata.name``."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+    def wire(self) -> RequirementObject:
+        return RequirementObject(self.key, self.operator, None if self.values is None else list(self.values))
+
+
+class Term(_Model):
+    """Requirements that must all be met. One without any matches no node."""
+
+    match_expressions: tuple[Requirement, ...] | None = None
+    match_fields: tuple[Requirement, ...] | None = None
+
+    def wire(self) -> TermObject:
+        return TermObject(
+            [it.wire() for it in self.match_expressions or ()], [it.wire() for it in self.match_fields or ()]
+        )
+
+
+class PreferredTerm(_Model):
+    """A term, and what a node is worth that it matches; with weight 0 it is not looked at."""
+
+    weight: _Int32 = 0
+    preference: Term = Term()
+
+    def wire(self) -> PreferredTermObject:
+        return PreferredTermObject(self.weight, self.preference.wire())
+
+
+class Required(_Model):
+    """Terms of which one must match."""
+
+    node_selector_terms: tuple[Term, ...] | None = None
+
+
+class AddedAffinity(_Model):
+    """A ``NodeAffinity`` as pods have it."""
+
+    required_during_scheduling_ignored_during_execution: Required | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] | None = None
+
+    def required_terms(self) -> list[TermObject] | None:
+        found = self.required_during_scheduling_ignored_during_execution
+        return None if found is None else [it.wire() for it in found.node_selector_terms or ()]
+
+    def preferred_terms(self) -> list[PreferredTermObject]:
+        return [it.wire() for it in self.preferred_during_scheduling_ignored_during_execution or ()]
+
+    def flaws(self) -> Iterator[str]:
+        """What is wrong with the terms, each with its place."""
+        for index, it in enumerate(self.required_terms() or ()):
+            yield from it.flaws(f"{_REQUIRED}[{index}]")
+        if invalid := preferred(self.preferred_terms(), _PREFERRED).invalid:
+            yield invalid
+
+
+class NodeAffinityArgs(PluginArgs):
+    """As in ``kubescheduler.config.k8s.io/v1``: ``addedAffinity`` holds for every pod of the profile."""
+
+    added_affinity: AddedAffinity | None = Field(default=None, alias="addedAffinity")
+
+    @model_validator(mode="after")
+    def _well_formed(self) -> Self:
+        flaws = list(self.added_affinity.flaws()) if self.added_affinity is not None else []
+        if flaws:
+            raise ValueError(aggregate(flaws))
+        return self
+
+    def required(self) -> NodeMatcher | None:
+        """What every node must match."""
+        terms = None if self.added_affinity is None else self.added_affinity.required_terms()
+        return None if terms is None else RequiredNodeAffinity((), tuple(it.slim() for it in terms)).compiled()
+
+    def preferences(self) -> Preferences | None:
+        """What is liked in nodes."""
+        terms = [] if self.added_affinity is None else self.added_affinity.preferred_terms()
+        return preferred(terms).compiled() if terms else None

@@ -1,0 +1,39 @@
+"""Keeps a pod out of the queue as long as it has scheduling gates."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from app.framework.interface import Handle, PluginArgs, PluginSpec, PreEnqueuePlugin, Reads
+from app.framework.parts import Part
+from app.framework.status import SUCCESS, Status, unresolvable
+from app.kube.core_v1 import Pod
+from app.kube.scheduling_gates import SCHEDULING_GATES
+
+NAME: Final = "SchedulingGates"
+
+REASON_LONG_GATES: Final = "waiting for scheduling gates: more than 64 KiB of them"
+
+_GATED: Final = "waiting for scheduling gates: [{}]"
+_UNREAD: Final = unresolvable(REASON_LONG_GATES).by(NAME)
+
+
+class SchedulingGatesArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+@final
+class SchedulingGates(PreEnqueuePlugin):
+    """Source of the rule: ``framework/plugins/schedulinggates`` of Kubernetes 1.36, the same in 1.35."""
+
+    def __init__(self, args: SchedulingGatesArgs, handle: Handle) -> None:
+        pass
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        if SCHEDULING_GATES in pod.spec.oversized:
+            return _UNREAD
+        gates = pod.spec.scheduling_gates
+        return unresolvable(_GATED.format(" ".join(gates))) if gates else SUCCESS
+
+
+SPEC: Final = PluginSpec(NAME, SchedulingGatesArgs, SchedulingGates, reads=Reads.NODE, parts=(Part.SCHEDULING_GATES,))
