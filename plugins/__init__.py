@@ -13,6 +13,7 @@ from typing import Any, Final
 from app.framework.interface import PluginSpec
 from plugins import (
     default_binder,
+    inter_pod_affinity,
     node_name,
     node_unschedulable,
     pod_topology_spread,
@@ -24,6 +25,7 @@ from plugins import (
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
+    inter_pod_affinity.SPEC,
     sticky_node.SPEC,
     default_binder.SPEC,
     node_unschedulable.SPEC,

@@ -36,11 +36,15 @@ class Part(Enum):
     IMAGES = "spec.images"
     """Of nodes, those that are there already."""
 
+    POD_AFFINITY = "spec.pod_affinity"
+    """Terms between pods, those of the pods that are there already included (``Handle.terms``)."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
     Part.PORTS: Extra.PORTS,
     Part.IMAGES: Extra.IMAGES,
+    Part.POD_AFFINITY: Extra.POD_AFFINITY,
 }
 
 

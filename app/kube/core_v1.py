@@ -48,6 +48,7 @@ from app.kube.meta_v1 import (
     shared,
 )
 from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.pod_affinity import PodAffinity
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
 from app.kube.taints import Taint, Toleration
@@ -94,8 +95,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object.
 
     ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
-    ``parts`` holds what is decoded on demand: to read ``resources``, ``ports`` or ``images`` where nobody declared them
-    raises ``NotDecoded``.
+    ``parts`` holds what is decoded on demand: to read ``resources``, ``ports``, … where nobody declared them raises
+    ``NotDecoded``.
     """
 
     scheduler_name: str
@@ -120,6 +121,11 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     @property
     def images(self) -> PodImages:
         return _declared(self.parts.images, Extra.IMAGES)
+
+    @property
+    def pod_affinity(self) -> PodAffinity:
+        """Its terms about other pods."""
+        return _declared(self.parts.pod_affinity, Extra.POD_AFFINITY)
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -192,6 +198,19 @@ class Service(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+
+class Namespace(Struct, frozen=True, gc=False):
+    """A Namespace. ``labels`` are none where they are longer than what is read."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: LabelSet
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
 
 
 def _declared(part: T | None, extra: Extra) -> T:
@@ -612,3 +631,28 @@ def decode_service(raw: bytes | Raw) -> Service:
         uid=meta.uid or "",
         selector=None if found.spec is None else _service_selector(found.spec.selector),
     )
+
+
+class _NamespaceObject(Struct):
+    metadata: MetadataObject
+
+
+_NAMESPACE_DECODER: Final = Decoder[_NamespaceObject](_NamespaceObject)
+
+
+def decode_namespace(raw: bytes | Raw) -> Namespace:
+    """Decode one Namespace. Raises ``msgspec.DecodeError``."""
+    meta = _NAMESPACE_DECODER.decode(raw).metadata
+    return Namespace(
+        name=sys.intern(required(meta.name, "metadata.name")),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=_labels_or_none(meta.labels),
+    )
+
+
+def _labels_or_none(raw: Raw) -> LabelSet:
+    try:
+        return labels_of(raw)
+    except Oversized:
+        return NO_LABELS

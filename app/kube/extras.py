@@ -1,4 +1,4 @@
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images.
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, …
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
+from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
 
 PORTS: Final = "spec.containers.ports"
@@ -44,6 +45,7 @@ class Extra(Enum):
     RESOURCES = "resources"
     PORTS = "ports"
     IMAGES = "images"
+    POD_AFFINITY = "pod_affinity"
 
 
 class NotDecoded(LookupError):
@@ -76,6 +78,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
     images: PodImages | None = None
+    pod_affinity: PodAffinity | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -124,6 +127,7 @@ class PodSpecExtras(Protocol):
     volumes: list[VolumeObject] | None
     resources: RequirementsObject | None
     overhead: Raw
+    affinity: Raw
 
 
 class ContainerStatusObject(Struct, rename="camel"):
@@ -284,10 +288,15 @@ def _tagged(images: Iterable[str | None]) -> Iterator[str]:
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
 
 
+def _pod_affinity(spec: PodSpecExtras, _status: PodStatusExtras) -> PodAffinity:
+    return pod_affinity_of(spec.affinity)
+
+
 _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
     Extra.IMAGES: (_images, PodImages((), 0)),
+    Extra.POD_AFFINITY: (_pod_affinity, NO_TERMS),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 

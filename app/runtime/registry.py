@@ -58,7 +58,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
-        "InterPodAffinity",
         "DynamicResources",
         "DefaultPreemption",
         "NodeResourcesBalancedAllocation",

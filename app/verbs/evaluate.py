@@ -123,6 +123,7 @@ class Evaluator:
             clock=monotonic,
             waiting=self._waiting,
             nodes=Nodes(cluster),
+            terms=cluster.terms,
         )
         try:
             return build(
