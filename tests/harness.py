@@ -15,9 +15,10 @@ from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginSpec
 from app.framework.node_info import Candidates
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
 from app.kube import kinds
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import Kind
 from app.runtime.filtering import Judged, Recheck
 from app.runtime.framework import Framework
@@ -41,6 +42,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
     for kind in (
         kinds.PODS,
         kinds.NODES,
+        kinds.NAMESPACES,
         kinds.SERVICES,
         kinds.REPLICATION_CONTROLLERS,
         kinds.REPLICA_SETS,
@@ -69,11 +71,11 @@ class World:
         specs: Iterable[PluginSpec[Any]] = (),
     ) -> None:
         found = Profile.model_validate(profile or {})
-        self.cluster = cluster or Cluster()
+        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
+        self.cluster = cluster or Cluster(core_v1(extras_of(resolved.parts())))
         self.binder = RecordingBinder()
         self.clock = ManualClock()
         self.add(*objects)
-        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
         self.handle = Handle(
             self.cluster.counts,
             self.cluster,
@@ -82,6 +84,7 @@ class World:
             self.clock,
             WaitingPods(),
             Nodes(self.cluster),
+            self.cluster.terms,
         )
         self.framework: Framework = build(
             resolved,
@@ -108,7 +111,7 @@ class World:
         kind = _KINDS.get((found["apiVersion"], found["kind"]))
         if kind is None:
             return
-        slim = kind.decode(encoded(found))
+        slim = self.cluster.decoder(kind)(encoded(found))
         if isinstance(slim, Node | Pod):
             self.add(slim)
         else:

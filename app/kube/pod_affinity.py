@@ -13,9 +13,9 @@ from typing import Annotated, Final, TypeVar
 from msgspec import Meta, Raw, Struct
 
 from app.kube.decoding import Decoder
-from app.kube.labels import LabelSet
+from app.kube.labels import NO_LABELS, LabelSet
 from app.kube.meta_v1 import Oversized, shared
-from app.kube.selectors import EVERYTHING, InvalidSelector, Selector, decode_selector
+from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 POD_AFFINITY: Final = "spec.affinity.podAffinity"
 """Names both in what is said of a pod of which they are not read."""
@@ -213,16 +213,23 @@ class Peers(Struct, frozen=True, gc=False, cache_hash=True):
         return Peers(self.selector.and_also(other.selector), namespaces)
 
 
+def means_all_namespaces(selector: Selector | None) -> bool:
+    """Whether a namespace selector of a pod that is to be placed takes all namespaces."""
+    return selector is not None and selector.matches(NO_LABELS)
+
+
 def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable[str]]) -> Peers | None:
     """The pods that a term of a pod that is to be placed means; ``None`` for none at all.
 
-    To be asked of a term ``within`` the pod's namespace. ``namespaces_of`` says which namespaces a selector selects:
-    of those that are not known, none; the empty selector takes all, known or not.
+    To be asked of a term ``within`` the pod's namespace. ``namespaces_of`` says which namespaces a selector selects: of
+    those that are not known, none. A selector that a namespace without labels meets takes all, whatever their labels:
+    so the in-tree plugin does, which forgets that it has resolved the selector.
     """
     if term.selector is None:
         return None
-    if term.namespace_selector == EVERYTHING:
+    spaces = term.namespace_selector
+    if means_all_namespaces(spaces):
         return Peers(term.selector)
-    chosen = () if term.namespace_selector is None else namespaces_of(term.namespace_selector)
+    chosen = () if spaces is None else namespaces_of(spaces)
     names = frozenset(term.namespaces).union(chosen)
     return Peers(term.selector, names) if names else None

@@ -16,8 +16,8 @@ from app.framework.interface import Objects, Unprepared, all_prepared
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES
 from app.kube.memo import MISSING, Memo
-from app.kube.pod_affinity import NO_TERMS, Peers, PodAffinity, PodAffinityTerm, peers_of
-from app.kube.selectors import EVERYTHING, Selector
+from app.kube.pod_affinity import NO_TERMS, Peers, PodAffinity, PodAffinityTerm, means_all_namespaces, peers_of
+from app.kube.selectors import Selector
 
 _MEMO_BYTES: Final = 16 << 20
 _NAMES_MEMO_BYTES: Final = 64 << 20
@@ -105,7 +105,7 @@ class OwnTermsOf:
         """All namespace selectors at once. Raises ``Unprepared``."""
         terms = (*affinity.required, *affinity.required_anti, *(it.term for it in affinity.preferred))
         selectors = dict.fromkeys(it.namespace_selector for it in terms)
-        all_prepared(partial(self._namespaces, it) for it in selectors if it not in (None, EVERYTHING))
+        all_prepared(partial(self._namespaces, it) for it in selectors if not means_all_namespaces(it))
 
     def _namespaces(self, selector: Selector | None) -> frozenset[str]:
         """Those that a selector selects."""
