@@ -369,17 +369,23 @@ class Domains:
     def __init__(self, selection: Selection, topology: Topology) -> None:
         self.selection = selection
         self.topology = topology
-        self.counts: dict[str, int] = {}
-        self.by_count: dict[int, set[str]] = {}
         self.stamps: dict[int, int] = {}
-        for node, count in selection.nodes.items():
-            value = topology.domain.get(node)
+        self.counts, self.by_count = self._counted(selection.nodes)
+
+    def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
+        """``nodes`` by domain, and the domains by their count. Weights of both signs may come to nothing."""
+        counts: dict[str, int] = {}
+        by_count: dict[int, set[str]] = {}
+        domain = self.topology.domain
+        for node, count in nodes.items():
+            value = domain.get(node)
             if value is not None:
-                self.counts[value] = self.counts.get(value, 0) + count
-        if 0 in self.counts.values():  # where weights are counted, of both signs
-            self.counts = {value: count for value, count in self.counts.items() if count}
-        for value, count in self.counts.items():
-            self.by_count.setdefault(count, set()).add(value)
+                counts[value] = counts.get(value, 0) + count
+        if 0 in counts.values():
+            counts = {value: count for value, count in counts.items() if count}
+        for value, count in counts.items():
+            by_count.setdefault(count, set()).add(value)
+        return counts, by_count
 
     def key(self) -> DomainsKey:
         selection, topology = self.selection, self.topology
@@ -473,14 +479,7 @@ class Domains:
 
     def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
         """What differs from ``counted``, the pods by node, in words."""
-        counts: dict[str, int] = {}
-        for node, count in counted.items():
-            value = self.topology.domain.get(node)
-            if value is not None:
-                counts[value] = counts.get(value, 0) + count
-        by_count: dict[int, set[str]] = {}
-        for value, count in counts.items():
-            by_count.setdefault(count, set()).add(value)
+        counts, by_count = self._counted(counted)
         where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
         parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}
         yield from (f"{name} by {where} differ from a recount" for name, right in parts.items() if not right)
