@@ -402,6 +402,7 @@ class Service:
             clock=monotonic,
             waiting=self._waiting,
             nodes=Nodes(self._cluster),
+            terms=self._cluster.terms,
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
             activate=NoActivationWhenAsked(self._writes.activate),

@@ -16,6 +16,7 @@ from plugins import (
     image_locality,
     node_affinity,
     node_declared_features,
+    inter_pod_affinity,
     node_name,
     node_ports,
     node_resources_balanced_allocation,
@@ -31,6 +32,7 @@ from plugins import (
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
+    inter_pod_affinity.SPEC,
     sticky_node.SPEC,
     default_binder.SPEC,
     scheduling_gates.SPEC,

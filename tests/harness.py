@@ -42,6 +42,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
     for kind in (
         kinds.PODS,
         kinds.NODES,
+        kinds.NAMESPACES,
         kinds.SERVICES,
         kinds.REPLICATION_CONTROLLERS,
         kinds.REPLICA_SETS,
@@ -83,6 +84,7 @@ class World:
             self.clock,
             WaitingPods(),
             Nodes(self.cluster),
+            self.cluster.terms,
         )
         self.framework: Framework = build(
             resolved,

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import Aggregates
+from app.cache.aggregates import Aggregates, Index
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
-from app.cache.counters import Counters, Recount
+from app.cache.counters import Counters
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
 from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
+from app.cache.terms import Terms
+from app.framework.interface import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
+from app.kube.extras import Extra
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -30,6 +33,13 @@ Object = TypeVar("Object", bound=KubeObject)
 _AS_IT_IS: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
 _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
+
+
+class Recounted(Protocol):
+    """A recount under way, to be told of every pod once, and of every change."""
+
+    def see(self, pod: Pod) -> None: ...
+    def moved(self, old: Pod | None, new: Pod | None) -> None: ...
 
 
 class Cluster:
@@ -43,7 +53,10 @@ class Cluster:
         self.assumed = AssumedPods()
         self.counts = Counters(self._nodes)
         self.aggregates = Aggregates(self._nodes, core.extras)
-        self._indexes = (self.aggregates,) if core.extras else ()
+        self._terms = Terms(self._nodes) if Extra.POD_AFFINITY in core.extras else None
+        self._indexes: tuple[Index, ...] = (self.aggregates,) if core.extras else ()
+        if self._terms is not None:
+            self._indexes += (self._terms,)
         self.others = ObjectStore()
         self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -53,7 +66,7 @@ class Cluster:
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
         self._controllers: dict[str, ByController] = {}
         self._gone = Gone()
-        self._recounts: list[Recount] = []
+        self._recounts: list[Recounted] = []
         self._changes = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
@@ -63,6 +76,11 @@ class Cluster:
     def nodes(self) -> Mapping[str, NodeInfo]:
         """The node infos by name, live; within an overlay as it has them, to be read before it ends."""
         return self._nodes if self._overlay is None else self._overlay.nodes(self._nodes)
+
+    @property
+    def terms(self) -> PodTerms:
+        """What pods ask of one another."""
+        return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
     def kept_nodes(self) -> Mapping[str, NodeInfo]:
@@ -341,12 +359,17 @@ class Cluster:
 
     @contextmanager
     def _through(self, overlay: Overlay) -> Iterator[None]:
-        before, self._overlay = self._overlay, overlay
-        self.counts.overlay = overlay
+        before = self._overlay
+        self._lay(overlay)
         try:
             yield
         finally:
-            self._overlay = self.counts.overlay = before
+            self._lay(before)
+
+    def _lay(self, overlay: Overlay | None) -> None:
+        self._overlay = self.counts.overlay = overlay
+        if self._terms is not None:
+            self._terms.lay(overlay)
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
         """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
@@ -374,6 +397,8 @@ class Cluster:
         was = old if old is not None and old.node_name else None
         now = new if new is not None and new.node_name else None
         if was is not None and now is not None and was.node_name == now.node_name and was.spec is now.spec:
+            if was.labels is not now.labels and self._terms is not None:
+                self._terms.relabelled(was, now, now.node_name)
             return
         for index in self._indexes:
             if was is not None:
@@ -428,26 +453,32 @@ class Cluster:
         then, so that a difference is one.
         """
         recount = self.counts.recount()
-        self._recounts.append(recount)
+        of_terms = None if self._terms is None else self._terms.recount()
+        recounts = [it for it in (recount, of_terms) if it is not None]
+        self._recounts += recounts
         try:
             for pod in self.pods():
-                yield self._seen_anew(recount, pod.key)
+                yield self._seen_anew(recounts, pod.key)
             for name in (*self._nodes, *self._strays):
                 yield self._without_pod(name)
             for kind, controllers in self._controlled.items():
                 for uid in tuple(controllers):
                     yield self._of_another(kind, uid)
             yield from self.counts.differences(recount)
-            for index in self._indexes:
-                yield from index.differences()
+            if self.core.extras:
+                yield from self.aggregates.differences()
+            if self._terms is not None and of_terms is not None:
+                yield from self._terms.differences(of_terms)
         finally:
-            self._recounts.remove(recount)
+            for it in recounts:
+                self._recounts.remove(it)
 
-    def _seen_anew(self, recount: Recount, key: ObjectKey) -> str:
+    def _seen_anew(self, recounts: Iterable[Recounted], key: ObjectKey) -> str:
         pod = self.pod(*key)
         if pod is None:
             return ""
-        recount.see(pod)
+        for recount in recounts:
+            recount.see(pod)
         of_kind = self._controlled.get(pod.owner.kind) if pod.owner is not None else None
         if pod.owner is not None and of_kind is not None and of_kind.get(pod.owner.uid, {}).get(pod.uid) != pod:
             return _CONTROLLERS_DIFFER

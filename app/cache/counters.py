@@ -31,7 +31,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from app.cache.pins import PINS
 from app.framework.interface import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Node
 from app.kube.labels import LabelSet
 from app.kube.selectors import IN, Selector
 
@@ -43,19 +43,19 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 _LARGEST_SHAPE: Final = 32
 """So many topologies and counts always have room, however many nodes there are: more than one pod can ask for."""
 
-_PIECE: Final = 384
+PIECE: Final = 384
 """Nodes, pods by node, or requirements that are looked at in one piece: some tenths of a millisecond."""
 
 _SKEWS: Final = 64
 """Counts whose skew is looked at in one step: a tenth of a millisecond where they are large."""
 
-_WEIGH_EVERY: Final = 8192
+WEIGH_EVERY: Final = 8192
 """Pod events after which all is weighed anew: entries grow with what they count."""
 
-_ENTRY_BYTES: Final = 1000
+ENTRY_BYTES: Final = 1000
 _TOPOLOGY_BYTES: Final = 8000
 _NODE_BYTES: Final = 50
-_COUNT_BYTES: Final = 150
+COUNT_BYTES: Final = 150
 _REQUIREMENT_BYTES: Final = 500
 _ELIGIBLE_BYTES: Final = 1500
 """For each part of a node affinity or toleration: more than it takes, since a node that comes is judged by them all."""
@@ -75,8 +75,38 @@ _MAX_LIMITS: Final = 4
 _STAMPS: Final = itertools.count(1)
 """No stamp is given out twice, whatever is given up and made anew."""
 
+EVERYWHERE: Final = ""
+"""The scope of all namespaces: none has this name."""
+
+Scope = str | frozenset[str]
+"""A namespace, some of them, or ``EVERYWHERE``."""
+
 K = TypeVar("K", bound=Hashable)
 Answer = TypeVar("Answer")
+
+
+def covers(scope: Scope, namespace: str) -> bool:
+    return namespace in scope if isinstance(scope, frozenset) else scope in (namespace, EVERYWHERE)
+
+
+class Labelled(Protocol):
+    """What is counted by its labels: a pod."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> LabelSet: ...
+
+
+class Placed(Labelled, Protocol):
+    """The same with all that a recount asks of it."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def terminating(self) -> bool: ...
 
 
 def new_stamp() -> int:
@@ -106,22 +136,24 @@ class Group:
 
 
 class Selection:
-    """Pods that one selector matches in one namespace, by node. ``rest``: what is still to be counted."""
+    """Pods that one selector matches in a scope, by node. ``rest``: what is still to be counted."""
 
-    __slots__ = ("domains", "groups", "namespace", "nodes", "rest", "selector")
+    __slots__ = ("domains", "groups", "kept", "namespace", "nodes", "rest", "selector")
 
-    def __init__(self, namespace: str, selector: Selector) -> None:
+    def __init__(self, namespace: Scope, selector: Selector) -> None:
         self.namespace = namespace
         self.selector = selector
         self.nodes: dict[str, int] = {}
         self.groups: dict[Group, None] = {}
         self.domains: dict[Domains, None] = {}
         self.rest: Iterator[None] | None = None
+        self.kept = True
 
     def weight(self) -> int:
         """Bytes, and something for the requirements: each label set never seen is judged by all of them."""
         asked = sum(_REQUIREMENT_BYTES + _NODE_BYTES * len(it.values) for it in self.selector.requirements)
-        return _ENTRY_BYTES + asked + _COUNT_BYTES * (len(self.nodes) + len(self.groups))
+        asked += _NODE_BYTES * len(self.namespace)
+        return ENTRY_BYTES + asked + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
         """Count the pods of a group that it matches, from now on too."""
@@ -164,7 +196,7 @@ class Eligibility:
 
     def piece(self) -> int:
         """How many nodes are looked at in one piece."""
-        return _PIECE if self._made is not None else 1 + _PIECE // (1 + self.size)
+        return PIECE if self._made is not None else 1 + PIECE // (1 + self.size)
 
     def place(self, topology: Topology, name: str, node: Node) -> None:
         """Put a node where it belongs in a topology that is being made, unless an event has done so."""
@@ -337,15 +369,23 @@ class Domains:
     def __init__(self, selection: Selection, topology: Topology) -> None:
         self.selection = selection
         self.topology = topology
-        self.counts: dict[str, int] = {}
-        self.by_count: dict[int, set[str]] = {}
         self.stamps: dict[int, int] = {}
-        for node, count in selection.nodes.items():
-            value = topology.domain.get(node)
+        self.counts, self.by_count = self._counted(selection.nodes)
+
+    def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
+        """``nodes`` by domain, and the domains by their count. Weights of both signs may come to nothing."""
+        counts: dict[str, int] = {}
+        by_count: dict[int, set[str]] = {}
+        domain = self.topology.domain
+        for node, count in nodes.items():
+            value = domain.get(node)
             if value is not None:
-                self.counts[value] = self.counts.get(value, 0) + count
-        for value, count in self.counts.items():
-            self.by_count.setdefault(count, set()).add(value)
+                counts[value] = counts.get(value, 0) + count
+        if 0 in counts.values():
+            counts = {value: count for value, count in counts.items() if count}
+        for value, count in counts.items():
+            by_count.setdefault(count, set()).add(value)
+        return counts, by_count
 
     def key(self) -> DomainsKey:
         selection, topology = self.selection, self.topology
@@ -354,7 +394,7 @@ class Domains:
 
     def weight(self) -> int:
         """Bytes."""
-        return _ENTRY_BYTES + _COUNT_BYTES * len(self.counts)
+        return ENTRY_BYTES + COUNT_BYTES * len(self.counts)
 
     def add(self, value: str, delta: int) -> None:
         counts, by_count = self.counts, self.by_count
@@ -392,6 +432,9 @@ class Domains:
 
     def count(self, value: str) -> int:
         return self.counts.get(value, 0)
+
+    def is_empty(self) -> bool:
+        return not self.counts
 
     def size(self) -> int:
         return len(self.topology.sizes)
@@ -436,14 +479,7 @@ class Domains:
 
     def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
         """What differs from ``counted``, the pods by node, in words."""
-        counts: dict[str, int] = {}
-        for node, count in counted.items():
-            value = self.topology.domain.get(node)
-            if value is not None:
-                counts[value] = counts.get(value, 0) + count
-        by_count: dict[int, set[str]] = {}
-        for value, count in counts.items():
-            by_count.setdefault(count, set()).add(value)
+        counts, by_count = self._counted(counted)
         where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
         parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}
         yield from (f"{name} by {where} differ from a recount" for name, right in parts.items() if not right)
@@ -547,8 +583,8 @@ class Bounded(Generic[K, V]):
             self._on_evict(entry)
 
 
-DomainsKey = tuple[str, Selector, str, frozenset[str], Inclusion]
-SelectionKey = tuple[str, Selector]
+DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
+SelectionKey = tuple[Scope, Selector]
 TopologyKey = tuple[str, frozenset[str], Inclusion]
 EligibilityKey = tuple[frozenset[str], Inclusion]
 
@@ -563,28 +599,51 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
                 pass
 
 
+def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
+    """Under what a selector is to be found by the pods that it may match: by a pair that these must have, else by the
+    namespace alone. Of many namespaces: under ``EVERYWHERE``.
+    """
+    required = [it for it in selector.requirements if it.operator == IN]
+    fewest = min(required, key=lambda it: len(it.values), default=None)
+    scopes = namespaces if len(namespaces) <= _MOST_PAIRS else (EVERYWHERE,)
+    if fewest is None or len(fewest.values) > _MOST_PAIRS:
+        return [(it,) for it in scopes]
+    return [(it, fewest.key, value) for it in scopes for value in fewest.values]
+
+
+def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """All ``pairs_of`` under which there may be selectors that match a pod."""
+    for scope in (namespace, EVERYWHERE):
+        yield (scope,)
+        for key, value in labels.items():
+            yield (scope, key, value)
+
+
 class Recount:
     """Pods counted anew, as plainly as can be. Changes while it is made are told to it, so that it ends up exact.
 
     ``groups`` are counts by node of each namespace and label set, ``selections`` those of the selections given.
     """
 
-    def __init__(self, selections: Iterable[SelectionKey]) -> None:
+    def __init__(self, selections: Iterable[SelectionKey], *, terminating: bool = False) -> None:
+        """``terminating``: whether such pods are counted, too."""
+        self._terminating = terminating
         self.groups: dict[tuple[str, LabelSet], dict[str, int]] = {}
         self.selections: dict[SelectionKey, dict[str, int]] = {key: {} for key in selections}
-        self._by_namespace: dict[str, list[Selector]] = {}
-        for namespace, selector in self.selections:
-            self._by_namespace.setdefault(namespace, []).append(selector)
+        self._by_scope: dict[Scope, list[Selector]] = {}
+        for scope, selector in self.selections:
+            self._by_scope.setdefault(scope, []).append(selector)
+        self._wide = [it for it in self._by_scope if isinstance(it, frozenset) or it == EVERYWHERE]
         self._rows: dict[tuple[str, LabelSet], list[dict[str, int]]] = {}
         self._seen: set[str] = set()
 
-    def see(self, pod: Pod) -> None:
+    def see(self, pod: Placed) -> None:
         """A pod as it is now. Once is enough: what happens to it later is told."""
         if pod.uid not in self._seen:
             self._seen.add(pod.uid)
             self._add(pod, 1)
 
-    def moved(self, old: Pod | None, new: Pod | None) -> None:
+    def moved(self, old: Placed | None, new: Placed | None) -> None:
         """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
         for pod, delta in ((old, -1), (new, 1)):
             if pod is not None and (delta > 0 or pod.uid in self._seen):
@@ -592,8 +651,8 @@ class Recount:
             if pod is not None:
                 self._seen.add(pod.uid)
 
-    def _add(self, pod: Pod, delta: int) -> None:
-        if not pod.node_name or pod.terminating:
+    def _add(self, pod: Placed, delta: int) -> None:
+        if not pod.node_name or (pod.terminating and not self._terminating):
             return
         for row in self._rows_of((pod.namespace, pod.labels)):
             count = row.get(pod.node_name, 0) + delta
@@ -607,16 +666,17 @@ class Recount:
         rows = self._rows.get(group)
         if rows is None:
             namespace, labels = group
-            matching = [it for it in self._by_namespace.get(namespace, ()) if it.matches(labels)]
+            scopes = (namespace, *(it for it in self._wide if covers(it, namespace)))
+            keys = ((scope, it) for scope in scopes for it in self._by_scope.get(scope, ()) if it.matches(labels))
             self.groups[group] = {}
-            rows = self._rows[group] = [self.groups[group], *(self.selections[namespace, it] for it in matching)]
+            rows = self._rows[group] = [self.groups[group], *(self.selections[key] for key in keys)]
         return rows
 
 
 class Changes(Protocol):
     """What is laid over the counts while a picture is read without some pods, or with others."""
 
-    def pods_by_node(self, namespace: str, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]: ...
+    def pods_by_node(self, namespace: Scope, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]: ...
     def domains(self, kept: Domains) -> DomainCounts: ...
 
 
@@ -635,13 +695,13 @@ class Counters:
         self._by_label: dict[str, dict[Eligibility, None]] = {}
         self._by_taints: dict[Eligibility, None] = {}
         self._selections = Bounded[SelectionKey, Selection](
-            self._limit(_MOST_SELECTION_BYTES, _COUNT_BYTES), self._new_selection, self._drop_selection
+            self._limit(_MOST_SELECTION_BYTES, COUNT_BYTES), self._new_selection, self._drop_selection
         )
         self._topologies = Bounded[TopologyKey, Topology](
             self._limit(_MOST_TOPOLOGY_BYTES, _NODE_BYTES), self._new_topology, self._drop_topology
         )
         self._domains = Bounded[DomainsKey, Domains](
-            self._limit(_MOST_DOMAINS_BYTES, _COUNT_BYTES), self._new_domains, self._drop_domains
+            self._limit(_MOST_DOMAINS_BYTES, COUNT_BYTES), self._new_domains, self._drop_domains
         )
         self._moves = 0
 
@@ -650,13 +710,13 @@ class Counters:
         a_node *= _LARGEST_SHAPE
         return lambda: max(most, a_node * len(self._nodes))
 
-    def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
+    def pods_by_node(self, namespace: Scope, selector: Selector) -> Mapping[str, int]:
         kept = self._selection(namespace, selector).nodes
         return kept if self.overlay is None else self.overlay.pods_by_node(namespace, selector, kept)
 
     def domains(
         self,
-        namespace: str,
+        namespace: Scope,
         selector: Selector,
         topology_key: str,
         required_keys: frozenset[str],
@@ -667,7 +727,36 @@ class Counters:
         kept = self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
         return kept if self.overlay is None else self.overlay.domains(kept)
 
-    def _selection(self, namespace: str, selector: Selector) -> Selection:
+    def domains_of(self, selection: Selection, topology_key: str) -> Domains:
+        """Counts of a selection that is kept elsewhere, over all nodes with the label: to be asked for at each use.
+
+        Raises ``Unprepared``.
+        """
+        topology = self._plain(topology_key)
+        found = next((it for it in selection.domains if it.topology is topology), None)
+        if found is not None:
+            return found
+        if len(selection.nodes) > PIECE:
+            raise Unprepared(self._join_own(selection, topology_key))
+        return _joined(selection, topology)
+
+    def _join_own(self, selection: Selection, topology_key: str) -> Iterator[None]:
+        """In one piece, as ``_join``."""
+        yield
+        topology = self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
+        known = any(it.topology is topology for it in selection.domains)
+        if topology.rest is None and selection.kept and not known:
+            _joined(selection, topology)
+            yield
+
+    def leave(self, selection: Selection) -> None:
+        """A selection that is kept elsewhere is given up there."""
+        selection.kept = False
+        for domains in selection.domains:
+            del domains.topology.users[domains]
+        selection.domains.clear()
+
+    def _selection(self, namespace: Scope, selector: Selector) -> Selection:
         """A whole one. Raises ``Unprepared``."""
         found = self._selections.get((namespace, selector))
         if found.rest is not None:
@@ -684,7 +773,7 @@ class Counters:
     def _finish(self, made: Entry, level: Bounded[K, Entry], key: K) -> Iterator[None]:
         """Make the rest of an entry; several may do so in turns. One that is given up meanwhile has none."""
         while made.rest is not None:
-            _advance(made)
+            advance(made)
             yield
         if level.holds(key, made):
             level.put(key, made)
@@ -704,15 +793,15 @@ class Counters:
     def _plain(self, topology_key: str) -> Topology:
         return self._topology((topology_key, frozenset((topology_key,)), ALL_NODES))
 
-    def pod(self, pod: Pod, node: str, delta: int) -> None:
+    def pod(self, pod: Labelled, node: str, delta: int) -> None:
         """A counted pod came to (1) or left (-1) ``node``, which the picture need not know."""
         self._moves += 1
-        if self._moves >= _WEIGH_EVERY:
+        if self._moves >= WEIGH_EVERY:
             self._weigh()
         for selection in self._grouped(pod, node, delta):
             selection.add(node, delta)
 
-    def relabelled(self, old: Pod, new: Pod, node: str) -> None:
+    def relabelled(self, old: Labelled, new: Labelled, node: str) -> None:
         """A counted pod on ``node`` has other labels now. Nothing moves where both are selected."""
         before, after = self._grouped(old, node, -1), self._grouped(new, node, 1)
         if before.keys() == after.keys():
@@ -724,7 +813,7 @@ class Counters:
             if selection not in before:
                 selection.add(node, 1)
 
-    def _grouped(self, pod: Pod, node: str, delta: int) -> dict[Selection, None]:
+    def _grouped(self, pod: Labelled, node: str, delta: int) -> dict[Selection, None]:
         """Count the pod in its group; returns what selects the group."""
         groups = self._groups.setdefault(pod.namespace, {})
         group = groups.get(pod.labels)
@@ -762,11 +851,11 @@ class Counters:
 
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
         group = Group(labels)
-        candidates = dict(self._by_pair.get((namespace,), {}))
-        for key, value in labels.items():
-            candidates.update(self._by_pair.get((namespace, key, value), {}))
+        candidates: dict[Selection, None] = {}
+        for pair in found_under(namespace, labels):
+            candidates.update(self._by_pair.get(pair, {}))
         for selection in candidates:
-            if selection.selector.matches(labels):
+            if covers(selection.namespace, namespace) and selection.selector.matches(labels):
                 selection.join(group)
         return group
 
@@ -782,22 +871,29 @@ class Counters:
         for pair in self._pairs_of(selection):
             self._by_pair.setdefault(pair, {})[selection] = None
         selection.rest = self._count(selection)
-        _advance(selection)
+        advance(selection)
         return selection
 
     def _count(self, selection: Selection) -> Iterator[None]:
         """Join every group that matches, piece by piece. Groups that come meanwhile join by themselves."""
-        groups, matches = self._groups.get(selection.namespace, {}), selection.selector.matches
+        matches = selection.selector.matches
         a_group = 1 + len(selection.selector.requirements) // 2
         looked_at = 0
-        for labels, group in tuple(groups.items()):
-            if groups.get(labels) is group and matches(labels):
-                selection.join(group)
-                looked_at += len(group.nodes)
-            looked_at += a_group
-            if looked_at >= _PIECE:
-                looked_at = 0
-                yield
+        for namespace in self._namespaces(selection.namespace):
+            groups = self._groups.get(namespace, {})
+            for labels, group in tuple(groups.items()):
+                if groups.get(labels) is group and matches(labels) and selection not in group.selections:
+                    selection.join(group)
+                    looked_at += len(group.nodes)
+                looked_at += a_group
+                if looked_at >= PIECE:
+                    looked_at = 0
+                    yield
+
+    def _namespaces(self, scope: Scope) -> Collection[str]:
+        if isinstance(scope, frozenset):
+            return scope
+        return tuple(self._groups) if scope == EVERYWHERE else (scope,)
 
     def _drop_selection(self, selection: Selection) -> None:
         selection.rest = None
@@ -813,11 +909,8 @@ class Counters:
 
     def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
         """Where a label set never seen finds the selection: by a pair that it must have, else by the namespace."""
-        required = [it for it in selection.selector.requirements if it.operator == IN]
-        fewest = min(required, key=lambda it: len(it.values), default=None)
-        if fewest is None or len(fewest.values) > _MOST_PAIRS:
-            return [(selection.namespace,)]
-        return [(selection.namespace, fewest.key, value) for value in fewest.values]
+        scope = selection.namespace
+        return pairs_of((scope,) if isinstance(scope, str) else scope, selection.selector)
 
     def _new_topology(self, key: TopologyKey) -> Topology:
         topology_key, required, inclusion = key
@@ -830,7 +923,7 @@ class Counters:
         topology = eligibility.topologies[topology_key] = Topology(topology_key, eligibility)
         self._index(eligibility, (topology_key,))
         topology.rest = self._place(topology)
-        _advance(topology)
+        advance(topology)
         return topology
 
     def _index(self, eligibility: Eligibility, labels: Iterable[str]) -> None:
@@ -887,7 +980,7 @@ class Counters:
                 )
             )
             raise
-        if len(selection.nodes) > _PIECE:
+        if len(selection.nodes) > PIECE:
             raise Unprepared(self._join(key, selection, topology))
         return _joined(selection, topology)
 
@@ -926,9 +1019,13 @@ class Counters:
                 topology_key = domains.topology.key
                 found[topology_key] = max(found.get(topology_key, 0), domains.skew())
 
-    def recount(self) -> Recount:
-        """A recount to be told of every pod, for ``differences``. What is asked for later is no part of it."""
-        return Recount(key for key, selection in self._selections.items() if selection.rest is None)
+    def recount(self, *, terminating: bool = False) -> Recount:
+        """A recount to be told of every pod, for ``differences``. What is asked for later is no part of it.
+
+        ``terminating``: whether this is told of such pods, too.
+        """
+        whole = (key for key, selection in self._selections.items() if selection.rest is None)
+        return Recount(whole, terminating=terminating)
 
     def differences(self, recount: Recount) -> Iterator[str]:
         """What differs from a recount that has all pods, in words; empty for each step in which nothing does.
@@ -969,7 +1066,7 @@ class Counters:
         return {(ns, labels): group.nodes for ns, groups in self._groups.items() for labels, group in groups.items()}
 
 
-def _advance(made: Made) -> None:
+def advance(made: Made) -> None:
     """Make one piece more."""
     if made.rest is not None:
         try:

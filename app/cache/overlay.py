@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
 from typing import Final, TypeVar
 
-from app.cache.counters import Domains, new_stamp
+from app.cache.counters import Domains, Scope, covers, new_stamp
 from app.framework.interface import DomainCounts
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
@@ -91,6 +91,9 @@ class OverlaidDomains:
     def domain_of(self, node: str) -> str | None:
         return self._kept.domain_of(node)
 
+    def is_empty(self) -> bool:
+        return not self.above(0)
+
     def above(self, limit: int) -> Collection[str]:
         kept, crossing = self._kept.above(limit), self._crossing(limit)
         return frozenset(kept).symmetric_difference(crossing) if crossing else kept
@@ -110,22 +113,21 @@ class OverlaidDomains:
         return [value for value, delta in self._deltas.items() if (count(value) > limit) != (self.count(value) > limit)]
 
 
-class Overlay:
-    """Some pods left out of a picture, others added, each as it is: one with ``node_name`` runs there.
+class CountedMoves:
+    """What some pods that left or came change of kept counts. Implements ``counters.Changes``.
 
-    It holds for one synchronous evaluation, in which the picture does not change. Implements ``counters.Changes``.
+    ``is_counted`` says which pods these counts include.
     """
 
-    __slots__ = ("_counted", "_domains", "_nodes", "_nominated", "moves")
+    __slots__ = ("_counted", "_domains", "_is_counted", "moves")
 
-    def __init__(self, moves: Moves) -> None:
+    def __init__(self, moves: Moves, is_counted: Callable[[Pod], bool]) -> None:
         self.moves = moves
+        self._is_counted = is_counted
         self._counted: list[tuple[Pod, int]] | None = None
         self._domains: dict[Domains, DomainCounts] = {}
-        self._nodes: Mapping[str, NodeInfo] | None = None
-        self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
 
-    def pods_by_node(self, namespace: str, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]:
+    def pods_by_node(self, namespace: Scope, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]:
         """Counts by node, from the ``kept`` ones."""
         deltas = self._deltas(namespace, selector)
         if not any(deltas.values()):
@@ -140,35 +142,52 @@ class Overlay:
         """Counts by domain, from the ``kept`` ones."""
         found = self._domains.get(kept)
         if found is None:
-            found = self._domains[kept] = self._overlaid(kept)
+            deltas = self._deltas(kept.selection.namespace, kept.selection.selector)
+            found = self._domains[kept] = overlaid(kept, deltas)
         return found
 
-    def _overlaid(self, kept: Domains) -> DomainCounts:
-        deltas: dict[str, int] = {}
-        for node, delta in self._deltas(kept.selection.namespace, kept.selection.selector).items():
-            value = kept.domain_of(node)
-            if value is not None:
-                deltas[value] = deltas.get(value, 0) + delta
-        return OverlaidDomains(kept, deltas) if any(deltas.values()) else kept
-
-    def _deltas(self, namespace: str, selector: Selector) -> Mapping[str, int]:
-        """By how many more pods of a selection there are on a node; by none where as many left as came."""
-        found: dict[str, int] = {}
-        for pod, delta in self._moved():
-            if pod.namespace == namespace and selector.matches(pod.labels):
-                found[pod.node_name] = found.get(pod.node_name, 0) + delta
-        return found
-
-    def _moved(self) -> list[tuple[Pod, int]]:
+    def moved(self) -> list[tuple[Pod, int]]:
         """The counted pods that left (-1) or came (1)."""
         if self._counted is None:
             self._counted = []
             for old, new in self.moves.values():
-                if old is not None and is_counted(old):
+                if old is not None and self._is_counted(old):
                     self._counted.append((old, -1))
-                if new is not None and is_counted(new):
+                if new is not None and self._is_counted(new):
                     self._counted.append((new, 1))
         return self._counted
+
+    def _deltas(self, namespace: Scope, selector: Selector) -> Mapping[str, int]:
+        """By how many more pods of a selection there are on a node; by none where as many left as came."""
+        found: dict[str, int] = {}
+        for pod, delta in self.moved():
+            if covers(namespace, pod.namespace) and selector.matches(pod.labels):
+                found[pod.node_name] = found.get(pod.node_name, 0) + delta
+        return found
+
+
+def overlaid(kept: Domains, by_node: Mapping[str, int]) -> DomainCounts:
+    """Kept counts by domain with some more, or less, on some nodes."""
+    deltas: dict[str, int] = {}
+    for node, delta in by_node.items():
+        value = kept.domain_of(node)
+        if value is not None:
+            deltas[value] = deltas.get(value, 0) + delta
+    return OverlaidDomains(kept, deltas) if any(deltas.values()) else kept
+
+
+class Overlay(CountedMoves):
+    """Some pods left out of a picture, others added, each as it is: one with ``node_name`` runs there.
+
+    It holds for one synchronous evaluation, in which the picture does not change.
+    """
+
+    __slots__ = ("_nodes", "_nominated")
+
+    def __init__(self, moves: Moves) -> None:
+        super().__init__(moves, is_counted)
+        self._nodes: Mapping[str, NodeInfo] | None = None
+        self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
 
     def nodes(self, kept: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
         """The node infos, with others for the nodes that pods left or came to."""
@@ -246,6 +265,11 @@ class ByController(Mapping[str, Mapping[str, Pod]]):
 def is_counted(pod: Pod) -> bool:
     """Whether kept counts include it."""
     return bool(pod.node_name) and not pod.terminating
+
+
+def is_placed(pod: Pod) -> bool:
+    """Whether it is on a node, terminating or not."""
+    return bool(pod.node_name)
 
 
 def nomination_of(pod: Pod) -> str:

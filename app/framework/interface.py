@@ -26,7 +26,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
@@ -41,8 +41,10 @@ from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Node, Pod
+from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
 from app.kube.node_affinity import RequiredNodeAffinity
+from app.kube.pod_affinity import Newcomer, Peers
 from app.kube.selectors import Selector
 from app.kube.taints import Tolerance, Toleration
 
@@ -139,6 +141,10 @@ class DomainCounts(Protocol):
         """The domain in which ``node`` counts; ``None`` if it does not count."""
         ...
 
+    def is_empty(self) -> bool:
+        """Whether no domain has any pod."""
+        ...
+
     def stamp(self, limit: int) -> int:
         """Moves whenever a domain comes to have more than ``limit`` pods, or no longer has.
 
@@ -184,6 +190,50 @@ class Counts(Protocol):
     def stamp(self, topology_key: str) -> int:
         """Moves whenever ``values(topology_key)`` does; an equal stamp means the same key and the same values."""
         ...
+
+
+class PodTerms(Protocol):
+    """Counts the picture keeps for terms between pods, so that no plugin walks pods, nor what these ask of others.
+
+    Counted are bound and assumed pods that are not finished, terminating ones included, on nodes that have the label
+    ``topology_key``. What is asked for the first time may raise ``Unprepared``. To ask where no plugin declares
+    ``Part.POD_AFFINITY`` raises ``NotDecoded``.
+    """
+
+    def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
+        """Pods that a term of the pod in hand means, by domain."""
+        ...
+
+    def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
+        """Pods with a required anti-affinity term that means the newcomer, by the term's topology key and by domain.
+
+        Keys of which there are none may be absent.
+        """
+        ...
+
+    def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
+        """What the preferred terms that mean the newcomer weigh together, by topology key and domain.
+
+        A required affinity term weighs ``hard_weight``; with 0 there are none. A key is there if any pod has a term of
+        it, whatever the sum; a domain of sum 0 may be absent. Live: valid until the next ``await``.
+        """
+        ...
+
+
+class NoPodTerms:
+    """Implements ``PodTerms`` where no plugin declares ``Part.POD_AFFINITY``."""
+
+    def peers(self, peers: Peers, topology_key: str) -> NoReturn:
+        raise NotDecoded(Extra.POD_AFFINITY)
+
+    def refusing(self, newcomer: Newcomer) -> NoReturn:
+        raise NotDecoded(Extra.POD_AFFINITY)
+
+    def weights(self, newcomer: Newcomer, hard_weight: int) -> NoReturn:
+        raise NotDecoded(Extra.POD_AFFINITY)
+
+
+NO_POD_TERMS: Final = NoPodTerms()
 
 
 class Objects(Protocol):
@@ -324,6 +374,7 @@ class Handle(Struct, frozen=True):
     clock: Clock
     waiting: WaitingPods
     nodes: NodeLister
+    terms: PodTerms = NO_POD_TERMS
     serves: Callable[[str], bool] = _any_scheduler
     event_recorder: EventRecorder = NO_EVENTS
     activate: Activate = activate_nobody

@@ -43,6 +43,9 @@ class Part(Enum):
     FEATURES = "spec.features"
     """What a pod needs of its node; of nodes, what they declare."""
 
+    POD_AFFINITY = "spec.pod_affinity"
+    """Terms between pods, those of the pods that are there already included (``Handle.terms``)."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
@@ -51,6 +54,7 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.PREFERRED_AFFINITY: Extra.PREFERRED_AFFINITY,
     Part.SCHEDULING_GATES: Extra.SCHEDULING_GATES,
     Part.FEATURES: Extra.FEATURES,
+    Part.POD_AFFINITY: Extra.POD_AFFINITY,
 }
 
 

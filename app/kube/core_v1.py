@@ -49,6 +49,7 @@ from app.kube.meta_v1 import (
 )
 from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, PreferredNodeAffinity, RequiredNodeAffinity
 from app.kube.node_selectors import required_terms_of
+from app.kube.pod_affinity import PodAffinity
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
 from app.kube.taints import Taint, Toleration
@@ -93,6 +94,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
     ``parts`` holds what is decoded on demand: to read one of these where nobody declared it raises ``NotDecoded``.
+    ``parts`` holds what is decoded on demand: to read ``resources``, ``ports``, … where nobody declared them raises
+    ``NotDecoded``.
     """
 
     scheduler_name: str
@@ -132,6 +135,10 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     def features(self) -> frozenset[str]:
         """The features that its node must declare."""
         return _declared(self.parts.features, Extra.FEATURES)
+
+    def pod_affinity(self) -> PodAffinity:
+        """Its terms about other pods."""
+        return _declared(self.parts.pod_affinity, Extra.POD_AFFINITY)
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -209,6 +216,19 @@ class Service(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+
+class Namespace(Struct, frozen=True, gc=False):
+    """A Namespace. ``labels`` are none where they are longer than what is read."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: LabelSet
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
 
 
 def _declared(part: T | None, extra: Extra) -> T:
@@ -592,3 +612,28 @@ def decode_service(raw: bytes | Raw) -> Service:
         uid=meta.uid or "",
         selector=None if found.spec is None else _service_selector(found.spec.selector),
     )
+
+
+class _NamespaceObject(Struct):
+    metadata: MetadataObject
+
+
+_NAMESPACE_DECODER: Final = Decoder[_NamespaceObject](_NamespaceObject)
+
+
+def decode_namespace(raw: bytes | Raw) -> Namespace:
+    """Decode one Namespace. Raises ``msgspec.DecodeError``."""
+    meta = _NAMESPACE_DECODER.decode(raw).metadata
+    return Namespace(
+        name=sys.intern(required(meta.name, "metadata.name")),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=_labels_or_none(meta.labels),
+    )
+
+
+def _labels_or_none(raw: Raw) -> LabelSet:
+    try:
+        return labels_of(raw)
+    except Oversized:
+        return NO_LABELS

@@ -1,4 +1,5 @@
 """Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, …
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
@@ -20,6 +21,7 @@ from app.kube.decoding import Decoder, Int64
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
+from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
 from app.kube.scheduling_gates import gate_names_of
 
@@ -51,6 +53,7 @@ class Extra(Enum):
     PREFERRED_AFFINITY = "preferred_affinity"
     SCHEDULING_GATES = "scheduling_gates"
     FEATURES = "features"
+    POD_AFFINITY = "pod_affinity"
 
 
 class NotDecoded(LookupError):
@@ -86,6 +89,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     preferred_affinity: PreferredNodeAffinity | None = None
     scheduling_gates: tuple[str, ...] | None = None
     features: frozenset[str] | None = None
+    pod_affinity: PodAffinity | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -317,6 +321,10 @@ def _features(spec: PodSpecExtras, _status: PodStatusExtras) -> frozenset[str]:
     )
 
 
+def _pod_affinity(spec: PodSpecExtras, _status: PodStatusExtras) -> PodAffinity:
+    return pod_affinity_of(spec.affinity)
+
+
 _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
@@ -324,6 +332,7 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.PREFERRED_AFFINITY: (_preferred_affinity, PreferredNodeAffinity()),
     Extra.SCHEDULING_GATES: (_scheduling_gates, ()),
     Extra.FEATURES: (_features, NO_FEATURES),
+    Extra.POD_AFFINITY: (_pod_affinity, NO_TERMS),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 

@@ -8,8 +8,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import Raw
 
 from app.kube.apps_v1 import Workload, decode_workload
-from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
 from app.kube.device_classes import DeviceClass, decode_device_class
+from app.kube.core_v1 import Namespace, Node, Pod, Service, decode_namespace, decode_node, decode_pod, decode_service
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 
@@ -70,6 +70,7 @@ class Kind(Generic[T_co]):
 
 PODS: Final[Kind[Pod]] = Kind("v1", "Pod", decode_pod)
 NODES: Final[Kind[Node]] = Kind("v1", "Node", decode_node)
+NAMESPACES: Final[Kind[Namespace]] = Kind("v1", "Namespace", decode_namespace, metadata_only=True)
 SERVICES: Final[Kind[Service]] = Kind("v1", "Service", decode_service)
 REPLICATION_CONTROLLERS: Final[Kind[Service]] = Kind("v1", "ReplicationController", decode_service)
 REPLICA_SETS: Final[Kind[Workload]] = Kind("apps/v1", "ReplicaSet", decode_workload)

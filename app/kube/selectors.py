@@ -74,6 +74,10 @@ class Selector(Struct, frozen=True, gc=False, cache_hash=True):
         """This selector AND each ``key=value`` of ``pairs``, which are not validated."""
         return selector((*self.requirements, *(Requirement(key, IN, (value,)) for key, value in pairs)))
 
+    def and_also(self, other: Selector) -> Selector:
+        """This selector AND the other."""
+        return self if self is other else selector((*self.requirements, *other.requirements))
+
 
 EVERYTHING: Final = Selector()
 

@@ -57,7 +57,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
-        "InterPodAffinity",
         "DynamicResources",
         "DefaultPreemption",
         "GangScheduling",

@@ -130,6 +130,7 @@ class Evaluator:
             clock=monotonic,
             waiting=self._waiting,
             nodes=Nodes(cluster),
+            terms=cluster.terms,
         )
         try:
             return build(

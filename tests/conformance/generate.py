@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.conformance import allocations, per_node
+from tests.conformance import interpod, per_node
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -82,12 +83,14 @@ TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
 
 UNLAWFUL: Final = per_node.UNLAWFUL | allocations.UNLAWFUL
 """Topics with objects that API validation refuses."""
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **interpod.TOPICS}
 
 
 def revision() -> str:
     """Tells one state of the generators, that of histories included, from another."""
     here = Path(__file__)
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "allocations.py", "histories.py")))
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "interpod.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Final, TypeAlias
 
-from tests.conformance.draft import HARD, SOFT, Draft, Json, draw_traits
+from tests.conformance.draft import HARD, NAMESPACES, SOFT, Draft, Json, draw_traits
+from tests.conformance.interpod import InterPodDraft, draw
 from tests.conformance.per_node import POINTS, NodeDraft
 
 ASKED: Final = 25
@@ -292,7 +293,31 @@ class NodeHistory(History):
         return NodeDraft(self.random, *POINTS, naming=0.1, odd=0)
 
 
-HISTORIES: Final[Mapping[str, type[History]]] = {kind.topic: kind for kind in (History, NodeHistory)}
+class InterPodHistory(History):
+    """The same for InterPodAffinity: pods with terms come and go, and namespaces change instead of services."""
+
+    topic: ClassVar = "interpod-histories"
+    draft: InterPodDraft
+
+    def _draft(self) -> Draft:
+        draft = draw(self.random, odd=0)
+        while not 3 <= len(draft.nodes) <= 12:
+            draft = draw(self.random, odd=0)
+        draft.populate()
+        return draft
+
+    def _pending(self, number: int) -> Json:
+        pod = self.draft.pending()
+        pod["metadata"].update(name=f"pending{number}", uid=f"pod-pending{number}")
+        return pod
+
+    def _service_changes(self, into: list[Json]) -> None:
+        namespace = self.draft.namespace_object(self.random.choice(NAMESPACES))
+        known = self.world.get(key_of(namespace))
+        self._do(into, "delete" if known and self.draft.chance(0.3) else "upsert", namespace)
+
+
+HISTORIES: Final[Mapping[str, type[History]]] = {kind.topic: kind for kind in (History, NodeHistory, InterPodHistory)}
 
 
 def _is_finished(pod: Json) -> bool:

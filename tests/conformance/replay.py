@@ -9,7 +9,7 @@ from app.feeds.sinks import Sink, sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube import kinds
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.verbs.verdict import judged, shown, status_on
 from tests.builders import encoded
@@ -22,6 +22,7 @@ _KINDS: Final[Mapping[str, Kind[Any]]] = {
     for kind in (
         kinds.PODS,
         kinds.NODES,
+        kinds.NAMESPACES,
         kinds.SERVICES,
         kinds.REPLICATION_CONTROLLERS,
         kinds.REPLICA_SETS,
@@ -60,7 +61,7 @@ class _Replay:
                 kind, *key = key_of(event["object"])
                 self.sinks[kind].delete((key[0], key[1]), event["object"]["metadata"]["uid"])
             case "assume":
-                cluster.assume(_pod(event["object"]), event["node"])
+                cluster.assume(self._pod(event["object"]), event["node"])
             case "accept":
                 cluster.accept(event["object"]["metadata"]["uid"])
             case "forget":
@@ -77,7 +78,7 @@ class _Replay:
 
     def _upsert(self, found: Json) -> None:
         kind = found["kind"]
-        self.sinks[kind].upsert(_KINDS[kind].decode(encoded(found)))
+        self.sinks[kind].upsert(self.world.cluster.decoder(_KINDS[kind])(encoded(found)))
 
     def _relist(self) -> None:
         """Take in a fresh list of every kind, and forget what it lacks."""
@@ -89,7 +90,7 @@ class _Replay:
                     sink.delete(key, "")
 
     def judge(self, asked: Json) -> Json:
-        pod = _pod(asked["pod"])
+        pod = self._pod(asked["pod"])
         found = judged(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
         if asked["dryRun"] is not None:
             found["dryRun"] = self._dry_run(pod, asked["dryRun"]) if found["preFilter"]["code"] == "Success" else []
@@ -112,6 +113,5 @@ class _Replay:
             said.append(shown(status_on(framework, state.clone(), pod, node.without_pods(gone))))
         return said
 
-
-def _pod(found: Json) -> Pod:
-    return decode_pod(encoded(found))
+    def _pod(self, found: Json) -> Pod:
+        return self.world.cluster.core.decode_pod(encoded(found))

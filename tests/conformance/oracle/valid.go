@@ -48,6 +48,8 @@ func mistakes(object runtime.Object) field.ErrorList {
 		return validation.ValidatePodCreate(it, podutil.GetValidationOptionsFromPodSpecAndMeta(&it.Spec, nil, &it.ObjectMeta, nil))
 	case *core.Node:
 		return validation.ValidateNode(it)
+	case *core.Namespace:
+		return validation.ValidateNamespace(it)
 	case *core.Service:
 		return validation.ValidateServiceCreate(it)
 	case *core.ReplicationController:

@@ -1,0 +1,431 @@
+"""What pods that are there ask of one that is to be placed, and how many of them a term of that one means.
+
+Two tables, both fed by every pod that comes to a node or leaves it, terminating ones included:
+
+    Counters     (namespace, label set) -> node -> pods      what the newcomer's own terms are answered from
+    Carriers     (namespace, terms)     -> node -> pods      the pods of one namespace that have the same terms
+
+A ``Match`` is what all carriers together ask of one sort of newcomer (its namespace, that one's labels, its labels):
+for each topology key the pods, or their weights, by node and by domain. It is made when it is first asked for, of the
+carriers that an index finds by namespace and label, in pieces where there are many (``Unprepared``), and kept up to
+date from then on: a pod that comes costs a look at each match of its carriers, carriers that come are looked at when
+a match is next asked for. Least used matches are given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from app.cache.counters import (
+    COUNT_BYTES,
+    ENTRY_BYTES,
+    EVERYWHERE,
+    PIECE,
+    WEIGH_EVERY,
+    Bounded,
+    Counters,
+    Domains,
+    Recount,
+    Scope,
+    Selection,
+    advance,
+    found_under,
+    pairs_of,
+)
+from app.cache.overlay import CountedMoves, Overlay, is_placed, overlaid
+from app.framework.interface import DomainCounts, Unprepared, all_prepared
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Node, Pod
+from app.kube.pod_affinity import NO_TERMS, Newcomer, Peers, PodAffinity, PodAffinityTerm
+from app.kube.selectors import EVERYTHING
+
+_MOST_MATCH_BYTES: Final = 64 << 20
+_CARRIERS_BYTES: Final = 400
+"""Of a match: for each carriers that it counts."""
+
+_CAUGHT_UP: Final = 512
+"""Carriers that came since are looked at one by one; of more, those that the index finds."""
+
+CarriersKey = tuple[str, PodAffinity]
+MatchKey = tuple[Newcomer, int | None]
+"""A newcomer, and what a required affinity term weighs; ``None`` for who refuses it."""
+
+
+class Carriers:
+    """The pods of one namespace that have the same terms. ``number``: of several, the later came later."""
+
+    __slots__ = ("affinity", "key", "matches", "nodes", "number")
+
+    def __init__(self, key: CarriersKey, number: int) -> None:
+        self.key = key
+        self.number = number
+        self.affinity = key[1].within(key[0])
+        self.nodes: dict[str, int] = {}
+        self.matches: dict[Match, Mapping[str, int]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many terms there are."""
+        affinity = self.affinity
+        return len(affinity.required) + len(affinity.required_anti) + len(affinity.preferred)
+
+    def terms(self) -> Iterator[PodAffinityTerm]:
+        affinity = self.affinity
+        yield from affinity.required
+        yield from affinity.required_anti
+        for it in affinity.preferred:
+            yield it.term
+
+    def pairs(self) -> set[tuple[str, ...]]:
+        """Under what it is found by the newcomers that its terms may mean."""
+        found: set[tuple[str, ...]] = set()
+        for term in self.terms():
+            if term.selector is not None:
+                scopes = term.namespaces if term.namespace_selector is None else (EVERYWHERE,)
+                found.update(pairs_of(scopes, term.selector))
+        return found
+
+
+class Match:
+    """What carriers ask of one sort of newcomer, by topology key: how many of their pods, or what these weigh.
+
+    ``carriers``: each with what one of its pods counts. ``seen``: the number of the last that was looked at; -1 for
+    none. ``rest``: what is still to be looked at.
+    """
+
+    __slots__ = ("carriers", "hard_weight", "newcomer", "rest", "seen", "selections")
+
+    def __init__(self, newcomer: Newcomer, hard_weight: int | None) -> None:
+        self.newcomer = newcomer
+        self.hard_weight = hard_weight
+        self.carriers: dict[Carriers, Mapping[str, int]] = {}
+        self.selections: dict[str, Selection] = {}
+        self.seen = -1
+        self.rest: Iterator[None] | None = None
+
+    def weight(self) -> int:
+        """Bytes."""
+        counts = sum(len(it.nodes) + sum(len(by.counts) for by in it.domains) for it in self.selections.values())
+        sizes = ENTRY_BYTES * (1 + len(self.selections)) + _CARRIERS_BYTES * len(self.carriers)
+        return sizes + COUNT_BYTES * counts
+
+    def asked_by(self, affinity: PodAffinity) -> Mapping[str, int]:
+        """What one pod with these terms counts, by topology key; empty if none of them means the newcomer."""
+        newcomer, hard_weight = self.newcomer, self.hard_weight
+        if hard_weight is None:
+            return {it.topology_key: 1 for it in affinity.required_anti if it.matches(newcomer)}
+        found: dict[str, int] = {}
+        if hard_weight:
+            for term in affinity.required:
+                if term.matches(newcomer):
+                    found[term.topology_key] = found.get(term.topology_key, 0) + hard_weight
+        for weighted in affinity.preferred:
+            if weighted.term.matches(newcomer):
+                key = weighted.term.topology_key
+                found[key] = found.get(key, 0) + weighted.weight
+        return found
+
+    def take(self, carriers: Carriers) -> None:
+        """Count carriers, from now on too, if they ask anything of the newcomer."""
+        if carriers in self.carriers:
+            return
+        asked = self.asked_by(carriers.affinity)
+        if asked:
+            self.carriers[carriers] = carriers.matches[self] = asked
+            for node, count in carriers.nodes.items():
+                self.add(asked, node, count)
+
+    def add(self, asked: Mapping[str, int], node: str, delta: int) -> None:
+        """So many pods that ask this came to a node, or left it."""
+        for key, weight in asked.items():
+            selection = self.selections.get(key)
+            if selection is None:
+                selection = self.selections[key] = Selection(EVERYWHERE, EVERYTHING)
+            if weight:
+                selection.add(node, weight * delta)
+
+    def leave(self) -> None:
+        self.rest = None
+        for carriers in self.carriers:
+            del carriers.matches[self]
+
+    def has_more_than(self, pods: int, topology_key: str, nodes: Collection[str]) -> bool:
+        """Whether more than so many pods on these nodes ask anything over the topology key."""
+        found = 0
+        for carriers, asked in self.carriers.items():
+            if topology_key in asked:
+                for node, count in carriers.nodes.items():
+                    found += count if node in nodes else 0
+                    if found > pods:
+                        return True
+        return False
+
+
+class TermsRecount:
+    """Pods and what they ask counted anew. Changes while it is made are told to it."""
+
+    def __init__(self, peers: Recount) -> None:
+        self.peers = peers
+        self.carriers: dict[CarriersKey, dict[str, int]] = {}
+        self._seen: set[str] = set()
+
+    def see(self, pod: Pod) -> None:
+        """A pod as it is now."""
+        self.peers.see(pod)
+        if pod.uid not in self._seen:
+            self._seen.add(pod.uid)
+            self._add(pod, 1)
+
+    def moved(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
+        self.peers.moved(old, new)
+        for pod, delta in ((old, -1), (new, 1)):
+            if pod is not None and (delta > 0 or pod.uid in self._seen):
+                self._add(pod, delta)
+            if pod is not None:
+                self._seen.add(pod.uid)
+
+    def _add(self, pod: Pod, delta: int) -> None:
+        affinity = pod.spec.pod_affinity
+        if pod.node_name and affinity.has_terms:
+            nodes = self.carriers.setdefault((pod.namespace, affinity), {})
+            nodes[pod.node_name] = nodes.get(pod.node_name, 0) + delta
+            if not nodes[pod.node_name]:
+                del nodes[pod.node_name]
+
+
+class Terms:
+    """Implements ``framework.PodTerms`` over the node infos of a picture, which tells it of every change."""
+
+    def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
+        self._counts = Counters(nodes)
+        self._carriers: dict[CarriersKey, Carriers] = {}
+        self._by_pair: dict[tuple[str, ...], dict[Carriers, None]] = {}
+        self._last = 0
+        self._matches = Bounded[MatchKey, Match](lambda: most_match_bytes, self._new_match, self._drop_match)
+        self._nothing = Selection(EVERYWHERE, EVERYTHING)
+        self._moves = 0
+        self._laid: CountedMoves | None = None
+
+    def lay(self, overlay: Overlay | None) -> None:
+        """Answer as with this overlay from now on; ``None``: with none."""
+        self._laid = None if overlay is None else CountedMoves(overlay.moves, is_placed)
+        self._counts.overlay = self._laid
+
+    # What is asked.
+
+    def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
+        names = peers.namespaces
+        scope: Scope = EVERYWHERE if names is None else next(iter(names)) if len(names) == 1 else names
+        return self._counts.domains(scope, peers.selector, topology_key, frozenset((topology_key,)))
+
+    def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
+        match = self._match(newcomer, None)
+        moved = self._moved(match)
+        kept = self._domains(match, moved)
+        return {key: overlaid(it, _by_node(moved[key])) if key in moved else it for key, it in kept.items()}
+
+    def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
+        match = self._match(newcomer, hard_weight)
+        moved = self._moved(match)
+        found: dict[str, Mapping[str, int]] = {}
+        for key, kept in self._domains(match, moved).items():
+            on_node = kept.topology.domain
+            moves = [it for it in moved.get(key, ()) if it[0] in on_node]
+            came, gone = sum(it[1] > 0 for it in moves), sum(it[1] < 0 for it in moves)
+            if came or len(kept.counts) > gone or match.has_more_than(gone, key, on_node):
+                found[key] = _changed(kept, moves) if moves else kept.counts
+        return found
+
+    def _domains(self, match: Match, moved: Collection[str]) -> dict[str, Domains]:
+        """By topology key, those that no pod that is there asks anything over included if they are of ``moved``."""
+        selections = {**dict.fromkeys(moved, self._nothing), **match.selections}
+        try:
+            return {key: self._counts.domains_of(it, key) for key, it in selections.items()}
+        except Unprepared:
+            all_prepared(partial(self._counts.domains_of, it, key) for key, it in selections.items())
+            raise
+
+    def _moved(self, match: Match) -> Mapping[str, list[tuple[str, int, int]]]:
+        """By topology key, what an overlay changes: node, pods, and what these count."""
+        found: dict[str, list[tuple[str, int, int]]] = {}
+        for pod, delta in self._laid.moved() if self._laid is not None else ():
+            affinity = pod.spec.pod_affinity
+            if affinity is not NO_TERMS:
+                for key, weight in match.asked_by(affinity.within(pod.namespace)).items():
+                    found.setdefault(key, []).append((pod.node_name, delta, weight * delta))
+        return found
+
+    # What is kept of who asks what.
+
+    def _match(self, newcomer: Newcomer, hard_weight: int | None) -> Match:
+        """A whole one. Raises ``Unprepared``."""
+        key = (newcomer, hard_weight)
+        found = self._matches.get(key)
+        if found.rest is None and found.seen != self._last:
+            found.rest = self._look(found)
+            advance(found)
+            self._matches.put(key, found)
+        if found.rest is not None:
+            raise Unprepared(self._finish(found, key))
+        return found
+
+    def _new_match(self, key: MatchKey) -> Match:
+        match = Match(*key)
+        match.rest = self._look(match)
+        advance(match)
+        return match
+
+    def _finish(self, match: Match, key: MatchKey) -> Iterator[None]:
+        """Make the rest of a match; several may do so in turns. One that is given up meanwhile has none."""
+        while match.rest is not None:
+            advance(match)
+            yield
+        if self._matches.holds(key, match):
+            self._matches.put(key, match)
+
+    def _look(self, match: Match) -> Iterator[None]:
+        """Look at the carriers that came since, piece by piece, and at those that come meanwhile."""
+        looked_at = 0
+        while match.seen != self._last:
+            last = self._last
+            for carriers in self._since(match):
+                if self._carriers.get(carriers.key) is carriers:
+                    match.take(carriers)
+                looked_at += carriers.size + len(carriers.nodes)
+                if looked_at >= PIECE:
+                    looked_at = 0
+                    yield
+            match.seen = last
+
+    def _since(self, match: Match) -> Collection[Carriers]:
+        """The carriers whose terms may mean the newcomer, of those that came since the match was looked at."""
+        if match.seen < 0 or self._last - match.seen > _CAUGHT_UP:
+            return [it for it in self._candidates(match.newcomer) if it.number > match.seen]
+        found: list[Carriers] = []
+        for carriers in reversed(self._carriers.values()):
+            if carriers.number <= match.seen:
+                break
+            found.append(carriers)
+        return found
+
+    def _candidates(self, newcomer: Newcomer) -> Collection[Carriers]:
+        found: dict[Carriers, None] = {}
+        for pair in found_under(newcomer.namespace, newcomer.labels):
+            found.update(self._by_pair.get(pair, {}))
+        return found
+
+    def _drop_match(self, match: Match) -> None:
+        match.leave()
+        for selection in match.selections.values():
+            self._counts.leave(selection)
+
+    # What happens.
+
+    def pod(self, pod: Pod, node: str, delta: int) -> None:
+        """A pod came to (1) or left (-1) ``node``, which the picture need not know."""
+        self._counts.pod(pod, node, delta)
+        affinity = pod.spec.pod_affinity
+        if affinity is not NO_TERMS and affinity.has_terms:
+            self._carry((pod.namespace, affinity), node, delta)
+        self._moves += 1
+        if self._moves >= WEIGH_EVERY:
+            self._moves = 0
+            self._matches.weigh()
+
+    def _carry(self, key: CarriersKey, node: str, delta: int) -> None:
+        carriers = self._carriers.get(key)
+        if carriers is None:
+            carriers = self._new_carriers(key)
+        count = carriers.nodes.get(node, 0) + delta
+        if count:
+            carriers.nodes[node] = count
+        else:
+            del carriers.nodes[node]
+        for match, asked in carriers.matches.items():
+            match.add(asked, node, delta)
+        if not carriers.nodes:
+            self._drop_carriers(carriers)
+
+    def relabelled(self, old: Pod, new: Pod, node: str) -> None:
+        """A pod that stays on ``node`` has other labels now, and the same spec."""
+        self._counts.relabelled(old, new, node)
+
+    def _new_carriers(self, key: CarriersKey) -> Carriers:
+        self._last += 1
+        carriers = self._carriers[key] = Carriers(key, self._last)
+        for pair in carriers.pairs():
+            self._by_pair.setdefault(pair, {})[carriers] = None
+        return carriers
+
+    def _drop_carriers(self, carriers: Carriers) -> None:
+        del self._carriers[carriers.key]
+        for pair in carriers.pairs():
+            del self._by_pair[pair][carriers]
+            if not self._by_pair[pair]:
+                del self._by_pair[pair]
+        for match in carriers.matches:
+            del match.carriers[carriers]
+
+    def node(self, name: str, old: Node | None, new: Node | None) -> None:
+        """A node was added (``old`` is None), changed, or removed (``new`` is None)."""
+        self._counts.node(name, old, new)
+
+    # Whether it is right.
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """Entries, hits, misses and estimated bytes of each level."""
+        matches = self._matches
+        of_matches = {"entries": len(matches), "hits": matches.hits, "misses": matches.misses, "bytes": matches.bytes}
+        return {**self._counts.statistics(), "matches": of_matches}
+
+    def recount(self) -> TermsRecount:
+        """A recount to be told of every pod, for ``differences``."""
+        return TermsRecount(self._counts.recount(terminating=True))
+
+    def differences(self, recount: TermsRecount) -> Iterator[str]:
+        """What differs from a recount that has all pods, in words; empty for each step in which nothing does."""
+        yield from (found and f"terms: {found}" for found in self._counts.differences(recount.peers))
+        for key in (*self._carriers, *recount.carriers):
+            carriers = self._carriers.get(key)
+            kept = {} if carriers is None else carriers.nodes
+            yield "" if kept == recount.carriers.get(key, {}) else "terms: pods by their terms differ from a recount"
+        for match_key, match in self._matches.items():
+            if match.rest is None and self._matches.holds(match_key, match):
+                yield from self._match_differences(match)
+
+    def _match_differences(self, match: Match) -> Iterator[str]:
+        """In one step: all of it has to be as it is at one time."""
+        counted: dict[str, dict[str, int]] = {key: {} for key in match.selections}
+        candidates = [it for it in self._candidates(match.newcomer) if it.number <= match.seen]
+        for carriers in candidates:
+            for key, weight in match.asked_by(carriers.affinity).items():
+                nodes = counted.setdefault(key, {})
+                for node, count in carriers.nodes.items():
+                    nodes[node] = nodes.get(node, 0) + weight * count
+        wrong: list[str] = []
+        for key, nodes in counted.items():
+            right = {node: weight for node, weight in nodes.items() if weight}
+            selection = match.selections.get(key)
+            if selection is None or selection.nodes != right:
+                wrong.append("terms: what they ask of a newcomer differs from a recount")
+            else:
+                wrong.extend(f"terms: {it}" for domains in selection.domains for it in domains.differences(right) if it)
+        yield from wrong or ("",)
+
+
+def _by_node(moves: Collection[tuple[str, int, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node, _, weight in moves:
+        found[node] = found.get(node, 0) + weight
+    return found
+
+
+def _changed(kept: Domains, moves: Collection[tuple[str, int, int]]) -> dict[str, int]:
+    found = dict(kept.counts)
+    for node, weight in _by_node(moves).items():
+        value = kept.topology.domain[node]
+        found[value] = found.get(value, 0) + weight
+    return found

@@ -1,0 +1,235 @@
+"""Terms between pods: ``podAffinity`` and ``podAntiAffinity`` of a pod.
+
+``matchLabelKeys`` and ``mismatchLabelKeys`` are not read: the API server has merged them into the selector.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Annotated, Final, TypeVar
+
+from msgspec import Meta, Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.labels import NO_LABELS, LabelSet
+from app.kube.meta_v1 import Oversized, shared
+from app.kube.selectors import InvalidSelector, Selector, decode_selector
+
+POD_AFFINITY: Final = "spec.affinity.podAffinity"
+"""Names both in what is said of a pod of which they are not read."""
+
+MOST_TERMS: Final = 32
+"""Of one pod, all four lists together: with more of them, none is read."""
+
+MOST_NAMESPACES: Final = 256
+"""That the terms of one pod name, all together."""
+
+_Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+T = TypeVar("T")
+
+
+class Newcomer(Struct, frozen=True, cache_hash=True):
+    """What the terms of pods that are there see of a pod that is to be placed.
+
+    ``namespace_labels``: of its namespace; none where that is not known.
+    """
+
+    namespace: str
+    namespace_labels: LabelSet
+    labels: LabelSet
+
+
+class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
+    """Which pods a term means, and over which topology. A selector that is ``None`` matches nothing.
+
+    ``namespaces`` are sorted. Without any, and without ``namespace_selector``, the pod's own is meant.
+    """
+
+    topology_key: str
+    selector: Selector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: Selector | None = None
+
+    def within(self, namespace: str) -> PodAffinityTerm:
+        """The same term of a pod of this namespace, with the namespaces that it means said."""
+        if self.namespaces or self.namespace_selector is not None:
+            return self
+        return PodAffinityTerm(self.topology_key, self.selector, (namespace,))
+
+    def matches(self, other: Newcomer) -> bool:
+        """Whether it means that pod; to be asked of a term ``within`` the namespace of its own."""
+        if self.selector is None:
+            return False
+        if other.namespace not in self.namespaces:
+            spaces = self.namespace_selector
+            if spaces is None or not spaces.matches(other.namespace_labels):
+                return False
+        return self.selector.matches(other.labels)
+
+
+class WeightedTerm(Struct, frozen=True, gc=False, cache_hash=True):
+    """A preferred term. ``weight`` is less than 0 for one of ``podAntiAffinity``."""
+
+    term: PodAffinityTerm
+    weight: int
+
+
+class PodAffinity(Struct, frozen=True, cache_hash=True):
+    """All terms of a pod. A list with a selector that cannot be parsed is empty here, and ``invalid`` says why.
+
+    ``preferred`` holds those of both kinds, each in list order, affinity first. ``has_preferred``: whether there are
+    any, read or not.
+    """
+
+    required: tuple[PodAffinityTerm, ...] = ()
+    required_anti: tuple[PodAffinityTerm, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+    has_preferred: bool = False
+    invalid: str = ""
+
+    def within(self, namespace: str) -> PodAffinity:
+        """The same of a pod of this namespace, with the namespaces that each term means said."""
+        return PodAffinity(
+            tuple(it.within(namespace) for it in self.required),
+            tuple(it.within(namespace) for it in self.required_anti),
+            tuple(WeightedTerm(it.term.within(namespace), it.weight) for it in self.preferred),
+            self.has_preferred,
+            self.invalid,
+        )
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether any term can be read."""
+        return bool(self.required or self.required_anti or self.preferred)
+
+
+NO_TERMS: Final = PodAffinity()
+
+
+class _TermObject(Struct, rename="camel"):
+    label_selector: Raw = Raw()
+    topology_key: str | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: Raw = Raw()
+
+    def slim(self) -> PodAffinityTerm:
+        """Raises ``InvalidSelector``."""
+        return PodAffinityTerm(
+            sys.intern(self.topology_key or ""),
+            decode_selector(bytes(self.label_selector) or b"null"),
+            tuple(sorted({sys.intern(it) for it in self.namespaces or ()})),
+            decode_selector(bytes(self.namespace_selector) or b"null"),
+        )
+
+
+class _WeightedObject(Struct, rename="camel"):
+    weight: _Int32 | None = None
+    pod_affinity_term: _TermObject | None = None
+
+    @property
+    def term(self) -> _TermObject:
+        return self.pod_affinity_term or _TermObject()
+
+    def slim(self, sign: int) -> WeightedTerm:
+        """Raises ``InvalidSelector``."""
+        return WeightedTerm(self.term.slim(), sign * (self.weight or 0))
+
+
+class _PodAffinityObject(Struct, rename="camel"):
+    required_during_scheduling_ignored_during_execution: list[_TermObject] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[_WeightedObject] | None = None
+
+    @property
+    def required(self) -> list[_TermObject]:
+        return self.required_during_scheduling_ignored_during_execution or []
+
+    @property
+    def preferred(self) -> list[_WeightedObject]:
+        return self.preferred_during_scheduling_ignored_during_execution or []
+
+
+class _AffinityObject(Struct, rename="camel"):
+    pod_affinity: _PodAffinityObject | None = None
+    pod_anti_affinity: _PodAffinityObject | None = None
+
+
+_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
+_NONE: Final = _PodAffinityObject()
+
+
+def _parse(data: bytes) -> PodAffinity:
+    """Raises ``Oversized``."""
+    found = _AFFINITY.decode(data)
+    if found is None:
+        return NO_TERMS
+    affinity, anti = found.pod_affinity or _NONE, found.pod_anti_affinity or _NONE
+    terms = [*affinity.required, *anti.required, *(it.term for it in (*affinity.preferred, *anti.preferred))]
+    if len(terms) > MOST_TERMS or sum(len(it.namespaces or ()) for it in terms) > MOST_NAMESPACES:
+        raise Oversized(POD_AFFINITY)
+    if not terms:
+        return NO_TERMS
+    mistakes: dict[str, None] = {}
+
+    def read(name: str, those: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+        """One mistake takes its whole list along."""
+        try:
+            return tuple(each() for each in those)
+        except InvalidSelector as mistake:
+            mistakes[f"{name}: {mistake}"] = None
+            return ()
+
+    required = read("requiredAffinityTerms", (it.slim for it in affinity.required))
+    required_anti = read("requiredAntiAffinityTerms", (it.slim for it in anti.required))
+    liked = read("preferredAffinityTerms", (partial(it.slim, 1) for it in affinity.preferred))
+    disliked = read("preferredAntiAffinityTerms", (partial(it.slim, -1) for it in anti.preferred))
+    told = list(mistakes)
+    invalid = told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
+    has_preferred = bool(affinity.preferred or anti.preferred)
+    return PodAffinity(required, required_anti, (*liked, *disliked), has_preferred, invalid)
+
+
+pod_affinity_of: Final = shared(POD_AFFINITY, _parse)
+"""Terms of the raw ``spec.affinity``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+
+
+class Peers(Struct, frozen=True, gc=False, cache_hash=True):
+    """Pods that one selector matches in some namespaces; ``None``: in all of them."""
+
+    selector: Selector
+    namespaces: frozenset[str] | None = None
+
+    def include(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels in that namespace is one of them."""
+        return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
+
+    def __and__(self, other: Peers) -> Peers:
+        """Those that are of both."""
+        if self.namespaces is None or other.namespaces is None:
+            namespaces = other.namespaces if self.namespaces is None else self.namespaces
+        else:
+            namespaces = self.namespaces & other.namespaces
+        return Peers(self.selector.and_also(other.selector), namespaces)
+
+
+def means_all_namespaces(selector: Selector | None) -> bool:
+    """Whether a namespace selector of a pod that is to be placed takes all namespaces."""
+    return selector is not None and selector.matches(NO_LABELS)
+
+
+def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable[str]]) -> Peers | None:
+    """The pods that a term of a pod that is to be placed means; ``None`` for none at all.
+
+    To be asked of a term ``within`` the pod's namespace. ``namespaces_of`` says which namespaces a selector selects: of
+    those that are not known, none. A selector that a namespace without labels meets takes all, whatever their labels:
+    so the in-tree plugin does, which forgets that it has resolved the selector.
+    """
+    if term.selector is None:
+        return None
+    spaces = term.namespace_selector
+    if means_all_namespaces(spaces):
+        return Peers(term.selector)
+    chosen = () if spaces is None else namespaces_of(spaces)
+    names = frozenset(term.namespaces).union(chosen)
+    return Peers(term.selector, names) if names else None
