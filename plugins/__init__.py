@@ -19,6 +19,8 @@ from plugins import (
     priority_sort,
     sticky_node,
     taint_toleration,
+    volume_restrictions,
+    volume_zone,
 )
 
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
@@ -29,6 +31,8 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_unschedulable.SPEC,
     node_name.SPEC,
     taint_toleration.SPEC,
+    volume_restrictions.SPEC,
+    volume_zone.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

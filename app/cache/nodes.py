@@ -23,6 +23,9 @@ class Nodes:
             self._cluster.left_out.require(NODES, "", name)
         return self._cluster.nodes.get(name)
 
+    def uses_of_claim(self, namespace: str, name: str) -> int:
+        return self._cluster.uses_of_claim(namespace, name)
+
     @property
     def generation(self) -> int:
         return self._cluster.node_generation

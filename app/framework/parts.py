@@ -36,11 +36,15 @@ class Part(Enum):
     IMAGES = "spec.images"
     """Of nodes, those that are there already."""
 
+    VOLUMES = "spec.volumes"
+    """Claims, and disks that are named in the pod."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
     Part.PORTS: Extra.PORTS,
     Part.IMAGES: Extra.IMAGES,
+    Part.VOLUMES: Extra.VOLUMES,
 }
 
 

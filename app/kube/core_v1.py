@@ -51,6 +51,7 @@ from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelect
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
 from app.kube.taints import Taint, Toleration
+from app.kube.volumes import PodVolume
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
@@ -120,6 +121,11 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     @property
     def images(self) -> PodImages:
         return _declared(self.parts.images, Extra.IMAGES)
+
+    @property
+    def volumes(self) -> tuple[PodVolume, ...]:
+        """The volumes that matter to where it may run."""
+        return _declared(self.parts.volumes, Extra.VOLUMES)
 
 
 class Pod(Struct, frozen=True, gc=False):

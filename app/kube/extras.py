@@ -1,4 +1,4 @@
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images.
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, volumes.
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
+from app.kube.volumes import PodVolume, VolumeSources, volumes_of
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
@@ -44,6 +45,7 @@ class Extra(Enum):
     RESOURCES = "resources"
     PORTS = "ports"
     IMAGES = "images"
+    VOLUMES = "volumes"
 
 
 class NotDecoded(LookupError):
@@ -76,6 +78,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
     images: PodImages | None = None
+    volumes: tuple[PodVolume, ...] | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -110,8 +113,8 @@ class _ImageVolumeObject(Struct):
     reference: str | None = None
 
 
-class VolumeObject(Struct):
-    """A volume; of all sources the image alone is read."""
+class VolumeObject(VolumeSources):
+    """A volume. Its image is looked at for itself: it is one more that a node needs."""
 
     image: _ImageVolumeObject | None = None
 
@@ -277,6 +280,10 @@ def _images(spec: PodSpecExtras, _status: PodStatusExtras) -> PodImages:
     return PodImages(found, len(init_containers) + len(containers))
 
 
+def _volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:
+    return volumes_of(spec.volumes or ())
+
+
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
     """By the names under which nodes have them."""
     for image in images:
@@ -288,6 +295,7 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
     Extra.IMAGES: (_images, PodImages((), 0)),
+    Extra.VOLUMES: (_volumes, ()),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 
