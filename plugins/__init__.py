@@ -15,6 +15,7 @@ from plugins import (
     default_binder,
     node_name,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     priority_sort,
     sticky_node,
@@ -32,6 +33,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_name.SPEC,
     taint_toleration.SPEC,
     volume_restrictions.SPEC,
+    node_volume_limits.SPEC,
     volume_zone.SPEC,
 )
 

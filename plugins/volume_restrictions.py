@@ -111,20 +111,19 @@ class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlug
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """None for a pod with disks, which rests on the pods of every node; in-line disks are rare by now."""
         volumes = pod.spec.volumes
         if not volumes and VOLUMES not in pod.spec.oversized:
             return NO_CLAIMS
-        if any(it.disks for it in volumes):
-            return None
-        names = [it.claim for it in volumes if it.claim is not None]
-        found = (self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, it) for it in names)
-        used = (
-            it is not None and READ_WRITE_ONCE_POD in it.access_modes and self._is_used(pod.namespace, it.name)
-            for it in found
-        )
-        known = (self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, it) is not None for it in names)
-        return (pod.spec.oversized, tuple(names), tuple(known), tuple(used))
+        claims = tuple(self._known(pod.namespace, it.claim) for it in volumes if it.claim is not None)
+        disks = tuple(_disks(volumes))
+        return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
+
+    def _known(self, namespace: str, name: str) -> Hashable:
+        """What of a claim decides: whether there is one, a single pod may use it, another does."""
+        claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+        if claim is None:
+            return name
+        return READ_WRITE_ONCE_POD in claim.access_modes and self._is_used(namespace, name)
 
     def _claims(self, pod: Pod) -> Iterable[PersistentVolumeClaim]:
         """Those that the pod names. Raises ``_NoClaim``."""

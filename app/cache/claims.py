@@ -21,6 +21,7 @@ class ClaimUses:
         self._nodes = nodes
         self._on: dict[str, dict[str, int]] = {}
         self._uses: dict[str, int] = {}
+        self.changes = 0
 
     def uses(self, namespace: str, name: str, moves: Iterable[tuple[Pod | None, Pod | None]] = ()) -> int:
         """``moves``: pods as they are counted here, each with how it is to be counted instead."""
@@ -36,6 +37,7 @@ class ClaimUses:
     def pod(self, pod: Pod, node: str, delta: int) -> None:
         if not pod.spec.volumes:
             return
+        self.changes += 1
         claims = _claims(pod)
         if not claims:
             return
@@ -48,6 +50,7 @@ class ClaimUses:
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
         if (old is None) != (new is None):
+            self.changes += 1
             add(self._on.get(name, {}), self._uses, 1 if old is None else -1)
 
     def differences(self) -> Iterator[str]:

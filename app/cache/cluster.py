@@ -114,6 +114,11 @@ class Cluster:
         moves = () if self._overlay is None else self._overlay.moves.values()
         return self._claims.uses(namespace, name, moves)
 
+    @property
+    def mounts_generation(self) -> int:
+        """Moves whenever a pod with volumes comes to a node or leaves it, as far as somebody declares volumes."""
+        return self._claims.changes
+
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""
         kept = [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]

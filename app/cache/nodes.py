@@ -27,5 +27,9 @@ class Nodes:
         return self._cluster.uses_of_claim(namespace, name)
 
     @property
+    def mounts_generation(self) -> int:
+        return self._cluster.mounts_generation
+
+    @property
     def generation(self) -> int:
         return self._cluster.node_generation

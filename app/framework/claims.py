@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from app.framework.interface import Objects
+from app.framework.resources import Mounts
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from app.kube.persistent_volumes import PersistentVolumeClaim
@@ -29,12 +30,12 @@ def class_not_found(name: str) -> str:
     return not_found("storageclass.storage.k8s.io", name)
 
 
-def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+def is_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> bool:
     """Whether a claim was made for the pod, as that of an ephemeral volume has to be."""
     return claim.namespace == pod.namespace and claim.owner is not None and claim.owner.uid == pod.uid
 
 
-def not_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> str:
+def not_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> str:
     """What kube-scheduler says where it was not."""
     return f"PVC {claim.namespace}/{claim.name} was not created for pod {pod} (pod is not owner)"
 

@@ -30,6 +30,11 @@ class NodeLister(Protocol):
         ...
 
     @property
+    def mounts_generation(self) -> int:
+        """Moves whenever a pod with volumes that matter comes to a node or leaves it (``Part.VOLUMES``)."""
+        ...
+
+    @property
     def generation(self) -> int:
         """Moves whenever a node comes, goes or changes in anything that is read of it, its version apart.
 

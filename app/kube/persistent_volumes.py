@@ -26,7 +26,7 @@ from app.kube.meta_v1 import (
     shared,
 )
 from app.kube.node_affinity import NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
-from app.kube.quantity import OverlongQuantity, Quantity, quantity_of
+from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -43,6 +43,7 @@ _STORAGE: Final = "storage"
 _LONGEST: Final = 253
 """Characters of a name in an annotation."""
 
+_OVERLONG: Final = "{}.storage: a quantity that is too long to be read"
 _MOST_MODES: Final = 16
 """Access modes; there are four."""
 
@@ -51,7 +52,8 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
     """A claim. ``volume_name``: the PersistentVolume that it is bound to, or shall be.
 
     ``class_name`` is empty for none · ``request``: the size asked for, ``None`` where none is · ``selector``: ``None``
-    for none, ``invalid`` why it cannot be parsed · ``selected_node``: ``None`` where the annotation is not there.
+    for none · ``invalid``: why one of these cannot be read · ``selected_node``: ``None`` where the annotation is not
+    there.
     """
 
     namespace: str
@@ -259,15 +261,16 @@ _affinity_of: Final = shared("spec.nodeAffinity", _parse_affinity)
 _selector_of: Final = shared("spec.selector", _parse_selector)
 
 
-def storage_in(field: str, raw: Raw) -> Quantity | None:
-    """The amount of storage in a list of resources; ``None`` if it is not in it. Raises ``ValidationError``."""
+def _storage_in(field: str, raw: Raw) -> Quantity | None:
+    """The amount of storage in a list of resources; ``None`` if it is not in it.
+
+    Raises ``OverlongQuantity`` or ``ValidationError``.
+    """
     data = bytes(raw)
     try:
         found = _AMOUNTS.decode(data) if data else None
         amount = None if found is None else found.get(_STORAGE)
         return None if amount is None else quantity_of(amount)
-    except OverlongQuantity:
-        raise msgspec.ValidationError(f"{field}.{_STORAGE}: a quantity that is too long to be read") from None
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"{field}: {error}") from None
 
@@ -307,10 +310,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
     found = _CLAIMS.decode(raw)
     meta, spec = found.metadata, found.spec or _ClaimSpecObject()
     annotations = _annotations(meta.annotations)
-    try:
-        selector, invalid = _selector_of(spec.selector)
-    except Oversized as error:
-        raise msgspec.ValidationError(str(error)) from None
+    selector, request, invalid = _asked(spec)
     return PersistentVolumeClaim(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
@@ -321,7 +321,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
         class_name=_class_name(annotations, spec.storage_class_name),
         volume_name=spec.volume_name or "",
         access_modes=_modes(spec.access_modes),
-        request=storage_in("spec.resources.requests", spec.resources.requests) if spec.resources else None,
+        request=request,
         selector=selector,
         invalid=invalid,
         volume_mode=sys.intern(spec.volume_mode or _FILESYSTEM),
@@ -331,6 +331,18 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
         lost=found.status is not None and found.status.phase == _LOST,
         terminating=bool(meta.deletion_timestamp),
     )
+
+
+def _asked(spec: _ClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
+    """Selector, size, and what of them cannot be read: a tenant's claim is there nevertheless, for who counts it."""
+    requests = spec.resources.requests if spec.resources is not None else Raw()
+    try:
+        selector, invalid = _selector_of(spec.selector)
+        return selector, _storage_in("spec.resources.requests", requests), invalid
+    except Oversized as error:
+        return None, None, str(error)
+    except OverlongQuantity:
+        return None, None, _OVERLONG.format("spec.resources.requests")
 
 
 def _selected(annotations: Mapping[str, str | None]) -> str | None:
@@ -343,8 +355,11 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
     meta, spec = found.metadata, found.spec or _VolumeSpecObject()
     try:
         labels, affinity = labels_of(meta.labels), _affinity_of(spec.node_affinity)
+        capacity = _storage_in("spec.capacity", spec.capacity)
     except Oversized as error:
         raise msgspec.ValidationError(str(error)) from None
+    except OverlongQuantity:
+        raise msgspec.ValidationError(_OVERLONG.format("spec.capacity")) from None
     plugin, migrated, untranslatable = _migrated(spec, labels)
     return PersistentVolume(
         name=sys.intern(required(meta.name, "metadata.name")),
@@ -352,7 +367,7 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         resource_version=meta.resource_version or "",
         labels=labels,
         class_name=_class_name(_annotations(meta.annotations), spec.storage_class_name),
-        capacity=storage_in("spec.capacity", spec.capacity) or Quantity(0),
+        capacity=capacity or ZERO,
         access_modes=_modes(spec.access_modes),
         claim=_reference(spec.claim_ref),
         affinity=affinity,

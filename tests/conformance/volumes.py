@@ -338,7 +338,134 @@ class RestrictionDraft(VolumeDraft):
                 self.mount(pod, rbd={"monitors": monitors, "image": name, "pool": pool, **read_only})
 
 
+class LimitDraft(VolumeDraft):
+    """Nodes that take few volumes; pods that share some, and VolumeAttachments of what no pod has."""
+
+    def __init__(self, random: Random, *plugins: str) -> None:
+        super().__init__(random, *(plugins or _beside(random, LIMITS)))
+        self.untold = random.choice((0, 0, 0.1, 0.4))
+        self.most = random.choice((1, 2, 4, 8))
+        self.objects += [it for node in self.nodes if (it := self.csi_node(node["metadata"]["name"]))]
+        self.shared = [self.stored(f"shared-{index}") for index in range(self.random.randint(1, 4))]
+        self.populate()
+        for pod in self.running():
+            for _ in range(self.weighted({0: 4, 1: 8, 2: 4, 3: 1})):
+                self.mount_any(pod)
+        for _ in range(self.weighted({1: 12, 2: 8, 3: 4, 4: 1})):
+            self.mount_any(self.pod)
+        if self.chance(0.02):
+            self.mount_claim(self.pod, "no-such-claim")
+        self.attach()
+
+    def csi_node(self, name: str) -> Json | None:
+        if self.chance(self.untold):
+            return None
+        found = self.unspaced("storage.k8s.io/v1", "CSINode", name)
+        found["metadata"]["annotations"] = {MIGRATED: ",".join(IN_TREE)}
+        names = self.some((*DRIVERS, EBS, GCE, "disk.csi.azure.com", "pxd.portworx.com"), 2, 6)
+        found["spec"] = {"drivers": [self.driver(driver, name) for driver in (DRIVERS[0], *names)]}
+        found["spec"]["drivers"] = list({it["name"]: it for it in found["spec"]["drivers"]}.values())
+        return found
+
+    def driver(self, name: str, node: str) -> Json:
+        limit = {} if self.chance(0.15) else {"allocatable": {"count": self.random.randint(0, self.most)}}
+        return {"name": name, "nodeID": f"id-{node}", "topologyKeys": None, **limit}
+
+    def stored(self, name: str) -> str:
+        """A claim that pods of the namespace may share."""
+        self.add_claim(name, self.namespace)
+        return name
+
+    def add_claim(self, name: str, namespace: str) -> Json:
+        claim = self.claim(name, namespace)
+        self.objects.append(claim)
+        form = self.weighted({"csi": 70, "in-tree": 12, "later": 12, "old": 4, "no class": 1, "gone": 3})
+        if form in ("later", "old"):
+            claim["spec"]["storageClassName"] = {"later": LATER, "old": OLD}[form]
+        elif form == "no class":
+            del claim["spec"]["storageClassName"]
+        elif form == "gone":
+            self.bound(claim, self.volume(f"gone-{self.number()}"))
+        else:
+            number = self.number()
+            source = self.csi_source(number) if form == "csi" else self.in_tree_source()
+            volume = self.volume(f"pv-{number}", **source)
+            self.bound(claim, volume)
+            self.objects.append(volume)
+        return claim
+
+    def csi_source(self, number: int) -> Json:
+        """Two PersistentVolumes may be the same volume."""
+        handle = self.random.choice((f"handle-{number}", f"handle-{number}", "handle-1"))
+        return {"csi": {"driver": self.random.choice((*DRIVERS, EBS)), "volumeHandle": handle}}
+
+    def in_tree_source(self) -> Json:
+        name = f"disk-{self.random.randrange(6)}"
+        return self.random.choice(
+            (
+                {"gcePersistentDisk": {"pdName": name}},
+                {"awsElasticBlockStore": {"volumeID": self.random.choice((f"vol-{name}", f"aws://t0/vol-{name}"))}},
+                {"awsElasticBlockStore": {"volumeID": "aws://t0/strange"}},
+                {"azureDisk": {"diskName": name, "diskURI": self.uri(name), "kind": "Managed"}},
+                {"cinder": {"volumeID": name}},
+                {"portworxVolume": {"volumeID": name}},
+                {"nfs": {"server": "nfs.example.com", "path": f"/{name}"}},
+            )
+        )
+
+    @staticmethod
+    def uri(name: str) -> str:
+        return f"/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}"
+
+    def mount_any(self, pod: Json) -> None:
+        namespace = pod["metadata"]["namespace"]
+        match self.weighted({"own": 50, "shared": 20, "in-line": 14, "ephemeral": 8, "missing": 1, "other": 3}):
+            case "own":
+                name = f"claim-{self.number()}"
+                self.add_claim(name, namespace)
+                self.mount_claim(pod, name)
+            case "shared":
+                self.mount_claim(pod, self.random.choice(self.shared))
+                if namespace != self.namespace and self.chance(0.5):
+                    pod["metadata"].update(namespace=self.namespace)
+            case "in-line":
+                self.mount_in_line(pod)
+            case "ephemeral":
+                claim = self.claim(self.mount_ephemeral(pod), namespace, LATER)
+                if self.chance(0.97):
+                    self.owned_by(claim, pod)
+                if self.chance(0.97):
+                    self.objects.append(claim)
+            case "missing":
+                if pod is not self.pod:
+                    self.mount_claim(pod, f"missing-{self.number()}")
+            case _:
+                self.mount_other(pod)
+
+    def mount_in_line(self, pod: Json) -> None:
+        source = self.in_tree_source()
+        if "azureDisk" in source and self.chance(0.05):
+            source["azureDisk"].update(kind="Dedicated", diskURI="https://a.example.com/vhds/disk.vhd")
+        if source.get("awsElasticBlockStore", {}).get("volumeID") == "aws://t0/strange" and self.chance(0.9):
+            source = {"vsphereVolume": {"volumePath": "[store] disk.vmdk"}}
+        self.mount(pod, **source)
+
+    def attach(self) -> None:
+        volumes = [it for it in self.objects if it["kind"] == "PersistentVolume"]
+        for node in self.nodes:
+            for volume in self.some(volumes, 0, self.random.choice((0, 1, 3))):
+                found = self.unspaced("storage.k8s.io/v1", "VolumeAttachment", f"attachment-{self.number()}")
+                attacher = volume["spec"].get("csi", {}).get("driver", DRIVERS[0])
+                if self.chance(0.1):
+                    attacher = self.random.choice(DRIVERS)
+                name = volume["metadata"]["name"] if self.chance(0.95) else "no-such-volume"
+                source = {"persistentVolumeName": name}
+                found["spec"] = {"attacher": attacher, "nodeName": node["metadata"]["name"], "source": source}
+                self.objects.append(found)
+
+
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
     "zones": ZoneDraft,
     "restrictions": RestrictionDraft,
+    "limits": LimitDraft,
 }
