@@ -22,11 +22,14 @@ from plugins import (
     node_resources_balanced_allocation,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     priority_sort,
     scheduling_gates,
     sticky_node,
     taint_toleration,
+    volume_restrictions,
+    volume_zone,
 )
 
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
@@ -45,6 +48,9 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_affinity.SPEC,
     image_locality.SPEC,
     node_declared_features.SPEC,
+    volume_restrictions.SPEC,
+    node_volume_limits.SPEC,
+    volume_zone.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

@@ -30,6 +30,13 @@ class Index(Protocol):
         """A node was added (``old`` is None) with the pods that are there, changed, or removed (``new`` is None)."""
         ...
 
+    def differences(self) -> Iterator[str]:
+        """What differs from a recount, in words; empty for each step in which nothing does.
+
+        Between steps everything may change.
+        """
+        ...
+
 
 class _Recount:
     """Nodes by image counted anew, while nodes come and go."""

@@ -18,6 +18,7 @@ from app.cache.aggregates import Aggregates, Index
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.counters import Counters
+from app.cache.claims import ClaimUses
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
 from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
@@ -26,6 +27,7 @@ from app.framework.interface import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
 from app.kube.extras import Extra
+from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -57,6 +59,8 @@ class Cluster:
         self._indexes: tuple[Index, ...] = (self.aggregates,) if core.extras else ()
         if self._terms is not None:
             self._indexes += (self._terms,)
+        self._claims = ClaimUses(self._nodes)
+        self._indexes = self._kept_indexes()
         self.others = ObjectStore()
         self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -71,6 +75,12 @@ class Cluster:
         self._node_changes = 0
         self.node_changes = NodeChanges()
         self.pod_changes = NodeChanges()
+
+    def _kept_indexes(self) -> tuple[Index, ...]:
+        """Those that somebody declares."""
+        extras = self.core.extras
+        found: tuple[Index, ...] = (self.aggregates,) if extras else ()
+        return (*found, self._claims) if Extra.VOLUMES in extras else found
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -115,6 +125,18 @@ class Cluster:
     def node_generation(self) -> int:
         """Moves whenever a node comes, goes, or changes in anything but its version."""
         return self.node_changes.now
+
+    def uses_of_claim(self, namespace: str, name: str) -> int:
+        """How many volumes of pods on known nodes name the claim. Raises ``NotDecoded`` without ``Part.VOLUMES``."""
+        if Extra.VOLUMES not in self.core.extras:
+            raise NotDecoded(Extra.VOLUMES)
+        moves = () if self._overlay is None else self._overlay.moves.values()
+        return self._claims.uses(namespace, name, moves)
+
+    @property
+    def mounts_generation(self) -> int:
+        """Moves whenever a pod with volumes comes to a node or leaves it, as far as somebody declares volumes."""
+        return self._claims.changes
 
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included."""

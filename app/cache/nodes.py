@@ -24,6 +24,13 @@ class Nodes:
             self._cluster.left_out.require(NODES, "", name)
         return self._cluster.nodes.get(name)
 
+    def uses_of_claim(self, namespace: str, name: str) -> int:
+        return self._cluster.uses_of_claim(namespace, name)
+
+    @property
+    def mounts_generation(self) -> int:
+        return self._cluster.mounts_generation
+
     @property
     def generation(self) -> int:
         return self._cluster.node_generation

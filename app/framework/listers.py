@@ -34,6 +34,18 @@ class NodeLister(Protocol):
         """The node of this name; ``None`` if there is none. Raises ``Unreadable`` for one that cannot be read."""
         ...
 
+    def uses_of_claim(self, namespace: str, name: str) -> int:
+        """How many volumes of pods on nodes of the picture name the claim. Those of ephemeral volumes are not named.
+
+        Raises ``NotDecoded`` where no plugin declares ``Part.VOLUMES``.
+        """
+        ...
+
+    @property
+    def mounts_generation(self) -> int:
+        """Moves whenever a pod with volumes that matter comes to a node or leaves it (``Part.VOLUMES``)."""
+        ...
+
     @property
     def generation(self) -> int:
         """Moves whenever a node comes, goes or changes in anything that is read of it, its version apart.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
 
-from app.framework.resources import HostPorts, Totals
+from app.framework.resources import HostPorts, Mounts, Totals
 from app.kube.core_v1 import Node, Pod
 from app.kube.requests import ResourceList
 
@@ -48,6 +48,11 @@ class NodeInfo:
     def ports(self) -> HostPorts:
         """The host ports that its pods take (``Part.PORTS``)."""
         return self.totals.ports
+
+    @property
+    def mounts(self) -> Mapping[str, Mounts]:
+        """The volumes of those of its pods that have some that matter, by UID (``Part.VOLUMES``)."""
+        return self.totals.mounts
 
     @property
     def images(self) -> Mapping[str, int]:

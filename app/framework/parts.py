@@ -46,6 +46,9 @@ class Part(Enum):
     POD_AFFINITY = "spec.pod_affinity"
     """Terms between pods, those of the pods that are there already included (``Handle.terms``)."""
 
+    VOLUMES = "spec.volumes"
+    """Claims, and disks that are named in the pod."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
@@ -55,6 +58,7 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.SCHEDULING_GATES: Extra.SCHEDULING_GATES,
     Part.FEATURES: Extra.FEATURES,
     Part.POD_AFFINITY: Extra.POD_AFFINITY,
+    Part.VOLUMES: Extra.VOLUMES,
 }
 
 

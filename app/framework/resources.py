@@ -1,13 +1,16 @@
-"""What the pods of a node take together: requests and host ports, and what plugins ask about them."""
+"""What the pods of a node take together: requests, host ports and volumes, and what plugins ask about them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NoReturn
+
+from msgspec import Struct
 
 from app.kube.core_v1 import Pod
 from app.kube.extras import ANY_IP, Extra, HostPort, NotDecoded
 from app.kube.requests import ResourceList
+from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
 
@@ -71,18 +74,35 @@ class HostPorts:
         return f"HostPorts({list(self)})"
 
 
+class Mounts(Struct, frozen=True, gc=False):
+    """The volumes of a pod that matter to where others may run, and what tells which claims they are."""
+
+    namespace: str
+    name: str
+    uid: str
+    volumes: tuple[PodVolume, ...]
+
+    @classmethod
+    def of(cls, pod: Pod) -> Mounts:
+        return cls(pod.namespace, pod.name, pod.uid, pod.spec.volumes)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class Totals:
     """Of all pods on a node, terminating ones included, as far as it was declared; to read anything else raises
     ``NotDecoded``. An amount of nothing is not in the lists.
     """
 
-    __slots__ = ("_extras", "_non_zero_requested", "_ports", "_requested")
+    __slots__ = ("_extras", "_mounts", "_non_zero_requested", "_ports", "_requested")
 
     def __init__(self, extras: Collection[Extra], pods: Iterable[Pod] = ()) -> None:
         self._extras = extras
         self._requested: dict[str, int] = {}
         self._non_zero_requested: dict[str, int] = {}
         self._ports = HostPorts()
+        self._mounts: dict[str, Mounts] = {}
         for pod in pods:
             self.add(pod)
 
@@ -94,6 +114,11 @@ class Totals:
             add(resources.non_zero_requested, self._non_zero_requested, times)
         if Extra.PORTS in self._extras and pod.spec.ports:
             self._ports.add(pod.spec.ports, times)
+        if Extra.VOLUMES in self._extras and pod.spec.volumes:
+            if times > 0:
+                self._mounts[pod.uid] = Mounts.of(pod)
+            else:
+                self._mounts.pop(pod.uid, None)
 
     @property
     def requested(self) -> ResourceList:
@@ -107,11 +132,16 @@ class Totals:
     def ports(self) -> HostPorts:
         return self._ports if Extra.PORTS in self._extras else _missing(Extra.PORTS)
 
+    @property
+    def mounts(self) -> Mapping[str, Mounts]:
+        return self._mounts if Extra.VOLUMES in self._extras else _missing(Extra.VOLUMES)
+
     def copy(self) -> Totals:
         found = Totals(self._extras)
         found._requested = dict(self._requested)
         found._non_zero_requested = dict(self._non_zero_requested)
         found._ports = self._ports.copy()
+        found._mounts = dict(self._mounts)
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -120,7 +150,7 @@ class Totals:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def _parts(self) -> tuple[object, ...]:
-        return self._extras, self._requested, self._non_zero_requested, self._ports
+        return self._extras, self._requested, self._non_zero_requested, self._ports, self._mounts
 
 
 def _missing(extra: Extra) -> NoReturn:

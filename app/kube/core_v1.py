@@ -53,6 +53,7 @@ from app.kube.pod_affinity import PodAffinity
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
 from app.kube.taints import Taint, Toleration
+from app.kube.volumes import PodVolume
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
@@ -139,6 +140,10 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     def pod_affinity(self) -> PodAffinity:
         """Its terms about other pods."""
         return _declared(self.parts.pod_affinity, Extra.POD_AFFINITY)
+
+    def volumes(self) -> tuple[PodVolume, ...]:
+        """The volumes that matter to where it may run."""
+        return _declared(self.parts.volumes, Extra.VOLUMES)
 
 
 class Pod(Struct, frozen=True, gc=False):

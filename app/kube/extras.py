@@ -1,5 +1,6 @@
 """Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
 """Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, …
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, volumes.
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
@@ -24,6 +25,7 @@ from app.kube.node_selectors import preferred_affinity_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
 from app.kube.scheduling_gates import gate_names_of
+from app.kube.volumes import PodVolume, VolumeSources, volumes_of
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
@@ -54,6 +56,7 @@ class Extra(Enum):
     SCHEDULING_GATES = "scheduling_gates"
     FEATURES = "features"
     POD_AFFINITY = "pod_affinity"
+    VOLUMES = "volumes"
 
 
 class NotDecoded(LookupError):
@@ -90,6 +93,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     scheduling_gates: tuple[str, ...] | None = None
     features: frozenset[str] | None = None
     pod_affinity: PodAffinity | None = None
+    volumes: tuple[PodVolume, ...] | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -126,8 +130,8 @@ class _ImageVolumeObject(Struct):
     reference: str | None = None
 
 
-class VolumeObject(Struct):
-    """A volume; of all sources the image alone is read."""
+class VolumeObject(VolumeSources):
+    """A volume. Its image is looked at for itself: it is one more that a node needs."""
 
     image: _ImageVolumeObject | None = None
 
@@ -298,6 +302,10 @@ def _images(spec: PodSpecExtras, _status: PodStatusExtras) -> PodImages:
     return PodImages(found, len(init_containers) + len(containers))
 
 
+def _volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:
+    return volumes_of(spec.volumes or ())
+
+
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
     """By the names under which nodes have them."""
     for image in images:
@@ -333,6 +341,7 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.SCHEDULING_GATES: (_scheduling_gates, ()),
     Extra.FEATURES: (_features, NO_FEATURES),
     Extra.POD_AFFINITY: (_pod_affinity, NO_TERMS),
+    Extra.VOLUMES: (_volumes, ()),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 

@@ -12,6 +12,19 @@ from app.kube.device_classes import DeviceClass, decode_device_class
 from app.kube.core_v1 import Namespace, Node, Pod, Service, decode_namespace, decode_node, decode_pod, decode_service
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
+from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim, decode_claim, decode_volume
+from app.kube.storage_v1 import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+    VolumeAttachment,
+    decode_attachment,
+    decode_capacity,
+    decode_class,
+    decode_csi_driver,
+    decode_csi_node,
+)
 
 
 class KubeObject(Protocol):
@@ -79,6 +92,16 @@ VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )
 DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_device_class)
+
+PERSISTENT_VOLUME_CLAIMS: Final[Kind[PersistentVolumeClaim]] = Kind("v1", "PersistentVolumeClaim", decode_claim)
+PERSISTENT_VOLUMES: Final[Kind[PersistentVolume]] = Kind("v1", "PersistentVolume", decode_volume)
+STORAGE_CLASSES: Final[Kind[StorageClass]] = Kind("storage.k8s.io/v1", "StorageClass", decode_class)
+CSI_NODES: Final[Kind[CSINode]] = Kind("storage.k8s.io/v1", "CSINode", decode_csi_node)
+CSI_DRIVERS: Final[Kind[CSIDriver]] = Kind("storage.k8s.io/v1", "CSIDriver", decode_csi_driver)
+VOLUME_ATTACHMENTS: Final[Kind[VolumeAttachment]] = Kind("storage.k8s.io/v1", "VolumeAttachment", decode_attachment)
+CSI_STORAGE_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
+    "storage.k8s.io/v1", "CSIStorageCapacity", decode_capacity
+)
 
 _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
     (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)

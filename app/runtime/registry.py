@@ -53,10 +53,7 @@ _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
 
 STAY_IN_SCHEDULER: Final = frozenset(
     {
-        "VolumeRestrictions",
-        "NodeVolumeLimits",
         "VolumeBinding",
-        "VolumeZone",
         "DynamicResources",
         "DefaultPreemption",
         "GangScheduling",

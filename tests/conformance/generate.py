@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tests.conformance import allocations, per_node
 from tests.conformance import interpod, per_node
+from tests.conformance import per_node, volumes
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -84,6 +85,7 @@ TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
 UNLAWFUL: Final = per_node.UNLAWFUL | allocations.UNLAWFUL
 """Topics with objects that API validation refuses."""
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **interpod.TOPICS}
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **volumes.TOPICS}
 
 
 def revision() -> str:
@@ -91,6 +93,7 @@ def revision() -> str:
     here = Path(__file__)
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "allocations.py", "histories.py")))
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "interpod.py", "histories.py")))
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "histories.py", "volumes.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -59,5 +59,8 @@ func mistakes(object runtime.Object) field.ErrorList {
 	case *apps.StatefulSet:
 		return appsvalidation.ValidateStatefulSet(it, podutil.GetValidationOptionsFromPodTemplate(&it.Spec.Template, nil))
 	}
+	if found, known := storageMistakes(internal); known {
+		return found
+	}
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("%T is not validated here", internal))}
 }

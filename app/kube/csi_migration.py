@@ -1,0 +1,186 @@
+"""Volumes of in-tree drivers as those of the CSI drivers that do their work by now.
+
+Only those are known that kube-scheduler translates with its default feature gates. Source of the rules:
+``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.kube.node_affinity import NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.selectors import IN
+
+EBS: Final = "kubernetes.io/aws-ebs"
+GCE: Final = "kubernetes.io/gce-pd"
+AZURE_DISK: Final = "kubernetes.io/azure-disk"
+CINDER: Final = "kubernetes.io/cinder"
+PORTWORX: Final = "kubernetes.io/portworx-volume"
+
+DRIVERS: Final[Mapping[str, str]] = {
+    EBS: "ebs.csi.aws.com",
+    GCE: "pd.csi.storage.gke.io",
+    AZURE_DISK: "disk.csi.azure.com",
+    CINDER: "cinder.csi.openstack.org",
+    PORTWORX: "pxd.portworx.com",
+}
+"""In-tree plugins that have been migrated, with the CSI driver of each."""
+
+NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
+"""In-tree plugins that have a CSI driver too, whose volumes kube-scheduler does not count as that driver's."""
+
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+
+BETWEEN_ZONES: Final = "__"
+"""Separates the zones in a label of a PersistentVolume."""
+
+_TOPOLOGY_KEYS: Final[Mapping[str, str]] = {
+    EBS: "topology.ebs.csi.aws.com/zone",
+    GCE: "topology.gke.io/zone",
+    CINDER: "topology.cinder.csi.openstack.org/zone",
+}
+"""Of the others the topology stays what it is."""
+
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_EBS_URL: Final = "aws://"
+_EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
+_MANAGED: Final = "managed"
+_PARTS_OF_A_ZONE: Final = 3
+"""Of GCE, between hyphens; all but the last are the region."""
+
+_NO_REGION: Final = "failed to get region from zones"
+_BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone}, got"
+
+
+class Untranslatable(ValueError):
+    """The volume cannot be one of the CSI driver, in kube-scheduler's words."""
+
+
+class MigratedVolume(Struct, frozen=True, gc=False):
+    """A volume by the in-tree ``plugin``, and the handle it has with the CSI driver."""
+
+    plugin: str
+    handle: str
+
+    @property
+    def driver(self) -> str:
+        return DRIVERS[self.plugin]
+
+
+def gce_disk(name: str, zones_label: str | None = None) -> MigratedVolume:
+    """``zones_label`` is that of a PersistentVolume, with one zone or several; the disk is one of the region then."""
+    zones = (zones_label or "").split(BETWEEN_ZONES)
+    if len(zones) > 1:
+        return MigratedVolume(GCE, f"projects/{_UNSPECIFIED}/regions/{_region_of(zones)}/disks/{name}")
+    return MigratedVolume(GCE, f"projects/{_UNSPECIFIED}/zones/{zones[0] or _UNSPECIFIED}/disks/{name}")
+
+
+def _region_of(zones: Iterable[str]) -> str:
+    regions: set[str] = set()
+    for zone in zones:
+        parts = zone.split("-")
+        if len(parts) != _PARTS_OF_A_ZONE:
+            raise Untranslatable(f"{_NO_REGION}: {_BAD_ZONE}: {zone}")
+        regions.add("-".join(parts[:-1]))
+    if len(regions) != 1:
+        listed = " ".join(f"{it}:{{}}" for it in sorted(regions))
+        raise Untranslatable(f"{_NO_REGION}: multiple or no regions gotten from zones, got: map[{listed}]")
+    return regions.pop()
+
+
+def ebs_disk(volume_id: str) -> MigratedVolume:
+    """By its id alone, or as a URL: ``aws://zone/vol-1``."""
+    if not volume_id.startswith(_EBS_URL):
+        return MigratedVolume(EBS, volume_id)
+    problem = "failed to translate Kubernetes ID to EBS Volume ID"
+    try:
+        path = unquote(urlsplit(volume_id).path).strip("/")
+    except ValueError:
+        raise Untranslatable(f"{problem} Invalid disk name ({volume_id})") from None
+    if not _EBS_VOLUME.fullmatch(path):
+        raise Untranslatable(f"{problem} Invalid format for AWS volume ({volume_id})")
+    return MigratedVolume(EBS, path)
+
+
+def azure_disk(uri: str, kind: str | None) -> MigratedVolume:
+    """Managed ones only."""
+    if kind is not None and kind.lower() != _MANAGED:
+        raise Untranslatable(f"kind({kind}) is not supported in csi migration")
+    return MigratedVolume(AZURE_DISK, uri)
+
+
+def cinder_volume(volume_id: str) -> MigratedVolume:
+    return MigratedVolume(CINDER, volume_id)
+
+
+def portworx_volume(volume_id: str) -> MigratedVolume:
+    return MigratedVolume(PORTWORX, volume_id)
+
+
+def zones_label_of(labels: Mapping[str, str]) -> str:
+    """What a GCE disk's label says of its zones: an old one before a new one."""
+    return labels.get(BETA_ZONE) or labels.get(ZONE, "")
+
+
+def migrated_affinity(
+    plugin: str, affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]
+) -> RequiredNodeAffinity | None:
+    """The node affinity of a PersistentVolume, in the topology of the CSI driver; ``None`` for none.
+
+    Zones in the affinity come before those in the labels.
+    """
+    key = _TOPOLOGY_KEYS.get(plugin)
+    if key is None:
+        return affinity
+    zone, region = _labels_used(affinity, labels)
+    if _values(affinity, zone):
+        affinity = _renamed(affinity, zone, key)
+    elif zone in labels:
+        affinity = _with_zones(affinity, key, labels[zone])
+    if region == BETA_REGION and _values(affinity, region):
+        affinity = _renamed(affinity, region, REGION)
+    return affinity
+
+
+def _labels_used(affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]) -> tuple[str, str]:
+    keys = frozenset[str]() if affinity is None else affinity.label_keys()
+    for known in (keys, labels.keys()):
+        if ZONE in known:
+            return ZONE, REGION
+        if BETA_ZONE in known:
+            return BETA_ZONE, BETA_REGION
+    return ZONE, REGION
+
+
+def _values(affinity: RequiredNodeAffinity | None, key: str) -> bool:
+    terms = () if affinity is None else affinity.terms or ()
+    return any(it.key == key and it.values for term in terms for it in term.expressions)
+
+
+def _renamed(affinity: RequiredNodeAffinity | None, key: str, name: str) -> RequiredNodeAffinity | None:
+    if affinity is None:
+        return None
+
+    def renamed(term: NodeSelectorTerm) -> NodeSelectorTerm:
+        expressions = (replace(it, key=name) if it.key == key else it for it in term.expressions)
+        return NodeSelectorTerm(tuple(expressions), term.fields)
+
+    return RequiredNodeAffinity(terms=tuple(map(renamed, affinity.terms or ())))
+
+
+def _with_zones(affinity: RequiredNodeAffinity | None, key: str, label: str) -> RequiredNodeAffinity | None:
+    zones = tuple(sorted({it.strip() for it in label.split(BETWEEN_ZONES)} - {""}))
+    if not zones:
+        return affinity
+    zonal = NodeSelectorRequirement(key, IN, zones)
+    terms = (affinity.terms if affinity is not None else None) or (NodeSelectorTerm(),)
+    return RequiredNodeAffinity(terms=tuple(NodeSelectorTerm((*it.expressions, zonal), it.fields) for it in terms))

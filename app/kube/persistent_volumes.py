@@ -1,0 +1,411 @@
+"""PersistentVolumes and claims on them, reduced to what binding one to the other and to a node rests on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube import csi_migration
+from app.kube.csi_migration import MigratedVolume, Untranslatable, migrated_affinity
+from app.kube.decoding import Decoder
+from app.kube.labels import LabelSet
+from app.kube.meta_v1 import (
+    MetadataObject,
+    ObjectKey,
+    Oversized,
+    OwnerReference,
+    annotations_of,
+    controller_of,
+    labels_of,
+    parse_map,
+    required,
+    shared,
+)
+from app.kube.node_affinity import NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
+from app.kube.selectors import InvalidSelector, Selector, decode_selector
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which its volume is to be made."""
+
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_FILESYSTEM: Final = "Filesystem"
+_LOST: Final = "Lost"
+_AVAILABLE: Final = "Available"
+_STORAGE: Final = "storage"
+_LONGEST: Final = 253
+"""Characters of a name in an annotation."""
+
+_OVERLONG: Final = "{}.storage: a quantity that is too long to be read"
+_MOST_MODES: Final = 16
+"""Access modes; there are four."""
+
+
+class PersistentVolumeClaim(Struct, frozen=True, gc=False):
+    """A claim. ``volume_name``: the PersistentVolume that it is bound to, or shall be.
+
+    ``class_name`` is empty for none · ``request``: the size asked for, ``None`` where none is · ``selector``: ``None``
+    for none · ``invalid``: why one of these cannot be read · ``selected_node``: ``None`` where the annotation is not
+    there.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    annotations: Mapping[str, str]
+    owner: OwnerReference | None
+    class_name: str
+    volume_name: str
+    access_modes: tuple[str, ...]
+    request: Quantity | None
+    selector: Selector | None
+    invalid: str
+    volume_mode: str
+    attributes_class: str
+    selected_node: str | None
+    bind_completed: bool
+    lost: bool
+    terminating: bool
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether both sides agree on the volume."""
+        return bool(self.volume_name) and self.bind_completed
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that is decided by."""
+        return (
+            *(self.namespace, self.name, self.uid, self.class_name, self.volume_name, self.access_modes, self.request),
+            *(self.selector, self.invalid, self.volume_mode, self.attributes_class, self.selected_node),
+            *(self.bind_completed, self.lost, self.terminating, self.owner),
+        )
+
+
+class ClaimReference(Struct, frozen=True, gc=False):
+    """The claim that a volume is bound to, or kept for: then without a UID perhaps."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def is_to(self, claim: PersistentVolumeClaim) -> bool:
+        return (self.namespace, self.name) == claim.key and self.uid in ("", claim.uid)
+
+
+class PersistentVolume(Struct, frozen=True, gc=False):
+    """A volume. ``affinity`` is ``None`` where it can be used from any node.
+
+    ``driver`` and ``handle`` are those of a CSI volume, empty for others. ``migrated``: the volume of a CSI driver that
+    an in-tree one stands for, with ``migrated_affinity``; ``untranslatable``: why it cannot be had, by
+    ``in_tree_plugin``, which is empty for volumes that have no such driver.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: LabelSet
+    class_name: str
+    capacity: Quantity
+    access_modes: tuple[str, ...]
+    claim: ClaimReference | None
+    affinity: RequiredNodeAffinity | None
+    volume_mode: str
+    attributes_class: str
+    available: bool
+    terminating: bool
+    driver: str = ""
+    handle: str = ""
+    is_csi: bool = False
+    in_tree_plugin: str = ""
+    migrated: MigratedVolume | None = None
+    migrated_affinity: RequiredNodeAffinity | None = None
+    untranslatable: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+
+class _ResourcesObject(Struct):
+    requests: Raw = Raw()
+
+
+class _ClaimSpecObject(Struct, rename="camel"):
+    access_modes: list[str] | None = None
+    resources: _ResourcesObject | None = None
+    selector: Raw = Raw()
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_name: str | None = None
+
+
+class _PhaseObject(Struct):
+    phase: str | None = None
+
+
+class _ClaimObject(Struct):
+    metadata: MetadataObject
+    spec: _ClaimSpecObject | None = None
+    status: _PhaseObject | None = None
+
+
+class _RequirementObject(Struct):
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class _TermObject(Struct, rename="camel"):
+    match_expressions: list[_RequirementObject] | None = None
+    match_fields: list[_RequirementObject] | None = None
+
+
+class _SelectorObject(Struct, rename="camel"):
+    node_selector_terms: list[_TermObject] | None = None
+
+
+class _AffinityObject(Struct):
+    required: _SelectorObject | None = None
+
+
+class _ReferenceObject(Struct):
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class _CsiObject(Struct, rename="camel"):
+    driver: str | None = None
+    volume_handle: str | None = None
+
+
+class _GceObject(Struct, rename={"pd_name": "pdName"}):
+    pd_name: str | None = None
+
+
+class _VolumeIdObject(Struct, rename={"volume_id": "volumeID"}):
+    volume_id: str | None = None
+
+
+class _AzureObject(Struct, rename={"disk_uri": "diskURI"}):
+    disk_uri: str | None = None
+    kind: str | None = None
+
+
+class _VolumeSpecObject(Struct, rename="camel"):
+    access_modes: list[str] | None = None
+    capacity: Raw = Raw()
+    claim_ref: _ReferenceObject | None = None
+    node_affinity: Raw = Raw()
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    volume_mode: str | None = None
+    csi: _CsiObject | None = None
+    gce_persistent_disk: _GceObject | None = None
+    aws_elastic_block_store: _VolumeIdObject | None = None
+    azure_disk: _AzureObject | None = None
+    cinder: _VolumeIdObject | None = None
+    portworx_volume: _VolumeIdObject | None = None
+
+
+class _VolumeObject(Struct):
+    metadata: MetadataObject
+    spec: _VolumeSpecObject | None = None
+    status: _PhaseObject | None = None
+
+
+_CLAIMS: Final = Decoder[_ClaimObject](_ClaimObject)
+_VOLUMES: Final = Decoder[_VolumeObject](_VolumeObject)
+_AMOUNTS: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
+_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
+
+
+def _requirement(found: _RequirementObject) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(found.key or "", found.operator or "", tuple(found.values or ()))
+
+
+def _term(found: _TermObject) -> NodeSelectorTerm:
+    expressions, fields = found.match_expressions or (), found.match_fields or ()
+    return NodeSelectorTerm(tuple(map(_requirement, expressions)), tuple(map(_requirement, fields)))
+
+
+def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
+    found = _AFFINITY.decode(data)
+    if found is None or found.required is None:
+        return None
+    return RequiredNodeAffinity(terms=tuple(map(_term, found.required.node_selector_terms or ())))
+
+
+def _parse_selector(data: bytes) -> tuple[Selector | None, str]:
+    try:
+        return decode_selector(data), ""
+    except InvalidSelector as error:
+        return None, str(error)
+
+
+_affinity_of: Final = shared("spec.nodeAffinity", _parse_affinity)
+_selector_of: Final = shared("spec.selector", _parse_selector)
+
+
+def _storage_in(field: str, raw: Raw) -> Quantity | None:
+    """The amount of storage in a list of resources; ``None`` if it is not in it.
+
+    Raises ``OverlongQuantity`` or ``ValidationError``.
+    """
+    data = bytes(raw)
+    try:
+        found = _AMOUNTS.decode(data) if data else None
+        amount = None if found is None else found.get(_STORAGE)
+        return None if amount is None else quantity_of(amount)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"{field}: {error}") from None
+
+
+def _modes(found: Iterable[str] | None) -> tuple[str, ...]:
+    """Each once: nothing depends on their order or number."""
+    return tuple(sys.intern(it) for it in tuple(dict.fromkeys(found or ()))[:_MOST_MODES])
+
+
+def _annotations(raw: Raw) -> Mapping[str, str | None]:
+    """All that are there, if one is that we read: most objects have none."""
+    data = bytes(raw)
+    if not any(it in data for it in _READ):
+        return {}
+    try:
+        return parse_map(data) or {}
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
+
+
+_READ: Final = tuple(it.encode() for it in (SELECTED_NODE, _BIND_COMPLETED, _BETA_CLASS))
+
+
+def _bounded(name: str | None) -> str:
+    """Whole where it can be the name of an object; else it is none of one."""
+    found = name or ""
+    return sys.intern(found if len(found) <= _LONGEST else found[:_LONGEST] + "…")
+
+
+def _class_name(annotations: Mapping[str, str | None], said: str | None) -> str:
+    """An annotation of old comes before the field."""
+    return _bounded(annotations.get(_BETA_CLASS, said))
+
+
+def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
+    """Decode one PersistentVolumeClaim. Raises ``msgspec.DecodeError``."""
+    found = _CLAIMS.decode(raw)
+    meta, spec = found.metadata, found.spec or _ClaimSpecObject()
+    annotations = _annotations(meta.annotations)
+    selector, request, invalid = _asked(spec)
+    return PersistentVolumeClaim(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        annotations=annotations_of(meta.annotations),
+        owner=controller_of(meta.owner_references),
+        class_name=_class_name(annotations, spec.storage_class_name),
+        volume_name=spec.volume_name or "",
+        access_modes=_modes(spec.access_modes),
+        request=request,
+        selector=selector,
+        invalid=invalid,
+        volume_mode=sys.intern(spec.volume_mode or _FILESYSTEM),
+        attributes_class=sys.intern(spec.volume_attributes_class_name or ""),
+        selected_node=_selected(annotations),
+        bind_completed=_BIND_COMPLETED in annotations,
+        lost=found.status is not None and found.status.phase == _LOST,
+        terminating=bool(meta.deletion_timestamp),
+    )
+
+
+def _asked(spec: _ClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
+    """Selector, size, and what of them cannot be read: a tenant's claim is there nevertheless, for who counts it."""
+    requests = spec.resources.requests if spec.resources is not None else Raw()
+    try:
+        selector, invalid = _selector_of(spec.selector)
+        return selector, _storage_in("spec.resources.requests", requests), invalid
+    except Oversized as error:
+        return None, None, str(error)
+    except OverlongQuantity:
+        return None, None, _OVERLONG.format("spec.resources.requests")
+
+
+def _selected(annotations: Mapping[str, str | None]) -> str | None:
+    return _bounded(annotations[SELECTED_NODE]) if SELECTED_NODE in annotations else None
+
+
+def decode_volume(raw: bytes | Raw) -> PersistentVolume:
+    """Decode one PersistentVolume. Raises ``msgspec.DecodeError``."""
+    found = _VOLUMES.decode(raw)
+    meta, spec = found.metadata, found.spec or _VolumeSpecObject()
+    try:
+        labels, affinity = labels_of(meta.labels), _affinity_of(spec.node_affinity)
+        capacity = _storage_in("spec.capacity", spec.capacity)
+    except Oversized as error:
+        raise msgspec.ValidationError(str(error)) from None
+    except OverlongQuantity:
+        raise msgspec.ValidationError(_OVERLONG.format("spec.capacity")) from None
+    plugin, migrated, untranslatable = _migrated(spec, labels)
+    return PersistentVolume(
+        name=sys.intern(required(meta.name, "metadata.name")),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=labels,
+        class_name=_class_name(_annotations(meta.annotations), spec.storage_class_name),
+        capacity=capacity or ZERO,
+        access_modes=_modes(spec.access_modes),
+        claim=_reference(spec.claim_ref),
+        affinity=affinity,
+        volume_mode=sys.intern(spec.volume_mode or _FILESYSTEM),
+        attributes_class=sys.intern(spec.volume_attributes_class_name or ""),
+        available=found.status is not None and found.status.phase == _AVAILABLE,
+        terminating=bool(meta.deletion_timestamp),
+        driver=sys.intern((spec.csi and spec.csi.driver) or ""),
+        handle=(spec.csi and spec.csi.volume_handle) or "",
+        is_csi=spec.csi is not None,
+        in_tree_plugin=plugin,
+        migrated=migrated,
+        migrated_affinity=migrated_affinity(plugin, affinity, labels) if migrated is not None else None,
+        untranslatable=untranslatable,
+    )
+
+
+def _reference(found: _ReferenceObject | None) -> ClaimReference | None:
+    return None if found is None else ClaimReference(found.namespace or "", found.name or "", found.uid or "")
+
+
+def _migrated(spec: _VolumeSpecObject, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
+    """The in-tree plugin, and the volume of the CSI driver that does its work, or why there is none."""
+    plugin = ""
+    try:
+        if spec.gce_persistent_disk is not None:
+            plugin, name = csi_migration.GCE, spec.gce_persistent_disk.pd_name or ""
+            return plugin, csi_migration.gce_disk(name, csi_migration.zones_label_of(labels)), ""
+        if spec.aws_elastic_block_store is not None:
+            plugin = csi_migration.EBS
+            return plugin, csi_migration.ebs_disk(spec.aws_elastic_block_store.volume_id or ""), ""
+        if spec.azure_disk is not None:
+            plugin, azure = csi_migration.AZURE_DISK, spec.azure_disk
+            return plugin, csi_migration.azure_disk(azure.disk_uri or "", azure.kind), ""
+    except Untranslatable as error:
+        return plugin, None, str(error)
+    if spec.cinder is not None:
+        return csi_migration.CINDER, csi_migration.cinder_volume(spec.cinder.volume_id or ""), ""
+    if spec.portworx_volume is not None:
+        return csi_migration.PORTWORX, csi_migration.portworx_volume(spec.portworx_volume.volume_id or ""), ""
+    return "", None, ""

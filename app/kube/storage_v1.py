@@ -1,0 +1,303 @@
+"""Objects of ``storage.k8s.io/v1``, reduced to what decides where a pod with volumes may run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, parse_map, required, shared
+from app.kube.quantity import OverlongQuantity, quantity_of
+from app.kube.selectors import IN, InvalidSelector, Selector, decode_selector, requirement, selector
+
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+
+_MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+_MIGRATED_BYTES: Final = _MIGRATED.encode()
+_MOST_DRIVERS: Final = 1024
+"""Of one node; more are not read."""
+
+
+class StorageClass(Struct, frozen=True, gc=False):
+    """``binding_mode`` is ``None`` where it is not said.
+
+    ``topologies``: a node must match one of these, if the class has any (``restricted``): terms that cannot be parsed
+    match none and are left out.
+    """
+
+    name: str
+    uid: str
+    provisioner: str
+    binding_mode: str | None
+    restricted: bool
+    topologies: tuple[Selector, ...]
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+    def allows(self, labels: Mapping[str, str]) -> bool:
+        """Whether volumes can be made for a node with these labels."""
+        return not self.restricted or any(it.matches(labels) for it in self.topologies)
+
+
+class CSINode(Struct, frozen=True, gc=False):
+    """What is told of a node's CSI drivers. ``limits``: by driver, how many volumes can be attached.
+
+    ``migrated``: the in-tree plugins whose work a CSI driver does there.
+    """
+
+    name: str
+    uid: str
+    limits: Mapping[str, int]
+    migrated: frozenset[str]
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+
+class CSIDriver(Struct, frozen=True, gc=False):
+    """``storage_capacity``: whether the driver says how much storage is left, and wants it looked at."""
+
+    name: str
+    uid: str
+    storage_capacity: bool
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+
+class VolumeAttachment(Struct, frozen=True, gc=False):
+    """``volume_name``: the PersistentVolume; ``None`` for one that is in a pod itself."""
+
+    name: str
+    uid: str
+    attacher: str
+    node_name: str
+    volume_name: str | None
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+
+class CSIStorageCapacity(Struct, frozen=True, gc=False):
+    """How large a volume of a class can be for the nodes of ``topology``; no node at all where that is ``None``.
+
+    ``limit`` in bytes; ``None`` where nothing is known.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    class_name: str
+    topology: Selector | None
+    limit: int | None
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+
+class _ExpressionObject(Struct):
+    key: str | None = None
+    values: list[str] | None = None
+
+
+class _TopologyObject(Struct, rename="camel"):
+    match_label_expressions: list[_ExpressionObject] | None = None
+
+
+class _ClassObject(Struct, rename="camel"):
+    metadata: MetadataObject
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: Raw = Raw()
+
+
+class _AllocatableObject(Struct):
+    count: int | None = None
+
+
+class _NodeDriverObject(Struct):
+    name: str | None = None
+    allocatable: _AllocatableObject | None = None
+
+
+class _NodeSpecObject(Struct):
+    drivers: list[_NodeDriverObject] | None = None
+
+
+class _NodeObject(Struct):
+    metadata: MetadataObject
+    spec: _NodeSpecObject | None = None
+
+
+class _DriverSpecObject(Struct, rename="camel"):
+    storage_capacity: bool | None = None
+
+
+class _DriverObject(Struct):
+    metadata: MetadataObject
+    spec: _DriverSpecObject | None = None
+
+
+class _SourceObject(Struct, rename="camel"):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpecObject(Struct, rename="camel"):
+    attacher: str | None = None
+    node_name: str | None = None
+    source: _SourceObject | None = None
+
+
+class _AttachmentObject(Struct):
+    metadata: MetadataObject
+    spec: _AttachmentSpecObject | None = None
+
+
+class _CapacityObject(Struct, rename="camel"):
+    metadata: MetadataObject
+    storage_class_name: str | None = None
+    node_topology: Raw = Raw()
+    capacity: Raw = Raw()
+    maximum_volume_size: Raw = Raw()
+
+
+_CLASSES: Final = Decoder[_ClassObject](_ClassObject)
+_NODES: Final = Decoder[_NodeObject](_NodeObject)
+_DRIVERS: Final = Decoder[_DriverObject](_DriverObject)
+_ATTACHMENTS: Final = Decoder[_AttachmentObject](_AttachmentObject)
+_CAPACITIES: Final = Decoder[_CapacityObject](_CapacityObject)
+_TOPOLOGIES: Final[Decoder[list[_TopologyObject] | None]] = Decoder(list[_TopologyObject] | None)
+
+
+def _parse_topologies(data: bytes) -> tuple[bool, tuple[Selector, ...]]:
+    found = _TOPOLOGIES.decode(data) or ()
+    return bool(found), tuple(_terms(found))
+
+
+def _terms(found: Iterable[_TopologyObject]) -> Iterator[Selector]:
+    for term in found:
+        expressions = term.match_label_expressions
+        if not expressions:
+            continue
+        try:
+            yield selector(requirement(it.key or "", IN, it.values or ()) for it in expressions)
+        except InvalidSelector:
+            continue
+
+
+def _parse_selector(data: bytes) -> Selector | None:
+    try:
+        return decode_selector(data)
+    except InvalidSelector:
+        return None
+
+
+_topologies_of: Final = shared("allowedTopologies", _parse_topologies)
+_topology_of: Final = shared("nodeTopology", _parse_selector)
+
+
+def decode_class(raw: bytes | Raw) -> StorageClass:
+    """Decode one StorageClass. Raises ``msgspec.DecodeError``."""
+    found = _CLASSES.decode(raw)
+    try:
+        restricted, topologies = _topologies_of(found.allowed_topologies)
+    except Oversized as error:
+        raise msgspec.ValidationError(str(error)) from None
+    return StorageClass(
+        name=sys.intern(required(found.metadata.name, "metadata.name")),
+        uid=found.metadata.uid or "",
+        provisioner=sys.intern(found.provisioner or ""),
+        binding_mode=found.volume_binding_mode,
+        restricted=restricted,
+        topologies=topologies,
+    )
+
+
+def decode_csi_node(raw: bytes | Raw) -> CSINode:
+    """Decode one CSINode. Raises ``msgspec.DecodeError``."""
+    found = _NODES.decode(raw)
+    drivers = ((found.spec and found.spec.drivers) or ())[:_MOST_DRIVERS]
+    return CSINode(
+        name=sys.intern(required(found.metadata.name, "metadata.name")),
+        uid=found.metadata.uid or "",
+        limits={
+            sys.intern(it.name or ""): it.allocatable.count
+            for it in drivers
+            if it.allocatable is not None and it.allocatable.count is not None
+        },
+        migrated=_migrated(found.metadata.annotations),
+    )
+
+
+def _migrated(annotations: Raw) -> frozenset[str]:
+    data = bytes(annotations)
+    if _MIGRATED_BYTES not in data:
+        return frozenset()
+    try:
+        found = (parse_map(data) or {}).get(_MIGRATED)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
+    return frozenset(map(sys.intern, (found or "").split(",")[:_MOST_DRIVERS])) - {""}
+
+
+def decode_csi_driver(raw: bytes | Raw) -> CSIDriver:
+    """Decode one CSIDriver. Raises ``msgspec.DecodeError``."""
+    found = _DRIVERS.decode(raw)
+    return CSIDriver(
+        name=sys.intern(required(found.metadata.name, "metadata.name")),
+        uid=found.metadata.uid or "",
+        storage_capacity=bool(found.spec and found.spec.storage_capacity),
+    )
+
+
+def decode_attachment(raw: bytes | Raw) -> VolumeAttachment:
+    """Decode one VolumeAttachment. Raises ``msgspec.DecodeError``."""
+    found = _ATTACHMENTS.decode(raw)
+    spec = found.spec or _AttachmentSpecObject()
+    return VolumeAttachment(
+        name=required(found.metadata.name, "metadata.name"),
+        uid=found.metadata.uid or "",
+        attacher=sys.intern(spec.attacher or ""),
+        node_name=sys.intern(spec.node_name or ""),
+        volume_name=None if spec.source is None else spec.source.persistent_volume_name,
+    )
+
+
+def decode_capacity(raw: bytes | Raw) -> CSIStorageCapacity:
+    """Decode one CSIStorageCapacity. Raises ``msgspec.DecodeError``."""
+    found = _CAPACITIES.decode(raw)
+    meta = found.metadata
+    try:
+        topology = _topology_of(found.node_topology)
+    except Oversized as error:
+        raise msgspec.ValidationError(str(error)) from None
+    largest = _bytes("maximumVolumeSize", found.maximum_volume_size)
+    return CSIStorageCapacity(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        class_name=sys.intern(found.storage_class_name or ""),
+        topology=topology,
+        limit=_bytes("capacity", found.capacity) if largest is None else largest,
+    )
+
+
+def _bytes(field: str, raw: Raw) -> int | None:
+    """``None`` where it is not said."""
+    data = bytes(raw)
+    if data in (b"", b"null"):
+        return None
+    try:
+        return quantity_of(raw).value()
+    except OverlongQuantity:
+        raise msgspec.ValidationError(f"{field}: a quantity that is too long to be read") from None

@@ -1,0 +1,227 @@
+"""The volumes of a pod that matter to where it may run: claims, and disks that are named in the pod itself.
+
+Volumes of other sources (ConfigMaps, Secrets, tokens, …) are left out: most pods have none that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube import csi_migration
+from app.kube.csi_migration import MigratedVolume, Untranslatable
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import LARGEST_PART, Oversized
+
+VOLUMES: Final = "spec.volumes"
+
+MOST_VOLUMES: Final = 256
+"""Of one pod: with more that matter, none is read."""
+
+GCE_DISK: Final = "gcePersistentDisk"
+EBS_DISK: Final = "awsElasticBlockStore"
+ISCSI_DISK: Final = "iscsi"
+RBD_DISK: Final = "rbd"
+
+T = TypeVar("T")
+
+
+class Disk(Struct, frozen=True, gc=False):
+    """A disk that a pod names itself. ``monitors`` and ``pool`` are those of an RBD image."""
+
+    kind: str
+    name: str
+    read_only: bool = False
+    monitors: tuple[str, ...] = ()
+    pool: str = ""
+
+    def conflicts(self, other: Disk) -> bool:
+        """Whether two pods on one node cannot have them: the same disk, unless both only read, and EBS never."""
+        if self.kind != other.kind or self.name != other.name or self.pool != other.pool:
+            return False
+        if self.kind == EBS_DISK:
+            return True
+        if self.kind == RBD_DISK and set(self.monitors).isdisjoint(other.monitors):
+            return False
+        return not (self.read_only and other.read_only)
+
+
+class PodVolume(Struct, frozen=True, gc=False):
+    """One volume of a pod. It has one source; what the API server would refuse may have several.
+
+    ``claim``: the claim that it names; ``None`` if it names none · ``ephemeral``: its claim is made for the pod ·
+    ``migrated``: the volume of a CSI driver that an in-tree one stands for; ``untranslatable``: why it is none.
+    """
+
+    name: str
+    claim: str | None = None
+    ephemeral: bool = False
+    disks: tuple[Disk, ...] = ()
+    migrated: MigratedVolume | None = None
+    untranslatable: str = ""
+
+    @property
+    def is_attachable(self) -> bool:
+        """Whether it may be a volume of a CSI driver."""
+        return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
+
+    def claim_name(self, pod_name: str) -> str | None:
+        """The name of its claim, in the namespace of the pod of this name; ``None`` if it has none."""
+        if self.claim is not None:
+            return self.claim
+        return f"{pod_name}-{self.name}" if self.ephemeral else None
+
+
+class VolumeSources(Struct, rename="camel"):
+    """A volume on the wire, as far as it is read."""
+
+    name: Raw = Raw()
+    persistent_volume_claim: Raw = Raw()
+    ephemeral: Raw = Raw()
+    gce_persistent_disk: Raw = Raw()
+    aws_elastic_block_store: Raw = Raw()
+    iscsi: Raw = Raw()
+    rbd: Raw = Raw()
+    azure_disk: Raw = Raw()
+    cinder: Raw = Raw()
+    portworx_volume: Raw = Raw()
+
+    def sources(self) -> tuple[Raw, ...]:
+        return (
+            self.persistent_volume_claim,
+            self.ephemeral,
+            self.gce_persistent_disk,
+            self.aws_elastic_block_store,
+            self.iscsi,
+            self.rbd,
+            self.azure_disk,
+            self.cinder,
+            self.portworx_volume,
+        )
+
+
+class _ClaimObject(Struct, rename="camel"):
+    claim_name: str | None = None
+
+
+class _EphemeralObject(Struct):
+    pass
+
+
+class _GceObject(Struct, rename={"pd_name": "pdName", "read_only": "readOnly"}):
+    pd_name: str | None = None
+    read_only: bool | None = None
+
+    def disk(self) -> Disk:
+        return Disk(GCE_DISK, self.pd_name or "", bool(self.read_only))
+
+
+class _VolumeIdObject(Struct, rename={"volume_id": "volumeID"}):
+    volume_id: str | None = None
+
+    def disk(self) -> Disk:
+        return Disk(EBS_DISK, self.volume_id or "")
+
+
+class _IscsiObject(Struct, rename={"read_only": "readOnly"}):
+    iqn: str | None = None
+    read_only: bool | None = None
+
+    def disk(self) -> Disk:
+        return Disk(ISCSI_DISK, self.iqn or "", bool(self.read_only))
+
+
+class _RbdObject(Struct, rename={"read_only": "readOnly"}):
+    monitors: list[str] | None = None
+    pool: str | None = None
+    image: str | None = None
+    read_only: bool | None = None
+
+    def disk(self) -> Disk:
+        return Disk(RBD_DISK, self.image or "", bool(self.read_only), tuple(self.monitors or ()), self.pool or "")
+
+
+class _AzureObject(Struct, rename={"disk_uri": "diskURI"}):
+    disk_uri: str | None = None
+    kind: str | None = None
+
+
+_TEXT: Final[Decoder[str | None]] = Decoder(str | None)
+_CLAIM: Final[Decoder[_ClaimObject | None]] = Decoder(_ClaimObject | None)
+_EPHEMERAL: Final[Decoder[_EphemeralObject | None]] = Decoder(_EphemeralObject | None)
+_GCE: Final[Decoder[_GceObject | None]] = Decoder(_GceObject | None)
+_VOLUME_ID: Final[Decoder[_VolumeIdObject | None]] = Decoder(_VolumeIdObject | None)
+_ISCSI: Final[Decoder[_IscsiObject | None]] = Decoder(_IscsiObject | None)
+_RBD: Final[Decoder[_RbdObject | None]] = Decoder(_RbdObject | None)
+_AZURE: Final[Decoder[_AzureObject | None]] = Decoder(_AzureObject | None)
+
+
+def volumes_of(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
+    """The volumes that matter, in their order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    kept = [it for it in found if any(it.sources())]
+    if not kept:
+        return ()
+    if len(kept) > MOST_VOLUMES or sum(_size(it) for it in kept) > LARGEST_PART:
+        raise Oversized(VOLUMES)
+    return tuple(_volumes(kept))
+
+
+def _size(found: VolumeSources) -> int:
+    return sum(len(bytes(raw)) for raw in (found.name, *found.sources()))
+
+
+def _volumes(found: Iterable[VolumeSources]) -> Iterator[PodVolume]:
+    for it in found:
+        try:
+            volume = _volume(it)
+        except msgspec.DecodeError as error:
+            raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
+        if volume.is_attachable or volume.disks:
+            yield volume
+
+
+def _volume(found: VolumeSources) -> PodVolume:
+    claim = _read(_CLAIM, found.persistent_volume_claim)
+    gce, ebs = _read(_GCE, found.gce_persistent_disk), _read(_VOLUME_ID, found.aws_elastic_block_store)
+    iscsi, rbd = _read(_ISCSI, found.iscsi), _read(_RBD, found.rbd)
+    migrated, untranslatable = _migrated(found, gce, ebs)
+    return PodVolume(
+        _read(_TEXT, found.name) or "",
+        None if claim is None else claim.claim_name or "",
+        _read(_EPHEMERAL, found.ephemeral) is not None,
+        tuple(it.disk() for it in (gce, ebs, iscsi, rbd) if it is not None),
+        migrated,
+        untranslatable,
+    )
+
+
+def _read(decoder: Decoder[T | None], raw: Raw) -> T | None:
+    data = bytes(raw)
+    return decoder.decode(data) if data else None
+
+
+def _migrated(
+    found: VolumeSources, gce: _GceObject | None, ebs: _VolumeIdObject | None
+) -> tuple[MigratedVolume | None, str]:
+    """The volume of the CSI driver that does the work of an in-tree one, or why there is none."""
+    try:
+        if gce is not None:
+            return csi_migration.gce_disk(gce.pd_name or ""), ""
+        if ebs is not None:
+            return csi_migration.ebs_disk(ebs.volume_id or ""), ""
+        azure = _read(_AZURE, found.azure_disk)
+        if azure is not None:
+            return csi_migration.azure_disk(azure.disk_uri or "", azure.kind), ""
+        for raw, translate in (
+            (found.cinder, csi_migration.cinder_volume),
+            (found.portworx_volume, csi_migration.portworx_volume),
+        ):
+            named = _read(_VOLUME_ID, raw)
+            if named is not None:
+                return translate(named.volume_id or ""), ""
+    except Untranslatable as error:
+        return None, str(error)
+    return None, ""

@@ -1,0 +1,165 @@
+"""Keeps a pod from nodes outside the zones and regions that the labels of its PersistentVolumes name."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, Final, final
+
+from msgspec import Struct
+
+from app.framework.claims import (
+    NO_CLAIMS,
+    claim_not_found,
+    claims_signature,
+    class_not_found,
+    volume_not_found,
+)
+from app.framework.cycle_state import CycleState, StateKey, StateNotFound
+from app.framework.interface import ClusterFilterPlugin, Handle, PluginArgs, PluginSpec, PreFilterPlugin, Reads
+from app.framework.node_info import NodeInfo
+from app.framework.parts import Part
+from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable
+from app.kube.core_v1 import Pod
+from app.kube.csi_migration import BETA_REGION, BETA_ZONE, BETWEEN_ZONES, REGION, ZONE
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
+from app.kube.persistent_volumes import PersistentVolumeClaim
+from app.kube.quoting import quoted
+from app.kube.storage_v1 import WAIT_FOR_FIRST_CONSUMER
+from app.kube.volumes import VOLUMES
+
+NAME: Final = "VolumeZone"
+
+REASON_OUTSIDE: Final = "node(s) had no available volume zone"
+REASON_NO_CLAIM_NAME: Final = "PersistentVolumeClaim had no name"
+REASON_NO_CLASS: Final = "PersistentVolumeClaim had no pv name and storageClass name"
+REASON_UNBOUND: Final = "PersistentVolume had no name"
+REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
+
+_OUTSIDE: Final = unresolvable(REASON_OUTSIDE).by(NAME)
+
+_KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_NEW_KEYS: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+"""Labels of old by what they are called now: a node may have the new one alone."""
+
+
+class VolumeZoneArgs(PluginArgs):
+    """Takes no arguments."""
+
+
+class _Topology(Struct, frozen=True):
+    """A node needs a label of ``key`` with one of ``values``."""
+
+    key: str
+    values: frozenset[str]
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if value is None:
+            value = labels.get(_NEW_KEYS.get(self.key, self.key))
+        return value in self.values
+
+
+class _Topologies(Struct, frozen=True):
+    """What PreFilter leaves for Filter."""
+
+    all: tuple[_Topology, ...]
+
+    def clone(self) -> _Topologies:
+        return self
+
+
+class _Rejected(Exception):  # no error: no node will do
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.status = unresolvable(reason)
+
+
+_STATE: Final[StateKey[_Topologies]] = StateKey("PreFilterVolumeZone")
+
+
+@final
+class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
+    """Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36, the same in 1.35.
+
+    No other pod matters to it. It reads the cluster by declaration alone: verdicts that are kept would be of one pod
+    each, since hardly two pods share their claims.
+    """
+
+    def __init__(self, args: VolumeZoneArgs, handle: Handle) -> None:
+        self._objects = handle.objects
+        self._nodes = handle.nodes
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
+        try:
+            found = self._topologies(pod)
+        except _Rejected as rejected:
+            return rejected.status, None
+        if not found:
+            return SKIP, None
+        state.write(_STATE, _Topologies(found))
+        return SUCCESS, None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        try:
+            topologies = state.read(_STATE).all
+        except StateNotFound:
+            try:
+                topologies = self._topologies(pod)
+            except _Rejected as rejected:
+                return rejected.status
+        labels = node.node.labels
+        if any(key in labels for key in _KEYS) and not all(it.admits(labels) for it in topologies):
+            return _OUTSIDE
+        return SUCCESS
+
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        return False
+
+    def signature(self, pod: Pod) -> Hashable | None:
+        found = claims_signature(self._objects, pod)
+        return NO_CLAIMS if found is NO_CLAIMS else (found, self._nodes.generation)
+
+    def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
+        """Raises ``_Rejected`` where a claim keeps the pod from all nodes."""
+        if VOLUMES in pod.spec.oversized:
+            raise _Rejected(REASON_LONG_VOLUMES)
+        names = (it.claim for it in pod.spec.volumes if it.claim is not None)
+        return tuple(it for name in names for it in self._of_claim(pod.namespace, name))
+
+    def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
+        if not name:
+            raise _Rejected(REASON_NO_CLAIM_NAME)
+        claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+        if claim is None:
+            raise _Rejected(claim_not_found(name))
+        if not claim.volume_name:
+            self._require_later_binding(claim)
+            return
+        volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
+        if volume is None:
+            raise _Rejected(volume_not_found(claim.volume_name))
+        for key in _KEYS:
+            values = [it.strip() for it in volume.labels.get(key, "").split(BETWEEN_ZONES)]
+            if all(values):
+                yield _Topology(key, frozenset(values))
+
+    def _require_later_binding(self, claim: PersistentVolumeClaim) -> None:
+        """A volume that is chosen for the node later is in the right zone."""
+        if not claim.class_name:
+            raise _Rejected(REASON_NO_CLASS)
+        found = self._objects.get(STORAGE_CLASSES, "", claim.class_name)
+        if found is None:
+            raise _Rejected(class_not_found(claim.class_name))
+        if found.binding_mode is None:
+            raise _Rejected(f"VolumeBindingMode not set for StorageClass {quoted(claim.class_name)}")
+        if found.binding_mode != WAIT_FOR_FIRST_CONSUMER:
+            raise _Rejected(REASON_UNBOUND)
+
+
+def _kinds(_args: VolumeZoneArgs) -> tuple[Kind[Any], ...]:
+    return PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+
+
+SPEC: Final = PluginSpec(
+    NAME, VolumeZoneArgs, VolumeZone, kinds=_kinds, reads=Reads.CLUSTER, parts=(Part.NAMESPACE, Part.VOLUMES)
+)
