@@ -36,11 +36,15 @@ class Part(Enum):
     IMAGES = "spec.images"
     """Of nodes, those that are there already."""
 
+    CLAIMS = "spec.claims"
+    """Resource claims, and containers with extended resources."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
     Part.PORTS: Extra.PORTS,
     Part.IMAGES: Extra.IMAGES,
+    Part.CLAIMS: Extra.CLAIMS,
 }
 
 

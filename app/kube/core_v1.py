@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
+from app.kube.claims import ClaimStatusObject, PodClaims
 from app.kube.decoding import Decoder
 from app.kube.extras import (
     NOTHING_OF_NODE,
@@ -120,6 +121,11 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     @property
     def images(self) -> PodImages:
         return _declared(self.parts.images, Extra.IMAGES)
+
+    @property
+    def claims(self) -> PodClaims:
+        """What it says of devices."""
+        return _declared(self.parts.claims, Extra.CLAIMS)
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -234,6 +240,7 @@ class _WholePodSpecObject(_PodSpecObject):
     volumes: list[VolumeObject] | None = None
     resources: RequirementsObject | None = None
     overhead: Raw = Raw()
+    resource_claims: Raw = Raw()
 
 
 class _WholePodStatusObject(_PodStatusObject):
@@ -242,6 +249,7 @@ class _WholePodStatusObject(_PodStatusObject):
     conditions: list[ConditionObject] | None = None
     resources: RequirementsObject | None = None
     allocated_resources: Raw = Raw()
+    resource_claim_statuses: list[ClaimStatusObject] | None = None
 
 
 class WholePodObject(PodObject):

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
@@ -44,6 +45,7 @@ class Extra(Enum):
     RESOURCES = "resources"
     PORTS = "ports"
     IMAGES = "images"
+    CLAIMS = "claims"
 
 
 class NotDecoded(LookupError):
@@ -76,6 +78,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
     images: PodImages | None = None
+    claims: PodClaims | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -288,6 +291,7 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
     Extra.IMAGES: (_images, PodImages((), 0)),
+    Extra.CLAIMS: (claims_of, NO_CLAIMS),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 

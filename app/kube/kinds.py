@@ -11,6 +11,14 @@ from app.kube.apps_v1 import Workload, decode_workload
 from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
+from app.kube.resource_v1 import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    decode_claim,
+    decode_class,
+    decode_slice,
+)
 
 
 class KubeObject(Protocol):
@@ -76,6 +84,9 @@ STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_wor
 VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )
+RESOURCE_CLAIMS: Final[Kind[ResourceClaim]] = Kind("resource.k8s.io/v1", "ResourceClaim", decode_claim)
+RESOURCE_SLICES: Final[Kind[ResourceSlice]] = Kind("resource.k8s.io/v1", "ResourceSlice", decode_slice)
+DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_class)
 
 _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
     (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)

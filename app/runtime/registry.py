@@ -59,7 +59,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "VolumeBinding",
         "VolumeZone",
         "InterPodAffinity",
-        "DynamicResources",
         "DefaultPreemption",
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
