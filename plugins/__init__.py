@@ -17,6 +17,7 @@ from plugins import (
     node_affinity,
     node_declared_features,
     inter_pod_affinity,
+    dynamic_resources,
     node_name,
     node_ports,
     node_resources_balanced_allocation,
@@ -51,6 +52,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     volume_restrictions.SPEC,
     node_volume_limits.SPEC,
     volume_zone.SPEC,
+    dynamic_resources.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

@@ -49,6 +49,9 @@ class Part(Enum):
     VOLUMES = "spec.volumes"
     """Claims, and disks that are named in the pod."""
 
+    CLAIMS = "spec.claims"
+    """Resource claims, and containers with extended resources."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
@@ -59,6 +62,7 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.FEATURES: Extra.FEATURES,
     Part.POD_AFFINITY: Extra.POD_AFFINITY,
     Part.VOLUMES: Extra.VOLUMES,
+    Part.CLAIMS: Extra.CLAIMS,
 }
 
 

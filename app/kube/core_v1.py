@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.kube.decoding import Decoder, Int32
+from app.kube.claims import ClaimStatusObject, PodClaims
 from app.kube.extras import (
     NOTHING_OF_NODE,
     NOTHING_OF_POD,
@@ -144,6 +145,10 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     def volumes(self) -> tuple[PodVolume, ...]:
         """The volumes that matter to where it may run."""
         return _declared(self.parts.volumes, Extra.VOLUMES)
+
+    def claims(self) -> PodClaims:
+        """What it says of devices."""
+        return _declared(self.parts.claims, Extra.CLAIMS)
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -278,6 +283,7 @@ class _WholePodSpecObject(_PodSpecObject):
     overhead: Raw = Raw()
     host_network: bool | None = None
     host_users: bool | None = None
+    resource_claims: Raw = Raw()
 
 
 class _WholePodStatusObject(_PodStatusObject):
@@ -286,6 +292,7 @@ class _WholePodStatusObject(_PodStatusObject):
     conditions: list[ConditionObject] | None = None
     resources: RequirementsObject | None = None
     allocated_resources: Raw = Raw()
+    resource_claim_statuses: list[ClaimStatusObject] | None = None
 
 
 class WholePodObject(PodObject):

@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 
 from app.kube.declared_features import NO_FEATURES, declared_features_of, needed_features
 from app.kube.decoding import Decoder, Int64
+from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
@@ -57,6 +58,7 @@ class Extra(Enum):
     FEATURES = "features"
     POD_AFFINITY = "pod_affinity"
     VOLUMES = "volumes"
+    CLAIMS = "claims"
 
 
 class NotDecoded(LookupError):
@@ -94,6 +96,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     features: frozenset[str] | None = None
     pod_affinity: PodAffinity | None = None
     volumes: tuple[PodVolume, ...] | None = None
+    claims: PodClaims | None = None
 
 
 class NodeParts(Struct, frozen=True):
@@ -342,6 +345,7 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.FEATURES: (_features, NO_FEATURES),
     Extra.POD_AFFINITY: (_pod_affinity, NO_TERMS),
     Extra.VOLUMES: (_volumes, ()),
+    Extra.CLAIMS: (claims_of, NO_CLAIMS),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 

@@ -25,6 +25,12 @@ from app.kube.storage_v1 import (
     decode_csi_driver,
     decode_csi_node,
 )
+from app.kube.resource_v1 import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    decode_claim,
+    decode_slice,
 
 
 class KubeObject(Protocol):
@@ -102,6 +108,9 @@ VOLUME_ATTACHMENTS: Final[Kind[VolumeAttachment]] = Kind("storage.k8s.io/v1", "V
 CSI_STORAGE_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
     "storage.k8s.io/v1", "CSIStorageCapacity", decode_capacity
 )
+RESOURCE_CLAIMS: Final[Kind[ResourceClaim]] = Kind("resource.k8s.io/v1", "ResourceClaim", decode_claim)
+RESOURCE_SLICES: Final[Kind[ResourceSlice]] = Kind("resource.k8s.io/v1", "ResourceSlice", decode_slice)
+DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_class)
 
 _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
     (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)

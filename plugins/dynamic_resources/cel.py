@@ -1,0 +1,629 @@
+"""Evaluates the selectors of devices: CEL, as far as ``cel_syntax`` reads it, in kube-scheduler's environment.
+
+An own evaluator, since the libraries that there are bound neither time nor depth, and know neither quantities nor
+versions nor optional values. Source of the rules: ``k8s.io/dynamic-resource-allocation/cel`` and
+``k8s.io/apiserver/pkg/cel/library`` of Kubernetes 1.36. The API server has checked the types of what it has stored;
+here they are met when it runs.
+
+Three outcomes beside true and false: ``CelError`` in the words of a scheduler, ``Unsupported`` for what is not read of
+the language, and that too where a comprehension or a text grows beyond what is worked out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from app.kube.resource_v1 import AttributeValue, Device, Version
+from plugins.dynamic_resources.cel_syntax import (
+    Call,
+    Conditional,
+    Index,
+    ListOf,
+    Literal,
+    Logic,
+    Name,
+    Select,
+    Unsupported,
+    parse,
+)
+from plugins.dynamic_resources.cel_values import (
+    NOTHING,
+    Amounting,
+    Optional,
+    Semver,
+    matcher,
+    parse_amount,
+    parse_semver,
+    whole,
+)
+
+MOST_STEPS: Final = 5000
+"""Parts of an expression that are looked at for one device. A selector has a dozen."""
+
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**63 - 1
+_LONGEST_TEXT: Final = 4096
+_NO_OVERLOAD: Final = "no such overload"
+_DEVICE: Final = "device"
+
+
+class CelError(Exception):
+    """What a scheduler's evaluation ends with, in its words."""
+
+
+class Scope:
+    """The variables of one evaluation, and the steps that are left to it."""
+
+    __slots__ = ("steps", "variables")
+
+    def __init__(self, variables: dict[str, Any]) -> None:
+        self.variables = variables
+        self.steps = MOST_STEPS
+
+    def step(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise Unsupported("an expression that takes too long")
+
+
+Evaluate: TypeAlias = Callable[[Scope], Any]
+
+
+class Domains(dict[str, Mapping[str, Any]]):
+    """Attributes or capacity by domain. One that a device has nothing of reads as empty, but is not in it."""
+
+    def __missing__(self, key: str) -> Mapping[str, Any]:
+        return {}
+
+
+def device_variables(driver: str, device: Device) -> dict[str, Any]:
+    """What a selector sees. Raises ``CelError`` for a device of which a scheduler cannot make anything."""
+    attributes, capacity = Domains(), Domains()
+    for name, value in device.attributes.items():
+        domain, local = _qualified(name, driver)
+        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]
+    for name, found in device.capacity.items():
+        domain, local = _qualified(name, driver)
+        capacity.setdefault(domain, {})[local] = Amounting(found.value)  # type: ignore[index]
+    return {
+        _DEVICE: {
+            "driver": driver,
+            "allowMultipleAllocations": device.shareable,
+            "attributes": attributes,
+            "capacity": capacity,
+        }
+    }
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, local = name.partition("/")
+    return (domain, local) if slash else (driver, name)
+
+
+def _native(name: str, value: AttributeValue) -> Any:
+    if value is None:
+        raise CelError(f"attribute {name}: unsupported attribute value")
+    if isinstance(value, Version):
+        found = parse_semver(value.text)
+        if found is None:
+            raise Unsupported("a version that is none")
+        return found
+    return value
+
+
+class Selector:
+    """A compiled expression. Raises ``Unsupported`` when it is made of what is not read."""
+
+    def __init__(self, expression: str) -> None:
+        self._evaluate = _compiled(parse(expression))
+
+    def matches(self, variables: dict[str, Any]) -> bool:
+        """Raises ``CelError`` and ``Unsupported``."""
+        found = self._evaluate(Scope(variables))
+        if not isinstance(found, bool):
+            raise CelError(f"CEL result of type {_type(found)} could not be converted to bool: {_conversion(found)}")
+        return found
+
+
+def _conversion(found: Any) -> str:
+    return f"type conversion error from '{_type(found)}' to 'bool'"
+
+
+def _type(found: Any) -> str:
+    for kind, name in (
+        (bool, "bool"),
+        (int, "int"),
+        (float, "double"),
+        (str, "string"),
+        (tuple, "list"),
+        (dict, "map"),
+        (Amounting, "kubernetes.Quantity"),
+        (Semver, "kubernetes.Semver"),
+        (Optional, "optional_type"),
+    ):
+        if isinstance(found, kind):
+            return name
+    return "null_type"
+
+
+# The tree, made into functions.
+
+
+def _compiled(node: Any) -> Evaluate:
+    match node:
+        case Literal(value):
+            return lambda _scope: value
+        case Name(name):
+            return _variable(name)
+        case Select(of, field, optional):
+            return _lookup(_compiled(of), lambda _scope: field, optional=optional)
+        case Index(of, key, optional):
+            return _lookup(_compiled(of), _compiled(key), optional=optional)
+        case ListOf(items):
+            parts = tuple(map(_compiled, items))
+            return lambda scope: tuple(part(scope) for part in parts)
+        case Logic(terms, any_of):
+            return _logic(tuple(map(_compiled, terms)), decides=any_of)
+        case Conditional(test, yes, no):
+            return _conditional(_compiled(test), _compiled(yes), _compiled(no))
+        case Call():
+            return _call(node)
+    raise Unsupported("an expression that is not read")
+
+
+def _variable(name: str) -> Evaluate:
+    def evaluate(scope: Scope) -> Any:
+        scope.step()
+        if name not in scope.variables:
+            raise Unsupported("a variable that is not known")
+        return scope.variables[name]
+
+    return evaluate
+
+
+def _lookup(of: Evaluate, key: Evaluate, *, optional: bool) -> Evaluate:
+    def evaluate(scope: Scope) -> Any:
+        scope.step()
+        target, wanted = of(scope), key(scope)
+        if isinstance(target, Optional):  # a chain of optional ones stays optional
+            return _maybe(target.value, wanted) if target.present else NOTHING
+        return _maybe(target, wanted) if optional else _found(target, wanted)
+
+    return evaluate
+
+
+def _maybe(target: Any, key: Any) -> Optional:
+    if isinstance(target, Domains):
+        return Optional(True, target[key])
+    if isinstance(target, dict):
+        return Optional(True, target[key]) if key in target else NOTHING
+    if isinstance(target, tuple) and isinstance(key, int):
+        return Optional(True, target[key]) if 0 <= key < len(target) else NOTHING
+    raise CelError(_NO_OVERLOAD)
+
+
+def _found(target: Any, key: Any) -> Any:
+    if isinstance(target, dict):
+        if not isinstance(key, str):
+            raise CelError(_NO_OVERLOAD if isinstance(target, Domains) else f"no such key: {_shown(key)}")
+        if key not in target and not isinstance(target, Domains):
+            raise CelError(f"no such key: {key}")
+        return target[key]
+    if isinstance(target, tuple):
+        if not isinstance(key, int) or isinstance(key, bool):
+            raise CelError(_NO_OVERLOAD)
+        if not 0 <= key < len(target):
+            raise CelError(f"index out of bounds: {key}")
+        return target[key]
+    raise CelError(_NO_OVERLOAD)
+
+
+def _shown(key: Any) -> str:
+    return ("true" if key else "false") if isinstance(key, bool) else str(key)
+
+
+def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
+    """``decides``: the value that settles it wherever it stands, whatever became of the others."""
+
+    def evaluate(scope: Scope) -> Any:
+        fault: CelError | None = None
+        for term in terms:
+            scope.step()
+            try:
+                found = term(scope)
+            except CelError as error:
+                fault = fault or error
+                continue
+            if not isinstance(found, bool):
+                fault = fault or CelError(_NO_OVERLOAD)
+            elif found is decides:
+                return decides
+        if fault is not None:
+            raise fault
+        return not decides
+
+    return evaluate
+
+
+def _conditional(test: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
+    def evaluate(scope: Scope) -> Any:
+        scope.step()
+        found = test(scope)
+        if not isinstance(found, bool):
+            raise CelError(_NO_OVERLOAD)
+        return yes(scope) if found else no(scope)
+
+    return evaluate
+
+
+def _call(node: Call) -> Evaluate:
+    if node.function == "has" and node.target is None and len(node.arguments) == 1:
+        return _has(node.arguments[0])
+    if node.function in _MACROS and len(node.arguments) == 2 and isinstance(node.arguments[0], Name):
+        return _over(node)
+    if node.function == "bind" and node.target == Name("cel") and len(node.arguments) == 3:
+        return _bound(node)
+    if node.target == Name("optional"):
+        return _optional(node)
+    arguments = tuple(map(_compiled, node.arguments))
+    if node.target is not None:
+        arguments = (_compiled(node.target), *arguments)
+    table = _FUNCTIONS if node.target is None else _METHODS
+    function = table.get((node.function, len(arguments)))
+    if function is None:
+        raise Unsupported("a function that is not known")
+
+    def evaluate(scope: Scope) -> Any:
+        scope.step()
+        return function(*(it(scope) for it in arguments))
+
+    return evaluate
+
+
+def _has(asked: Any) -> Evaluate:
+    if not isinstance(asked, Select) or asked.optional:
+        raise Unsupported("has() of what is no field")
+    of, field = _compiled(asked.of), asked.field
+
+    def evaluate(scope: Scope) -> bool:
+        scope.step()
+        target = of(scope)
+        if isinstance(target, Optional):
+            target = target.value if target.present else {}
+        if not isinstance(target, dict):
+            raise CelError(_NO_OVERLOAD)
+        return isinstance(target, Domains) or field in target
+
+    return evaluate
+
+
+_MACROS: Final = ("exists", "all", "exists_one")
+
+
+def _over(node: Call) -> Evaluate:
+    """A macro over the items of a list or the keys of a map."""
+    if node.target is None:
+        raise Unsupported("a function that is not known")
+    of, name, test = _compiled(node.target), node.arguments[0].name, _compiled(node.arguments[1])
+    macro = node.function
+
+    def evaluate(scope: Scope) -> bool:
+        target = of(scope)
+        if not isinstance(target, dict | tuple):
+            raise CelError(_NO_OVERLOAD)
+        within = Scope({**scope.variables})
+        fault: CelError | None = None
+        count = 0
+        for it in sorted(target) if isinstance(target, dict) else target:
+            within.variables[name] = it
+            within.steps = scope.steps
+            try:
+                found = test(within)
+            except CelError as error:
+                fault = fault or error
+                continue
+            finally:
+                scope.steps = within.steps
+            scope.step()
+            if not isinstance(found, bool):
+                fault = fault or CelError(_NO_OVERLOAD)
+            elif macro == "exists_one":
+                count += found
+            elif found is (macro == "exists"):
+                return found
+        if fault is not None:
+            raise fault
+        return count == 1 if macro == "exists_one" else macro == "all"
+
+    return evaluate
+
+
+def _bound(node: Call) -> Evaluate:
+    name, value, body = node.arguments
+    if not isinstance(name, Name):
+        raise Unsupported("cel.bind() without a name")
+    bound, inner = _compiled(value), _compiled(body)
+
+    def evaluate(scope: Scope) -> Any:
+        scope.step()
+        within = Scope({**scope.variables, name.name: bound(scope)})
+        within.steps = scope.steps
+        try:
+            return inner(within)
+        finally:
+            scope.steps = within.steps
+
+    return evaluate
+
+
+def _optional(node: Call) -> Evaluate:
+    if node.function == "none" and not node.arguments:
+        return lambda _scope: NOTHING
+    if node.function == "of" and len(node.arguments) == 1:
+        inner = _compiled(node.arguments[0])
+        return lambda scope: Optional(True, inner(scope))
+    raise Unsupported("a function that is not known")
+
+
+# What operators and functions do.
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Numbers are equal across their types, all else only within one."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return isinstance(a, bool) and isinstance(b, bool) and a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b
+    if type(a) is not type(b) and not (isinstance(a, dict) and isinstance(b, dict)):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, Optional):
+        return a.present is b.present and equal(a.value, b.value)
+    return bool(a == b)
+
+
+def _compared(a: Any, b: Any) -> int:
+    """Below 0, 0 or above, of what has an order."""
+    if isinstance(a, bool) and isinstance(b, bool):
+        return a - b
+    numbers = isinstance(a, int | float) and isinstance(b, int | float)
+    texts = isinstance(a, str) and isinstance(b, str)
+    if isinstance(a, bool) or isinstance(b, bool) or not (numbers or texts):
+        raise CelError(_NO_OVERLOAD)
+    if texts:
+        a, b = a.encode(errors="surrogatepass"), b.encode(errors="surrogatepass")
+    return int(a > b) - int(a < b)
+
+
+def _contained(item: Any, of: Any) -> bool:
+    if isinstance(of, dict):
+        return isinstance(item, str) and item in of
+    if isinstance(of, tuple):
+        return any(equal(item, it) for it in of)
+    raise CelError(_NO_OVERLOAD)
+
+
+def _not(it: Any) -> bool:
+    if not isinstance(it, bool):
+        raise CelError(_NO_OVERLOAD)
+    return not it
+
+
+def _is_int(it: Any) -> bool:
+    return isinstance(it, int) and not isinstance(it, bool)
+
+
+def _fitting(found: int) -> int:
+    if not _INT_MIN <= found <= _INT_MAX:
+        raise CelError("integer overflow")
+    return found
+
+
+def _negative(it: Any) -> Any:
+    if isinstance(it, float):
+        return -it
+    if not _is_int(it):
+        raise CelError(_NO_OVERLOAD)
+    return _fitting(-it)
+
+
+def _plus(a: Any, b: Any) -> Any:
+    if type(a) is type(b) and isinstance(a, str | tuple):
+        if len(a) + len(b) > _LONGEST_TEXT:
+            raise Unsupported("a text or list that is too long")
+        return a + b
+    return _arithmetic(a, b, lambda x, y: x + y)
+
+
+def _arithmetic(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> Any:
+    if _is_int(a) and _is_int(b):
+        return _fitting(operation(a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return operation(a, b)
+    raise CelError(_NO_OVERLOAD)
+
+
+def _divided(a: Any, b: Any) -> Any:
+    if isinstance(a, float) and isinstance(b, float):
+        raise Unsupported("a division of fractions")
+    if not (_is_int(a) and _is_int(b)):
+        raise CelError(_NO_OVERLOAD)
+    if b == 0:
+        raise CelError("division by zero")
+    found = abs(a) // abs(b)
+    return _fitting(found if (a < 0) == (b < 0) else -found)
+
+
+def _rest(a: Any, b: Any) -> Any:
+    if not (_is_int(a) and _is_int(b)):
+        raise CelError(_NO_OVERLOAD)
+    if b == 0:
+        raise CelError("modulus by zero")
+    found = abs(a) % abs(b)
+    return found if a >= 0 else -found
+
+
+def _text(it: Any) -> str:
+    if not isinstance(it, str):
+        raise CelError(_NO_OVERLOAD)
+    return it
+
+
+def _ascii(change: Callable[[str], str]) -> Callable[[Any], str]:
+    def of(it: Any) -> str:
+        return "".join(change(each) if each.isascii() else each for each in _text(it))
+
+    return of
+
+
+def _size(it: Any) -> int:
+    if not isinstance(it, str | tuple | dict):
+        raise CelError(_NO_OVERLOAD)
+    return len(it)
+
+
+def _amount(text: Any) -> Amounting:
+    found = parse_amount(_text(text))
+    if found is None:
+        raise CelError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    return found
+
+
+def _semver(text: Any) -> Semver:
+    found = parse_semver(_text(text))
+    if found is None:
+        raise Unsupported("a version that is none")
+    return found
+
+
+def _order(a: Any, b: Any) -> int:
+    """Of two quantities, or two versions."""
+    if isinstance(a, Amounting) and isinstance(b, Amounting):
+        return int(a.amount > b.amount) - int(a.amount < b.amount)
+    if isinstance(a, Semver) and isinstance(b, Semver):
+        first, second = a.order(), b.order()
+        return int(first > second) - int(first < second)
+    raise CelError(_NO_OVERLOAD)
+
+
+def _of_amount(function: Callable[[Amounting], Any]) -> Callable[[Any], Any]:
+    def of(it: Any) -> Any:
+        if not isinstance(it, Amounting):
+            raise CelError(_NO_OVERLOAD)
+        return function(it)
+
+    return of
+
+
+def _as_integer(it: Amounting) -> int:
+    found = whole(it)
+    if found is None:
+        raise CelError("cannot convert value to integer")
+    return found
+
+
+def _summed(sign: int) -> Callable[[Any, Any], Amounting]:
+    def of(a: Any, b: Any) -> Amounting:
+        if not isinstance(a, Amounting) or not (isinstance(b, Amounting) or _is_int(b)):
+            raise CelError(_NO_OVERLOAD)
+        return Amounting(a.amount + sign * (b.amount if isinstance(b, Amounting) else b * 10**9))
+
+    return of
+
+
+def _number(place: int) -> Callable[[Any], int]:
+    def of(it: Any) -> int:
+        if not isinstance(it, Semver):
+            raise CelError(_NO_OVERLOAD)
+        return it.numbers[place]
+
+    return of
+
+
+def _value(it: Any) -> Any:
+    if not isinstance(it, Optional):
+        raise CelError(_NO_OVERLOAD)
+    if not it.present:
+        raise CelError("optional.none() dereference")
+    return it.value
+
+
+def _or_value(it: Any, other: Any) -> Any:
+    if not isinstance(it, Optional):
+        raise CelError(_NO_OVERLOAD)
+    return it.value if it.present else other
+
+
+def _or(it: Any, other: Any) -> Any:
+    if not isinstance(it, Optional) or not isinstance(other, Optional):
+        raise CelError(_NO_OVERLOAD)
+    return it if it.present else other
+
+
+def _has_value(it: Any) -> bool:
+    if not isinstance(it, Optional):
+        raise CelError(_NO_OVERLOAD)
+    return it.present
+
+
+def _as_text(it: Any) -> str:
+    if isinstance(it, bool):
+        return _shown(it)
+    if isinstance(it, int | str):
+        return str(it)
+    raise Unsupported("a conversion that is not known")
+
+
+_FUNCTIONS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
+    ("==", 2): equal,
+    ("!=", 2): lambda a, b: not equal(a, b),
+    ("<", 2): lambda a, b: _compared(a, b) < 0,
+    ("<=", 2): lambda a, b: _compared(a, b) <= 0,
+    (">", 2): lambda a, b: _compared(a, b) > 0,
+    (">=", 2): lambda a, b: _compared(a, b) >= 0,
+    ("in", 2): _contained,
+    ("!", 1): _not,
+    ("-", 1): _negative,
+    ("+", 2): _plus,
+    ("-", 2): lambda a, b: _arithmetic(a, b, lambda x, y: x - y),
+    ("*", 2): lambda a, b: _arithmetic(a, b, lambda x, y: x * y),
+    ("/", 2): _divided,
+    ("%", 2): _rest,
+    ("size", 1): _size,
+    ("string", 1): _as_text,
+    ("quantity", 1): _amount,
+    ("isQuantity", 1): lambda it: parse_amount(_text(it)) is not None,
+    ("semver", 1): _semver,
+    ("isSemver", 1): lambda it: parse_semver(_text(it)) is not None,
+}
+"""By name and number of arguments."""
+
+_METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
+    ("size", 1): _size,
+    ("startsWith", 2): lambda a, b: _text(a).startswith(_text(b)),
+    ("endsWith", 2): lambda a, b: _text(a).endswith(_text(b)),
+    ("contains", 2): lambda a, b: _text(b) in _text(a),
+    ("matches", 2): lambda a, b: matcher(_text(b))(_text(a)),
+    ("lowerAscii", 1): _ascii(str.lower),
+    ("upperAscii", 1): _ascii(str.upper),
+    ("compareTo", 2): _order,
+    ("isGreaterThan", 2): lambda a, b: _order(a, b) > 0,
+    ("isLessThan", 2): lambda a, b: _order(a, b) < 0,
+    ("sign", 1): _of_amount(lambda it: (it.amount > 0) - (it.amount < 0)),
+    ("isInteger", 1): _of_amount(lambda it: whole(it) is not None),
+    ("asInteger", 1): _of_amount(_as_integer),
+    ("add", 2): _summed(1),
+    ("sub", 2): _summed(-1),
+    ("major", 1): _number(0),
+    ("minor", 1): _number(1),
+    ("patch", 1): _number(2),
+    ("hasValue", 1): _has_value,
+    ("value", 1): _value,
+    ("orValue", 2): _or_value,
+    ("or", 2): _or,
+}
+"""The same of those that are called on something, which is the first argument."""

@@ -1,0 +1,304 @@
+"""Reads a CEL expression into a tree, within bounds: a tenant writes it.
+
+Of the language (github.com/google/cel-spec) what selectors of devices are written in: comparisons, logic, arithmetic,
+fields, keys, optional ones included, calls, lists, the conditional. Anything else raises ``Unsupported``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from msgspec import Struct
+
+LONGEST: Final = 10 << 10
+"""Characters of an expression: the API server takes no longer one."""
+
+MOST_NODES: Final = 1000
+DEEPEST: Final = 30
+"""Nested levels, each of them some calls deep here."""
+
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**63 - 1
+
+
+class Unsupported(Exception):  # no error of the expression: more than is read of the language
+    """It cannot be judged here, though a scheduler perhaps can."""
+
+
+class Literal(Struct, frozen=True):
+    """A number, a text, true, false or null."""
+
+    value: Any
+
+
+class Name(Struct, frozen=True):
+    """A variable."""
+
+    name: str
+
+
+class Select(Struct, frozen=True):
+    """``of.field``; ``optional``: ``of.?field``."""
+
+    of: Any
+    field: str
+    optional: bool = False
+
+
+class Index(Struct, frozen=True):
+    """``of[key]``; ``optional``: ``of[?key]``."""
+
+    of: Any
+    key: Any
+    optional: bool = False
+
+
+class Call(Struct, frozen=True):
+    """``function(arguments)``, ``target.function(arguments)`` or an operator. ``target`` is ``None`` for a function."""
+
+    function: str
+    target: Any
+    arguments: tuple[Any, ...]
+
+
+class ListOf(Struct, frozen=True):
+    """``[items]``"""
+
+    items: tuple[Any, ...]
+
+
+class Logic(Struct, frozen=True):
+    """``&&`` of all terms, or with ``any`` ``||``."""
+
+    terms: tuple[Any, ...]
+    any: bool
+
+
+class Conditional(Struct, frozen=True):
+    """``test ? yes : no``"""
+
+    test: Any
+    yes: Any
+    no: Any
+
+
+_TOKEN: Final = re.compile(
+    r"""\s+|//[^\n]*
+    |(?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<int>0x[0-9a-fA-F]+|[0-9]+)(?P<unsigned>[uU])?
+    |(?P<text>[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<mark>&&|\|\||==|!=|<=|>=|\[\?|\.\?|[-+*/%!<>?:.,()\[\]{}])""",
+    re.VERBOSE,
+)
+
+_RESERVED: Final = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
+    "namespace", "return", "var", "void", "while",
+})  # fmt: skip
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
+_ESCAPES: Final = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", "?": "?", '"': '"', "'": "'", "`": "`",
+}  # fmt: skip
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([0-3][0-7]{2})|(.))")
+_COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=", "in")
+
+
+def parse(text: str) -> Any:
+    """The tree of an expression. Raises ``Unsupported``."""
+    if len(text) > LONGEST:
+        raise Unsupported("an expression of more than 10 KiB")
+    return _Parser(_tokens(text)).whole()
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        it = _TOKEN.match(text, at)
+        if it is None or it["unsigned"]:
+            raise Unsupported("a character or number that is not read")
+        at = it.end()
+        if it.lastgroup is not None:
+            found.append((it.lastgroup, it[it.lastgroup]))
+    return found
+
+
+class _Parser:
+    """Recursive descent, by the precedence of CEL's grammar."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens = [*tokens, ("end", "")]
+        self._at = 0
+        self._nodes = 0
+        self._depth = 0
+
+    def whole(self) -> Any:
+        found = self._expression()
+        self._expect("")
+        return found
+
+    def _expression(self) -> Any:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise Unsupported("an expression that is nested too deeply")
+        found = self._logic(any_of=True)
+        if self._take("?"):
+            yes = self._logic(any_of=True)
+            self._expect(":")
+            found = self._made(Conditional(found, yes, self._expression()))
+        self._depth -= 1
+        return found
+
+    def _logic(self, *, any_of: bool) -> Any:
+        operator = "||" if any_of else "&&"
+        terms = [self._logic(any_of=False) if any_of else self._comparison()]
+        while self._take(operator):
+            terms.append(self._logic(any_of=False) if any_of else self._comparison())
+        return terms[0] if len(terms) == 1 else self._made(Logic(tuple(terms), any_of))
+
+    def _comparison(self) -> Any:
+        found = self._sum()
+        while (operator := self._tokens[self._at][1]) in _COMPARISONS and self._tokens[self._at][0] != "text":
+            self._at += 1
+            found = self._made(Call(operator, None, (found, self._sum())))
+        return found
+
+    def _sum(self) -> Any:
+        return self._chain(("+", "-"), self._product)
+
+    def _product(self) -> Any:
+        return self._chain(("*", "/", "%"), self._unary)
+
+    def _chain(self, operators: tuple[str, ...], part: Any) -> Any:
+        found = part()
+        while self._tokens[self._at] in [("mark", it) for it in operators]:
+            operator = self._tokens[self._at][1]
+            self._at += 1
+            found = self._made(Call(operator, None, (found, part())))
+        return found
+
+    def _unary(self) -> Any:
+        for mark, function in (("!", "!"), ("-", "-")):
+            times = 0
+            while self._take(mark):
+                times += 1
+            if times:
+                return self._negated(function, times)
+        return self._member()
+
+    def _negated(self, function: str, times: int) -> Any:
+        kind, text = self._tokens[self._at]
+        if function == "-" and kind == "int":  # the smallest number is written so
+            self._at += 1
+            value = -int(text, 0 if text.startswith("0x") else 10)
+            return self._members(self._literal_int(value if times % 2 else -value))
+        found = self._member()
+        for _ in range(times % 2 or 2):
+            found = self._made(Call(function, None, (found,)))
+        return found
+
+    def _member(self) -> Any:
+        return self._members(self._primary())
+
+    def _members(self, found: Any) -> Any:
+        while True:
+            if self._take("."):
+                name = self._name()
+                if self._take("("):
+                    found = self._made(Call(name, found, self._list(")")))
+                else:
+                    found = self._made(Select(found, name))
+            elif self._take(".?"):
+                found = self._made(Select(found, self._name(), optional=True))
+            elif self._take("[?"):
+                found = self._made(Index(found, self._expression(), optional=True))
+                self._expect("]")
+            elif self._take("["):
+                found = self._made(Index(found, self._expression()))
+                self._expect("]")
+            else:
+                return found
+
+    def _primary(self) -> Any:
+        kind, text = self._tokens[self._at]
+        self._at += 1
+        match kind:
+            case "int":
+                return self._literal_int(int(text, 16) if text.startswith("0x") else int(text))
+            case "float":
+                return self._made(Literal(float(text)))
+            case "text":
+                return self._made(Literal(_unquoted(text)))
+            case "name" if text in _CONSTANTS:
+                return self._made(Literal(_CONSTANTS[text]))
+            case "name" if text not in _RESERVED and text != "in":
+                return self._made(Call(text, None, self._list(")")) if self._take("(") else Name(text))
+        if text == "(":
+            found = self._expression()
+            self._expect(")")
+            return found
+        if text == "[":
+            return self._made(ListOf(self._list("]")))
+        raise Unsupported("an expression that is not read")
+
+    def _literal_int(self, value: int) -> Any:
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise Unsupported("a number of more than 64 bits")
+        return self._made(Literal(value))
+
+    def _list(self, end: str) -> tuple[Any, ...]:
+        found: list[Any] = []
+        while not self._take(end):
+            if found:
+                self._expect(",")
+                if end == "]" and self._take(end):
+                    break
+            found.append(self._expression())
+        return tuple(found)
+
+    def _name(self) -> str:
+        kind, text = self._tokens[self._at]
+        if kind != "name" or text in _RESERVED or text in ("in", *_CONSTANTS):
+            raise Unsupported("a field that is no name")
+        self._at += 1
+        return text
+
+    def _take(self, mark: str) -> bool:
+        if self._tokens[self._at] != ("mark", mark):
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, mark: str) -> None:
+        if self._tokens[self._at] not in (("mark", mark), ("end", mark)):
+            raise Unsupported("an expression that is not read")
+        self._at += 1
+
+    def _made(self, node: Any) -> Any:
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise Unsupported("an expression of too many parts")
+        return node
+
+
+def _unquoted(text: str) -> str:
+    if text[0] in "rR":
+        return text[2:-1]
+    inner = text[1:-1]
+    return inner if "\\" not in inner else _ESCAPE.sub(_escaped, inner)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    short, long, byte, octal, other = found.groups()
+    digits = short or long or byte
+    if digits or octal:
+        code = int(digits, 16) if digits else int(octal, 8)
+        if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            raise Unsupported("an escape that is no character")
+        return chr(code)
+    if other not in _ESCAPES:
+        raise Unsupported("an escape that is not read")
+    return _ESCAPES[other]
