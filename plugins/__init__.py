@@ -13,6 +13,7 @@ from typing import Any, Final
 from app.framework.interface import PluginSpec
 from plugins import (
     default_binder,
+    default_preemption,
     node_name,
     node_unschedulable,
     pod_topology_spread,
@@ -29,6 +30,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_unschedulable.SPEC,
     node_name.SPEC,
     taint_toleration.SPEC,
+    default_preemption.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

@@ -36,11 +36,15 @@ class Part(Enum):
     IMAGES = "spec.images"
     """Of nodes, those that are there already."""
 
+    DISRUPTION = "disruption"
+    """preemptionPolicy, when it was started, and whether it goes for a pod of higher priority."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
     Part.PORTS: Extra.PORTS,
     Part.IMAGES: Extra.IMAGES,
+    Part.DISRUPTION: Extra.DISRUPTION,
 }
 
 

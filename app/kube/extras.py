@@ -44,6 +44,8 @@ class Extra(Enum):
     RESOURCES = "resources"
     PORTS = "ports"
     IMAGES = "images"
+    DISRUPTION = "disruption"
+    """Kept beside the spec, see ``app.kube.disruption``: it has no row in ``_OF_POD``."""
 
 
 class NotDecoded(LookupError):
@@ -138,6 +140,7 @@ class ConditionObject(Struct):
     """A condition of a pod."""
 
     type: str | None = None
+    status: str | None = None
     reason: str | None = None
 
 

@@ -11,6 +11,7 @@ from app.kube.apps_v1 import Workload, decode_workload
 from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
+from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 
 
 class KubeObject(Protocol):
@@ -73,6 +74,7 @@ SERVICES: Final[Kind[Service]] = Kind("v1", "Service", decode_service)
 REPLICATION_CONTROLLERS: Final[Kind[Service]] = Kind("v1", "ReplicationController", decode_service)
 REPLICA_SETS: Final[Kind[Workload]] = Kind("apps/v1", "ReplicaSet", decode_workload)
 STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_workload)
+POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind("policy/v1", "PodDisruptionBudget", decode_budget)
 VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )

@@ -21,6 +21,7 @@ from app.framework.parts import Part
 from app.framework.uses import Use
 from app.kube.kinds import Kind
 from app.runtime.declared import DeclaredObjects
+from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.picture import Nominations, Picture
@@ -112,12 +113,13 @@ def build(
     guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
-    plugins = _built(profile, handle)
+    dry_runs = DryRuns()
+    plugins = _built(profile, replace(handle, dry_run=dry_runs))
     slots = {point: _slots(profile, point, plugins) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)
-    return Framework(
+    dry_runs.filters = framework = Framework(
         profile.scheduler_name,
         slots,
         served=served,
@@ -126,6 +128,7 @@ def build(
         waiting=waiting,
         guard=guard,
     )
+    return framework
 
 
 class _AllBut:

@@ -60,7 +60,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "VolumeZone",
         "InterPodAffinity",
         "DynamicResources",
-        "DefaultPreemption",
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
         "NodeDeclaredFeatures",
