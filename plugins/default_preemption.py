@@ -24,7 +24,6 @@ from app.framework.interface import (
     PostFilterResult,
     PostFilterSteps,
     PreemptionPlugin,
-    SteppedPostFilterPlugin,
     Unreadable,
     Victims,
 )
@@ -93,7 +92,7 @@ class _Found(Struct):
 
 
 @final
-class DefaultPreemption(SteppedPostFilterPlugin, PreemptionPlugin):
+class DefaultPreemption(PreemptionPlugin):
     """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:

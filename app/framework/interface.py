@@ -510,9 +510,8 @@ def at_one_go(steps: PostFilterSteps, state: CycleState) -> PostFilterAnswer:
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Called when no node is feasible: can anything be done about it?"""
+    """Called when no node is feasible: can anything be done about it? One of both methods is enough."""
 
-    @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> tuple[PostFilterResult | None, Status]:
@@ -520,26 +519,15 @@ class PostFilterPlugin(Protocol):
 
         UnschedulableAndUnresolvable: nobody can help, ask no further. No result leaves the nomination as it is.
         """
-        ...
-
-
-@runtime_checkable
-class SteppedPostFilterPlugin(PostFilterPlugin, Protocol):
-    """A PostFilter with much to look at: others have their turn between its steps."""
-
-    @abstractmethod
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """``post_filter`` that yields after some milliseconds of work, and is given the state of a new PreFilter.
-
-        The picture may be another one by then: nothing of it outlives a step.
-        """
-        ...
-
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
-        """All steps at once."""
         return at_one_go(self.post_filter_steps(state, pod, rejected), state)
+
+    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        """The same for who has much to look at: others have their turn where it yields, after milliseconds of work.
+
+        It is given the state of a new PreFilter then. The picture may be another one: nothing of it outlives a step.
+        """
+        return self.post_filter(state, pod, rejected)
+        yield  # type: ignore[unreachable]  # makes it a generator
 
 
 @runtime_checkable

@@ -12,10 +12,10 @@ from typing import Any, Final
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     PostFilterAnswer,
+    PostFilterPlugin,
     PostFilterResult,
     PostFilterSteps,
     PreemptionPlugin,
-    SteppedPostFilterPlugin,
     Victims,
     at_one_go,
 )
@@ -24,7 +24,7 @@ from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 from app.runtime.runner import Runner
-from app.runtime.slots import PluginSlot, declares
+from app.runtime.slots import PluginSlot, declares, overrides
 
 _POINT: Final = "PostFilter"
 _PAIR: Final = "(result, Status)"
@@ -70,7 +70,7 @@ class PostFiltering(Runner):
     ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
         """What one plugin answers, and the state that it came to."""
         call, plugin = self._guard.call, slot.plugin
-        if not declares(type(plugin), SteppedPostFilterPlugin):
+        if not overrides(type(plugin), PostFilterPlugin, "post_filter_steps"):
             return state, call(slot.name, _POINT, plugin.post_filter, state, pod, rejected)
         steps = call(slot.name, _POINT, plugin.post_filter_steps, state, pod, rejected)
         over, answer = call(slot.name, _POINT, _step, steps, None)

@@ -7,7 +7,7 @@ from app.kube.extras import Extra
 
 def test_requests_ports_and_images_are_decoded_on_demand_and_nothing_else() -> None:
     assert frozenset(Extra) == extras_of(Part)
-    assert frozenset() == extras_of(set(Part) - {Part.RESOURCES, Part.PORTS, Part.IMAGES})
+    assert frozenset() == extras_of(set(Part) - {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.DISRUPTION})
 
 
 def test_a_part_is_named_by_where_it_is_found() -> None:
