@@ -18,6 +18,7 @@ from plugins import (
     node_declared_features,
     inter_pod_affinity,
     dynamic_resources,
+    default_preemption,
     node_name,
     node_ports,
     node_resources_balanced_allocation,
@@ -53,6 +54,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_volume_limits.SPEC,
     volume_zone.SPEC,
     dynamic_resources.SPEC,
+    default_preemption.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

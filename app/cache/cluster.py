@@ -528,7 +528,8 @@ def _if_counted(pod: Pod | None) -> Pod | None:
 def _is_same_pod(old: Pod, new: Pod) -> bool:
     """Whether two forms of a pod differ in nothing that a plugin could read of a pod on a node, its version apart."""
     same = old.spec is new.spec and old.labels is new.labels and old.terminating == new.terminating
-    return same and old.annotations == new.annotations and old.owner == new.owner
+    same = same and old.annotations == new.annotations and old.owner == new.owner
+    return same and old.lifecycle == new.lifecycle
 
 
 def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:

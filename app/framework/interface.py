@@ -23,10 +23,11 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
@@ -354,8 +355,39 @@ class Clock(Protocol):
     def __call__(self) -> float: ...
 
 
+class DryRun(Protocol):
+    """What if: one node, and a copy of the evaluation's state, from which pods are taken and to which they come back.
+
+    Nothing else sees it. It holds for the evaluation in which it was begun: until the next ``await``, or step.
+    """
+
+    @property
+    def node(self) -> NodeInfo:
+        """The node as it would be."""
+        ...
+
+    def remove_pod(self, pod: Pod) -> None:
+        """One that is on the node would be gone. A fault of a plugin comes out of here as it is; let it pass."""
+        ...
+
+    def add_pod(self, pod: Pod) -> None:
+        """One would run there. The same holds for a fault."""
+        ...
+
+    def filter(self) -> Status:
+        """What the profile's filters say by then, with pods that are nominated to the node and without.
+
+        kube-scheduler's ``RunFilterPluginsWithNominatedPods``. A fault is an Error status with its plugin.
+        """
+        ...
+
+
 def _any_scheduler(_scheduler_name: str) -> bool:
     return True
+
+
+def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
+    raise LookupError("there is no profile whose filters could be run")
 
 
 class Handle(Struct, frozen=True):
@@ -365,6 +397,8 @@ class Handle(Struct, frozen=True):
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
     ``1.36``, whose in-tree plugins the profile stands for.
+    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``dry_run`` begins one for a pod that
+    PreFilter has prepared the state for.
     """
 
     counts: Counts
@@ -379,6 +413,7 @@ class Handle(Struct, frozen=True):
     event_recorder: EventRecorder = NO_EVENTS
     activate: Activate = activate_nobody
     release: str = DEFAULT_RELEASE
+    dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
 
 
 class Plugin(Protocol):
@@ -499,17 +534,42 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
         return None
 
 
+class Victims(Struct, frozen=True):
+    """Pods of one node that would have to go, the most important first; how many against a PodDisruptionBudget."""
+
+    pods: tuple[Pod, ...]
+    pdb_violations: int = 0
+
+
 class PostFilterResult(Struct, frozen=True):
-    """What PostFilter wants of ``status.nominatedNodeName``: a node, or ``""`` to clear it."""
+    """What PostFilter wants of ``status.nominatedNodeName``: a node, or ``""`` to clear it.
+
+    ``victims``: who would have to go for it, where somebody has to.
+    """
 
     nominated_node_name: str
+    victims: Victims | None = None
+
+
+PostFilterAnswer: TypeAlias = tuple[PostFilterResult | None, Status]
+PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
+
+
+def at_one_go(steps: PostFilterSteps, state: CycleState) -> PostFilterAnswer:
+    """All ``steps`` on one picture, with the state of one PreFilter."""
+    try:
+        next(steps)
+        while True:
+            steps.send(state)
+    except StopIteration as end:
+        answer: PostFilterAnswer = end.value
+        return answer
 
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Called when no node is feasible: can anything be done about it?"""
+    """Called when no node is feasible: can anything be done about it? One of both methods is enough."""
 
-    @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> tuple[PostFilterResult | None, Status]:
@@ -517,6 +577,40 @@ class PostFilterPlugin(Protocol):
 
         UnschedulableAndUnresolvable: nobody can help, ask no further. No result leaves the nomination as it is.
         """
+        return at_one_go(self.post_filter_steps(state, pod, rejected), state)
+
+    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        """The same for who has much to look at: others have their turn where it yields, after milliseconds of work.
+
+        It is given the state of a new PreFilter then. The picture may be another one: nothing of it outlives a step.
+        """
+        return self.post_filter(state, pod, rejected)
+        yield  # type: ignore[unreachable]  # makes it a generator
+
+
+@runtime_checkable
+class PreemptionPlugin(PostFilterPlugin, Protocol):
+    """A PostFilter that has other pods evicted. Its parts, in the words of kube-scheduler's ``preemption.Interface``.
+
+    Asked about any node by ``evaluate``. Nothing is evicted by them.
+    """
+
+    @abstractmethod
+    def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
+        """Why the pod may not have others evicted; empty if it may.
+
+        The status is what filters said of the node that it is nominated to, if any.
+        """
+        ...
+
+    @abstractmethod
+    def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
+        """The fewest pods that have to leave the node for this one; without Success there are none."""
+        ...
+
+    @abstractmethod
+    def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
+        """The best of the nodes, by the victims on each, all equal: any of them will do."""
         ...
 
 

@@ -84,6 +84,18 @@ class NodeInfo:
         stay = {uid: pod for uid, pod in self.pods.items() if uid not in uids}
         return NodeInfo(self.node, stay, self._totals and self._totals_without(uids))
 
+    def drop(self, uid: str) -> None:
+        """A pod is gone from this copy. Raises ``KeyError`` if it was not there."""
+        pod = self.pods.pop(uid)
+        if self._totals is not None:
+            self._totals.add(pod, -1)
+
+    def put(self, pod: Pod) -> None:
+        """A pod runs on this copy, which had none of its UID."""
+        self.pods[pod.uid] = pod
+        if self._totals is not None:
+            self._totals.add(pod)
+
     def _totals_without(self, uids: Iterable[str], came: Iterable[Pod] = ()) -> Totals:
         totals = self.totals.copy()
         for uid in uids:

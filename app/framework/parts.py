@@ -52,6 +52,9 @@ class Part(Enum):
     CLAIMS = "spec.claims"
     """Resource claims, and containers with extended resources."""
 
+    DISRUPTION = "disruption"
+    """preemptionPolicy, when it was started, and whether it goes for a pod of higher priority."""
+
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.RESOURCES: Extra.RESOURCES,
@@ -63,6 +66,7 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.POD_AFFINITY: Extra.POD_AFFINITY,
     Part.VOLUMES: Extra.VOLUMES,
     Part.CLAIMS: Extra.CLAIMS,
+    Part.DISRUPTION: Extra.DISRUPTION,
 }
 
 

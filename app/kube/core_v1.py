@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from app.kube.decoding import Decoder, Int32
 from app.kube.claims import ClaimStatusObject, PodClaims
+from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
     NOTHING_OF_NODE,
     NOTHING_OF_POD,
@@ -154,7 +155,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the picture or of a request. Empty strings stand for what is unset.
 
-    ``created`` is in UTC and of one length, whole seconds: earlier ones are smaller.
+    ``created`` is in UTC and of one length, whole seconds: earlier ones are smaller. ``lifecycle`` is decoded on
+    demand: to read it, as ``disruption``, where nobody declared that raises ``NotDecoded``.
     """
 
     namespace: str
@@ -170,10 +172,16 @@ class Pod(Struct, frozen=True, gc=False):
     terminating: bool
     finished: bool
     created: str = ""
+    lifecycle: Disruption | None = None
 
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+    @property
+    def disruption(self) -> Disruption:
+        """What preemption reads of it."""
+        return _declared(self.lifecycle, Extra.DISRUPTION)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -284,6 +292,7 @@ class _WholePodSpecObject(_PodSpecObject):
     host_network: bool | None = None
     host_users: bool | None = None
     resource_claims: Raw = Raw()
+    preemption_policy: str | None = None
 
 
 class _WholePodStatusObject(_PodStatusObject):
@@ -293,6 +302,7 @@ class _WholePodStatusObject(_PodStatusObject):
     resources: RequirementsObject | None = None
     allocated_resources: Raw = Raw()
     resource_claim_statuses: list[ClaimStatusObject] | None = None
+    start_time: Time | None = None
 
 
 class WholePodObject(PodObject):
@@ -487,10 +497,10 @@ def _read_in_part(
 
 def slim_pod(found: PodObject) -> Pod:
     """Slim form of a decoded Pod. Raises ``msgspec.ValidationError`` naming the field that is wrong."""
-    return _slim_pod(found, NOTHING_OF_POD, ())
+    return _slim_pod(found, NOTHING_OF_POD, (), None)
 
 
-def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...]) -> Pod:
+def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...], lifecycle: Disruption | None) -> Pod:
     """``oversized`` are those of ``parts``."""
     meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
     try:
@@ -511,6 +521,7 @@ def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...]) -> 
         terminating=bool(meta.deletion_timestamp),
         finished=status.phase in _FINISHED,
         created=sys.intern(meta.creation_timestamp or ""),
+        lifecycle=lifecycle,
     )
 
 
@@ -581,8 +592,9 @@ def core_v1(extras: Collection[Extra]) -> CoreV1:
     pods, nodes = Decoder[WholePodObject](WholePodObject), Decoder[WholeNodeObject](WholeNodeObject)
 
     def slim_pod(found: WholePodObject) -> Pod:
-        parts = pod_parts(wanted, found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS)
-        return _slim_pod(found, *parts)
+        spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
+        lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
+        return _slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
 
     def decode_pod(raw: bytes | Raw) -> Pod:
         return slim_pod(pods.decode(raw))

@@ -59,6 +59,8 @@ class Extra(Enum):
     POD_AFFINITY = "pod_affinity"
     VOLUMES = "volumes"
     CLAIMS = "claims"
+    DISRUPTION = "disruption"
+    """Kept beside the spec, see ``app.kube.disruption``: it has no row in ``_OF_POD``."""
 
 
 class NotDecoded(LookupError):
@@ -165,6 +167,7 @@ class ConditionObject(Struct):
     """A condition of a pod."""
 
     type: str | None = None
+    status: str | None = None
     reason: str | None = None
 
 

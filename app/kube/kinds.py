@@ -31,6 +31,7 @@ from app.kube.resource_v1 import (
     ResourceSlice,
     decode_claim,
     decode_slice,
+from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 
 
 class KubeObject(Protocol):
@@ -94,6 +95,7 @@ SERVICES: Final[Kind[Service]] = Kind("v1", "Service", decode_service)
 REPLICATION_CONTROLLERS: Final[Kind[Service]] = Kind("v1", "ReplicationController", decode_service)
 REPLICA_SETS: Final[Kind[Workload]] = Kind("apps/v1", "ReplicaSet", decode_workload)
 STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_workload)
+POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind("policy/v1", "PodDisruptionBudget", decode_budget)
 VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )

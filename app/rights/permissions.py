@@ -20,7 +20,7 @@ _VERBS: Final = ("get", "list", "watch", "create", "update", "patch")
 _PICTURE: Final = "the picture of the cluster, without which nothing is decided"
 _DISCOVERY_SECONDS: Final = 3.0
 
-_BUILT_IN: Final = frozenset({"", "apps", "batch"})
+_BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
 """API groups that every cluster serves."""
 
 _BY_THE_RULE: Final = frozenset(
@@ -28,6 +28,7 @@ _BY_THE_RULE: Final = frozenset(
         *(("", kind) for kind in ("Pod", "Node", "Service", "ReplicationController")),
         *(("apps", kind) for kind in ("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet")),
         *(("batch", kind) for kind in ("Job", "CronJob")),
+        ("policy", "PodDisruptionBudget"),
         *(("kubevirt.io", kind) for kind in ("VirtualMachine", "VirtualMachineInstance")),
     }
 )

@@ -1,7 +1,7 @@
 """The engine: runs the plugins of one profile, extension point by extension point, in kube-scheduler's order.
 
-Rejections are returned, faults raised as ``PluginError``. What decides is in ``filtering`` and ``scoring``, what acts
-in ``acting``; here is the whole, and what belongs to none of these.
+Rejections are returned, faults raised as ``PluginError``. What decides is in ``filtering``, ``post_filtering`` and
+``scoring``, what acts in ``acting``; here is the whole, and what belongs to none of these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     ClusterFilterPlugin,
     ExplainPlugin,
@@ -19,12 +18,11 @@ from app.framework.interface import (
     Figure,
     FiguresPlugin,
     LookUpPlugin,
-    PostFilterResult,
     RepairPlugin,
     ScorePlugin,
 )
 from app.framework.node_info import Candidates
-from app.framework.status import SUCCESS, Code, Status, error
+from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.acting import Acting
@@ -32,6 +30,7 @@ from app.runtime.asking import question
 from app.runtime.filtering import Filtering
 from app.runtime.guard import Guard, PluginError, WrongAnswer
 from app.runtime.picture import Nominations, Picture
+from app.runtime.post_filtering import PostFiltering
 from app.runtime.scoring import Scoring
 from app.runtime.slots import PluginSlot, declares, overrides
 from app.runtime.waiting import WaitingPods
@@ -54,7 +53,7 @@ _ASIDE: Final = (
 """What plugins are asked for beside the extension points, by the name under which it is timed."""
 
 
-class Framework(Filtering, Scoring, Acting):
+class Framework(Filtering, PostFiltering, Scoring, Acting):
     """The compiled form of a profile.
 
     ``slots`` holds the plugins of every extension point in order. ``served`` are the scheduler names whose nominated
@@ -123,33 +122,6 @@ class Framework(Filtering, Scoring, Acting):
             slot.name, "QueueSort", slot.plugin.less, pod, queued_at, other, other_queued_at
         )
         return before
-
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
-        """Ask in order whether anything can be done for a pod without a feasible node.
-
-        Success and UnschedulableAndUnresolvable end it; otherwise reasons are gathered, the last result stands and
-        the first plugin counts as the one that rejected.
-        """
-        result: PostFilterResult | None = None
-        reasons: list[str] = []
-        rejector = ""
-        for slot in self.slots["postFilter"]:
-            found, status = self._pair(
-                slot, "PostFilter", "(result, Status)", slot.plugin.post_filter, state, pod, rejected
-            )
-            self._guard.checked(slot.name, "PostFilter", status)
-            if found is not None and not isinstance(found, PostFilterResult):
-                raise self._guard.wrong(slot.name, "PostFilter", found, "a PostFilterResult")
-            if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return found, status.by(slot.name)
-            if not status.is_rejected:
-                raise PluginError(error(status.message, slot.name))
-            result = found or result
-            reasons.extend(status.reasons)
-            rejector = rejector or slot.name
-        return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
     def explain(self, pod: Pod, nodes: Candidates) -> dict[str, Explanation]:
         """What the answers of the plugins rest on, by plugin, where a plugin can say."""

@@ -156,6 +156,8 @@ class Guard:
         except Unprepared:
             started = 0.0
             raise  # no fault: the caller makes it ready and asks again
+        except PluginError:
+            raise  # another plugin's, met by what this one asked for, as in a dry run: told already
         except AtNode as found:
             raise self._fault(plugin, point, found.fault, args, node=found.node) from found.fault
         except Exception as fault:  # the guard: see the class

@@ -21,6 +21,7 @@ from app.framework.parts import Part
 from app.framework.uses import Use
 from app.kube.kinds import Kind
 from app.runtime.declared import DeclaredObjects
+from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.picture import Nominations, Picture
@@ -122,10 +123,12 @@ def build(
         kinds[use.plugin].append(use.kind)
     plugins = _built(profile, handle, kinds)
     slots = {point: _slots(profile, point, plugins, kinds) for point in POINTS}
+    dry_runs = DryRuns()
+    plugins = _built(profile, replace(handle, dry_run=dry_runs))
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)
-    return Framework(
+    dry_runs.filters = framework = Framework(
         profile.scheduler_name,
         slots,
         served=served,
@@ -134,6 +137,7 @@ def build(
         waiting=waiting,
         guard=guard,
     )
+    return framework
 
 
 class _AllBut:

@@ -13,6 +13,7 @@ from app.framework.interface import (
     BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
+    PostFilterPlugin,
     PreFilterPlugin,
     Reads,
     ScorePlugin,
@@ -27,6 +28,9 @@ BASES: Final = tuple(
     if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith(("Plugin", "Extensions"))
 )
 """Every protocol that a plugin can name as its base."""
+
+
+_POST_FILTER: Final = ("post_filter", "post_filter_steps")
 
 
 def declares(plugin: object, base: type[Any]) -> bool:
@@ -56,6 +60,8 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
                 yield f"has {name}, and does not name {base.__name__} as a base"
     if declares(plugin, ScorePlugin) and not any(overrides(plugin, ScorePlugin, it) for it in ("score", "score_nodes")):
         yield "names ScorePlugin as a base, and has neither score nor score_nodes"
+    if declares(plugin, PostFilterPlugin) and not any(overrides(plugin, PostFilterPlugin, it) for it in _POST_FILTER):
+        yield "names PostFilterPlugin as a base, and has neither post_filter nor post_filter_steps"
     if declares(plugin, ClusterFilterPlugin) and reads is not Reads.CLUSTER:
         yield f"names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.{reads.name}"
 

@@ -19,7 +19,7 @@ from app.server.openapi import WEB
 from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
-from app.verbs.verdict import shown
+from app.verbs.verdict import evicted, shown
 from app.wire.cycle_v1 import UNREADABLE, CycleRequest, CycleResponse, ExplainResponse, PendingPod, PodRequest
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
@@ -53,6 +53,7 @@ def _cycle_response(pod: Pod, found: Cycle) -> Response:
             "node": found.node or None,
             "postFilter": shown(found.post_filter) if found.post_filter else None,
             "nominatedNode": found.nominated,
+            "victims": None if found.victims is None else evicted(found.victims),
         }
     )
 

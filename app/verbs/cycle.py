@@ -9,12 +9,13 @@ from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Explanation, Unprepared
+from app.framework.interface import Explanation, PostFilterAnswer, PostFilterSteps, Unprepared, Victims
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
-from app.framework.status import SUCCESS, Status
+from app.framework.status import SUCCESS, Code, Status
 from app.kube.core_v1 import Pod
 from app.runtime.asking import question
 from app.runtime.framework import Framework
@@ -38,7 +39,8 @@ class Cycle(Struct, frozen=True):
 
     ``pre_enqueue`` is anything but Success for a pod that is kept out: then no other point was asked. ``post_filter``
     is ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
-    ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it.
+    ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it;
+    ``victims`` are the pods that would have to leave that node first. Nobody is evicted.
     """
 
     pre_filter: Status = SUCCESS
@@ -48,6 +50,14 @@ class Cycle(Struct, frozen=True):
     pre_enqueue: Status = SUCCESS
     post_filter: Status | None = None
     nominated: str | None = None
+    victims: Victims | None = None
+
+
+class _Unfinished(Struct, frozen=True):
+    """No node is feasible, and PostFilter has gone its first step."""
+
+    steps: PostFilterSteps
+    so_far: Cycle
 
 
 class Explained(Struct, frozen=True):
@@ -105,12 +115,9 @@ class CycleVerb:
                 return Cycle(pre_enqueue=admitted)
             await self._context.due.wait(framework.depends, pod)
             await self._context.due.wait(framework.score_depends_on, pod)
-            found = await prepared(partial(self._cycle, framework, pod, names))
+            return await self._decided(framework, pod, names)
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
-        if found.node:
-            self._context.due.expect(pod)
-        return found
 
     async def explain(self, pod: Pod) -> Explained:
         """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.
@@ -141,7 +148,37 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
-    def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+    async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+        """Raises ``PluginError``."""
+        while True:
+            found = await prepared(partial(self._cycle, framework, pod, names))
+            if isinstance(found, Cycle):
+                if found.node:
+                    self._context.due.expect(pod)
+                return found
+            ended: list[Cycle] = []
+            try:
+                await in_slices(self._going_on(framework, pod, found, ended))
+            except Unprepared as missing:
+                await in_slices(missing.steps)  # what it has tried is lost: it begins anew
+                continue
+            return ended[0]
+
+    def _going_on(self, framework: Framework, pod: Pod, found: _Unfinished, ended: list[Cycle]) -> Iterator[None]:
+        """PostFilter's other steps, each on the picture as it is then. Raises ``PluginError`` or ``Unprepared``."""
+        while not ended:
+            yield
+            with self._context.cluster.without(pod.uid, pod.key):
+                state = CycleState()
+                prepared = framework.pre_filter(state, pod).status
+                if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    ended.append(replace(found.so_far, post_filter=prepared))  # by now nothing would help
+                    return
+                answer = _gone_on(found.steps, state)
+            if answer is not None:
+                ended.append(_post_filtered(found.so_far, answer))
+
+    def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle | _Unfinished:
         """Raises ``PluginError`` or ``Unprepared``."""
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
@@ -209,14 +246,32 @@ def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _J
 
 def _unschedulable(
     framework: Framework, state: CycleState, pod: Pod, pre_filter: Status, statuses: Mapping[str, Status]
-) -> Cycle:
+) -> Cycle | _Unfinished:
     """No node will do; what PostFilter can do about it. Raises ``PluginError`` or ``Unprepared``."""
+    found = Cycle(pre_filter, statuses)
     if not statuses:
-        return Cycle(pre_filter)
-    found, status = framework.post_filter(state, pod, statuses)
+        return found
+    steps = framework.post_filter_steps(state, pod, statuses)
+    answer = _gone_on(steps, None)
+    return _Unfinished(steps, found) if answer is None else _post_filtered(found, answer)
+
+
+def _gone_on(steps: PostFilterSteps, state: CycleState | None) -> PostFilterAnswer | None:
+    """One step further: the answer if it was the last. ``None`` begins it."""
+    try:
+        steps.send(state)  # type: ignore[arg-type]  # a generator begins with None
+    except StopIteration as end:
+        answer: PostFilterAnswer = end.value
+        return answer
+    return None
+
+
+def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:
+    result, status = answer
     asked = status if status.plugin else None
-    nominated = None if found is None else found.nominated_node_name
-    return Cycle(pre_filter, statuses, post_filter=asked, nominated=nominated)
+    if result is None:
+        return replace(found, post_filter=asked)
+    return replace(found, post_filter=asked, nominated=result.nominated_node_name, victims=result.victims)
 
 
 def _best(totals: Mapping[str, int]) -> str:

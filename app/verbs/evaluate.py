@@ -21,6 +21,7 @@ from app.config.profile import Profile
 from app.feeds.saved import MemoryBinder, MemoryWriter
 from app.feeds.sinks import sink_for
 from app.framework.interface import DEFAULT_RELEASE, Handle
+from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.kube.core_v1 import CoreV1, Pod, core_v1
@@ -28,10 +29,11 @@ from app.kube.decoding import Decoder
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
+from app.runtime.post_filtering import NoPreemption
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
-from app.verbs.verdict import Verdict, judged
+from app.verbs.verdict import Verdict, judged, preempted
 from app.writes.bind_guard import BindGuard
 
 
@@ -39,12 +41,16 @@ class BadCase(ValueError):
     """The case cannot be judged; names the field."""
 
 
+class _Preempt(Struct):
+    nodes: list[str]
+
+
 class _Case(Struct):
     pod: Raw
     name: str = ""
     config: Raw = Raw(b"{}")
     objects: list[Raw] | None = None
-    preempt: Raw = Raw()
+    preempt: _Preempt | None = None
 
 
 class _Name(Struct):
@@ -87,13 +93,11 @@ class Evaluator:
 
     def _judge(self, case: _Case) -> Verdict:
         profile = self._profile(bytes(case.config))
-        if bytes(case.preempt) not in (b"", b"null"):
-            raise BadCase("preempt: plugins not available: [DefaultPreemption]")
         cluster = _picture(case, profile)
         framework = self._framework(profile, cluster)
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
-            return {"name": case.name, **at_once(lambda: judged(framework, pod, Candidates.of(cluster.nodes)))}
+            return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
 
     def _profile(self, config: bytes) -> ResolvedProfile:
         found = self._profiles.get(config)
@@ -144,6 +148,21 @@ class Evaluator:
             )
         except ProfileErrors as error:
             raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
+
+
+def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:
+    """Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
+    state = CycleState()
+    verdict = judged(framework, pod, nodes, state)
+    if case.preempt is None:
+        return verdict
+    unknown = [name for name in case.preempt.nodes if name not in nodes.name_set]
+    if unknown:
+        raise BadCase(f"preempt.nodes: no such node: {unknown[0]}")
+    try:
+        return {**verdict, **preempted(framework, pod, nodes, case.preempt.nodes, state, verdict)}
+    except NoPreemption as error:
+        raise BadCase(f"preempt: {error}") from None
 
 
 def _decoded(line: bytes) -> _Case:

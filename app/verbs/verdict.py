@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from app.framework.cycle_state import CycleState
+from app.framework.interface import Victims
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import Status, distinct, unresolvable
+from app.framework.status import Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 
+_CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
 Verdict: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 
-def judged(framework: Framework, pod: Pod, nodes: Candidates) -> Verdict:
-    """The verdict on ``pod``, without a name. Raises ``PluginError`` where scoring fails."""
+def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
+    """The verdict on ``pod``, without a name. Raises ``PluginError`` where scoring fails.
+
+    ``state`` is a new one, which holds what PreFilter left afterwards.
+    """
     if not len(nodes):
         return _assembled(NO_NODES)
-    state = CycleState()
+    state = CycleState() if state is None else state
     try:
         prepared = framework.pre_filter(state, pod)
     except PluginError as fault:
@@ -41,6 +46,49 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates) -> Verdict:
         }
         verdict["total"] = scores.totals
     return verdict
+
+
+def preempted(
+    framework: Framework, pod: Pod, nodes: Candidates, asked: Sequence[str], state: CycleState, verdict: Verdict
+) -> Verdict:
+    """Who would have to go on each of the nodes ``asked``, and which of them is best.
+
+    ``verdict`` is what was ``judged``, and ``state`` what PreFilter left then.
+    Raises ``PluginError`` or ``NoPreemption``.
+    """
+    pre_filter = _CODES[verdict["preFilter"]["code"]]
+    codes = {name: _CODES[status["code"]] for name, status in verdict["filter"].items()}
+    absent = Code.UNSCHEDULABLE if pre_filter is Code.UNSCHEDULABLE else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    why = framework.not_eligible(pod, Status(codes.get(pod.nominated_node_name, absent)))
+    if why:
+        return {"victims": {}, "noVictims": {}, "pick": [], "notEligible": why}
+    found: dict[str, Victims] = {}
+    without: dict[str, Status] = {}
+    for name in asked if pre_filter in (Code.SUCCESS, Code.UNSCHEDULABLE) else ():
+        victims, status = _victims_on(framework, state, pod, nodes.info(name))
+        if victims.pods:
+            found[name] = victims
+        else:
+            without[name] = error(f'expected at least one victim pod on node "{name}"') if status.is_success else status
+    helpful = {name: it for name, it in found.items() if codes.get(name, absent) is Code.UNSCHEDULABLE}
+    return {
+        "victims": {name: evicted(it) for name, it in found.items()},
+        "noVictims": {name: shown(status) for name, status in without.items()},
+        "pick": sorted(framework.pick(helpful)),
+    }
+
+
+def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
+    """A plugin that fails is an Error of that node."""
+    try:
+        return framework.victims_on(state, pod, node)
+    except PluginError as fault:
+        return Victims(()), fault.status
+
+
+def evicted(victims: Victims) -> dict[str, Any]:
+    """Victims in the words of the format."""
+    return {"pods": [str(it) for it in victims.pods], "numPDBViolations": victims.pdb_violations}
 
 
 def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:

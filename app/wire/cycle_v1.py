@@ -132,6 +132,13 @@ class PluginStatus(_Model):
     reasons: list[str]
 
 
+class CycleVictims(BaseModel):
+    """Pods of one node, the most important first."""
+
+    pods: list[str] = Field(description="namespace/name")
+    numPDBViolations: int = Field(description="How many of them against a PodDisruptionBudget.")  # noqa: N815  # kube-scheduler's
+
+
 class CycleResponse(_Model):
     """One whole cycle."""
 
@@ -147,6 +154,9 @@ class CycleResponse(_Model):
     post_filter: PluginStatus | None = Field(description="Where no node is feasible: what a plugin could do.")
     nominated_node: str | None = Field(
         description="What postFilter wants of status.nominatedNodeName; empty: nothing there."
+    )
+    victims: CycleVictims | None = Field(
+        description="The pods that would have to leave the nominated node first. Homeport evicts nobody."
     )
 
 

@@ -88,10 +88,15 @@ class Answers:
 
 
 def is_mixed(verdict: Mapping[str, Any]) -> bool:
-    """Whether a verdict tells nodes apart: one that does not is easily right for the wrong reason."""
+    """Whether a verdict tells nodes apart: one that does not is easily right for the wrong reason.
+
+    Where a preemption is asked about, by who would have to go, or why that would not help.
+    """
     filtered = {(status["code"], *status["reasons"]) for status in verdict.get("filter", {}).values()}
     scores = {tuple(sorted(scores.items())) for scores in verdict.get("score", {}).values()}
-    return len(filtered) > 1 or len(scores) > 1
+    preempted = {(len(it["pods"]), it["numPDBViolations"]) for it in verdict.get("victims", {}).values()}
+    vain = {(status["code"], status["plugin"]) for status in verdict.get("noVictims", {}).values()}
+    return len(filtered) > 1 or len(scores) > 1 or len(preempted) + len(vain) > 1
 
 
 def settled(line: bytes) -> dict[str, Any]:

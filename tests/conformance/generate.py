@@ -18,6 +18,7 @@ from typing import Any, Final
 from tests.conformance import allocations, per_node
 from tests.conformance import interpod, per_node
 from tests.conformance import per_node, volumes
+from tests.conformance import per_node, preemption
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -86,6 +87,7 @@ UNLAWFUL: Final = per_node.UNLAWFUL | allocations.UNLAWFUL
 """Topics with objects that API validation refuses."""
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **interpod.TOPICS}
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **volumes.TOPICS}
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **preemption.TOPICS}
 
 
 def revision() -> str:
@@ -94,6 +96,7 @@ def revision() -> str:
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "allocations.py", "histories.py")))
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "interpod.py", "histories.py")))
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "histories.py", "volumes.py")))
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "preemption.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

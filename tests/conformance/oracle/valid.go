@@ -14,6 +14,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/policy"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	policyvalidation "k8s.io/kubernetes/pkg/apis/policy/validation"
 )
 
 // validated says what the API server would have against the objects of a case. Kinds not known here are an error too.
@@ -58,6 +61,8 @@ func mistakes(object runtime.Object) field.ErrorList {
 		return appsvalidation.ValidateReplicaSet(it, podutil.GetValidationOptionsFromPodTemplate(&it.Spec.Template, nil))
 	case *apps.StatefulSet:
 		return appsvalidation.ValidateStatefulSet(it, podutil.GetValidationOptionsFromPodTemplate(&it.Spec.Template, nil))
+	case *policy.PodDisruptionBudget:
+		return policyvalidation.ValidatePodDisruptionBudget(it, policyvalidation.PodDisruptionBudgetValidationOptions{})
 	}
 	if found, known := storageMistakes(internal); known {
 		return found

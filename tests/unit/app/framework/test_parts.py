@@ -8,6 +8,7 @@ from app.kube.extras import Extra
 def test_some_parts_are_decoded_on_demand_and_no_others() -> None:
     assert frozenset(Extra) == extras_of(Part)
     assert {it.name for it in Extra} == {it.name for it in Part if extras_of([it])}
+    assert frozenset() == extras_of(set(Part) - {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.DISRUPTION})
 
 
 def test_a_part_is_named_by_where_it_is_found() -> None:

@@ -120,6 +120,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         "terminating": True,
         "finished": False,
         "created": "2026-11-21T09:00:00Z",
+        "lifecycle": None,
     } == {field: getattr(pod, field) for field in Pod.__struct_fields__}
     assert {
         "scheduler_name": "homeport",

@@ -1,0 +1,109 @@
+"""PodDisruptionBudgets, reduced to what a preemption counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, required, shared
+from app.kube.selectors import EVERYTHING, InvalidSelector, Selector, decode_selector
+
+MOST_DISRUPTED: Final = 2000
+"""Names in ``status.disruptedPods``: the API server takes no more. With more of them, none is read."""
+
+_LARGEST_DISRUPTED: Final = 1 << 20
+"""Bytes of ``status.disruptedPods``: twice what the longest names make."""
+
+_Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class PodDisruptionBudget(Struct, frozen=True, gc=False):
+    """``selector`` is ``None`` where it selects nothing: null, empty, or one that cannot be parsed.
+
+    An oversized selector stands as one that selects every pod of the namespace: who cannot be told from the protected
+    is taken for one of them. ``disrupted_pods``: names of pods that are evicted already.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    selector: Selector | None
+    disruptions_allowed: int
+    disrupted_pods: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether it protects a pod of its namespace with these labels. One without labels is protected by none."""
+        return bool(labels) and self.selector is not None and self.selector.matches(labels)
+
+
+class _SpecObject(Struct):
+    selector: Raw = Raw()
+
+
+class _StatusObject(Struct, rename="camel"):
+    disruptions_allowed: _Int32 | None = None
+    disrupted_pods: Raw = Raw()
+
+
+class _BudgetObject(Struct):
+    metadata: MetadataObject
+    spec: _SpecObject | None = None
+    status: _StatusObject | None = None
+
+
+_DECODER: Final = Decoder[_BudgetObject](_BudgetObject)
+_DISRUPTED: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
+
+
+def _parse_selector(data: bytes) -> Selector | None:
+    try:
+        found = decode_selector(data)
+    except InvalidSelector:
+        return None
+    return None if found == EVERYTHING else found
+
+
+_selector_of: Final = shared("spec.selector", _parse_selector)
+
+
+def _selector(raw: Raw) -> Selector | None:
+    try:
+        return _selector_of(raw)
+    except Oversized:
+        return EVERYTHING
+
+
+def _disrupted(raw: Raw) -> frozenset[str]:
+    data = bytes(raw) or b"null"
+    if len(data) > _LARGEST_DISRUPTED:
+        return frozenset()
+    try:
+        names = _DISRUPTED.decode(data) or {}
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"status.disruptedPods: {error}") from None
+    return frozenset(names) if len(names) <= MOST_DISRUPTED else frozenset()
+
+
+def decode_budget(raw: bytes | Raw) -> PodDisruptionBudget:
+    """Decode one PodDisruptionBudget. Raises ``msgspec.DecodeError``."""
+    found = _DECODER.decode(raw)
+    meta, status = found.metadata, found.status or _StatusObject()
+    return PodDisruptionBudget(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        selector=_selector(found.spec.selector) if found.spec else None,
+        disruptions_allowed=status.disruptions_allowed or 0,
+        disrupted_pods=_disrupted(status.disrupted_pods),
+    )

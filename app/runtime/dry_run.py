@@ -1,0 +1,59 @@
+"""What a plugin may try: pods taken off a node and put back, and what the profile's filters say by then."""
+
+from __future__ import annotations
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import DryRun
+from app.framework.node_info import NodeInfo
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.runtime.filtering import Filtering
+from app.runtime.guard import PluginError
+
+
+class Trial:
+    """Implements ``framework.DryRun`` with the filters of one profile.
+
+    Plugins that read the pods of a node see them gone in ``node``, those that keep a state are told by PreFilter's
+    extensions.
+    """
+
+    __slots__ = ("_filters", "_pod", "_state", "node")
+
+    def __init__(self, filters: Filtering, state: CycleState, pod: Pod, node: NodeInfo) -> None:
+        self._filters = filters
+        self._state = state.clone()
+        self._pod = pod
+        self.node = node.with_pods(())
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Raises ``PluginError``, and ``KeyError`` for a pod that is not there."""
+        self.node.drop(pod.uid)
+        self._filters.remove_pods(self._state, self._pod, (pod,), self.node)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Raises ``PluginError``."""
+        self.node.put(pod)
+        self._filters.add_pods(self._state, self._pod, (pod,), self.node)
+
+    def filter(self) -> Status:
+        """Raises ``Unprepared``."""
+        try:
+            return self._filters.filter_node(self._state, self._pod, self.node)
+        except PluginError as fault:
+            return fault.status
+
+
+class DryRuns:
+    """Begins dry runs for the plugins of a profile, which are made before what runs them."""
+
+    __slots__ = ("filters",)
+
+    def __init__(self) -> None:
+        self.filters: Filtering | None = None
+
+    def __call__(self, state: CycleState, pod: Pod, node: NodeInfo) -> DryRun:
+        """Raises ``LookupError`` while the profile is still being made."""
+        if self.filters is None:
+            raise LookupError("the profile's filters cannot be run before all of its plugins are made")
+        return Trial(self.filters, state, pod, node)

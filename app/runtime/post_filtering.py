@@ -1,0 +1,127 @@
+"""PostFilter: what can be done for a pod that no node will do for, and who would have to go for it.
+
+Source of the rules: ``pkg/scheduler/framework/runtime`` and ``framework/preemption`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import (
+    PostFilterAnswer,
+    PostFilterPlugin,
+    PostFilterResult,
+    PostFilterSteps,
+    PreemptionPlugin,
+    Victims,
+    at_one_go,
+)
+from app.framework.node_info import NodeInfo
+from app.framework.status import Code, Status, error
+from app.kube.core_v1 import Pod
+from app.runtime.guard import PluginError
+from app.runtime.runner import Runner
+from app.runtime.slots import PluginSlot, declares, overrides
+
+_POINT: Final = "PostFilter"
+_PAIR: Final = "(result, Status)"
+
+
+class NoPreemption(LookupError):
+    """The profile has no plugin that could have pods evicted."""
+
+
+class PostFiltering(Runner):
+    """PostFilter plugins of one profile."""
+
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterAnswer:
+        """Ask in order whether anything can be done for a pod without a feasible node. Raises ``PluginError``.
+
+        Success and UnschedulableAndUnresolvable end it; otherwise reasons are gathered, the last result stands and
+        the first plugin counts as the one that rejected.
+        """
+        return at_one_go(self.post_filter_steps(state, pod, rejected), state)
+
+    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        """The same in steps of some milliseconds. After each it is to be sent the state of a new PreFilter.
+
+        Raises ``PluginError`` or ``Unprepared``, and is over then.
+        """
+        result: PostFilterResult | None = None
+        reasons: list[str] = []
+        rejector = ""
+        for slot in self.slots["postFilter"]:
+            state, answer = yield from self._asked_in_steps(slot, state, pod, rejected)
+            found, status = self._checked_answer(slot, answer)
+            if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return found, status.by(slot.name)
+            if not status.is_rejected:
+                raise PluginError(error(status.message, slot.name))
+            result = found or result
+            reasons.extend(status.reasons)
+            rejector = rejector or slot.name
+        return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
+
+    def _asked_in_steps(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
+        """What one plugin answers, and the state that it came to."""
+        call, plugin = self._guard.call, slot.plugin
+        if not overrides(type(plugin), PostFilterPlugin, "post_filter_steps"):
+            return state, call(slot.name, _POINT, plugin.post_filter, state, pod, rejected)
+        steps = call(slot.name, _POINT, plugin.post_filter_steps, state, pod, rejected)
+        over, answer = call(slot.name, _POINT, _step, steps, None)
+        while not over:
+            state = yield
+            over, answer = call(slot.name, _POINT, _step, steps, state)
+        return state, answer
+
+    def _checked_answer(self, slot: PluginSlot, answer: Any) -> PostFilterAnswer:
+        found, status = self._pair(slot, _POINT, _PAIR, lambda: answer)
+        self._guard.checked(slot.name, _POINT, status)
+        if found is not None and not isinstance(found, PostFilterResult):
+            raise self._guard.wrong(slot.name, _POINT, found, "a PostFilterResult")
+        return found, status
+
+    @cached_property
+    def _preemption(self) -> PluginSlot:
+        found = (it for of_point in self.slots.values() for it in of_point)
+        slot = next((it for it in found if declares(type(it.plugin), PreemptionPlugin)), None)
+        if slot is None:
+            raise NoPreemption("the profile has no DefaultPreemption")
+        return slot
+
+    def not_eligible(self, pod: Pod, nominated_node_status: Status) -> str:
+        """Why the pod may not have others evicted; empty if it may. Raises ``PluginError`` or ``NoPreemption``."""
+        slot = self._preemption
+        why: str = self._guard.call(
+            slot.name, _POINT, slot.plugin.pod_eligible_to_preempt_others, pod, nominated_node_status
+        )
+        return why
+
+    def victims_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
+        """Who would have to leave the node, or why that would not help. Raises ``PluginError`` or ``NoPreemption``."""
+        slot = self._preemption
+        asked = slot.plugin.select_victims_on_node
+        victims, status = self._pair(slot, _POINT, "(Victims, Status)", asked, state, pod, node)
+        if not isinstance(victims, Victims):
+            raise self._guard.wrong(slot.name, _POINT, victims, "Victims")
+        return victims, self._guard.checked(slot.name, _POINT, status)
+
+    def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
+        """The nodes that one would be chosen of. Raises ``PluginError`` or ``NoPreemption``."""
+        slot = self._preemption
+        found: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
+        return found
+
+
+def _step(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
+    """Whether it is over, and with which answer. ``None`` begins it."""
+    try:
+        steps.send(state)  # type: ignore[arg-type]  # a generator begins with None
+    except StopIteration as end:
+        return True, end.value
+    return False, None

@@ -1,0 +1,283 @@
+"""Says who would have to go so that a pod fits which no node will do for, and to which node it would then be nominated.
+
+Nothing is evicted here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Annotated, Final, Self, final
+from zlib import crc32
+
+from msgspec import Struct
+from pydantic import Field, model_validator
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import (
+    DryRun,
+    Handle,
+    PluginArgs,
+    PluginSpec,
+    PostFilterAnswer,
+    PostFilterResult,
+    PostFilterSteps,
+    PreemptionPlugin,
+    Unreadable,
+    Victims,
+)
+from app.framework.node_info import NodeInfo
+from app.framework.parts import Part
+from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import POD_DISRUPTION_BUDGETS, Kind
+from app.kube.labels import LabelSet
+from app.kube.policy_v1 import PodDisruptionBudget
+
+NAME: Final = "DefaultPreemption"
+
+NEVER_PREEMPTS: Final = "not eligible due to preemptionPolicy=Never."
+STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+NO_VICTIMS_FOUND: Final = "No preemption victims found for incoming pod"
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
+
+_NO_VICTIMS: Final = Victims(())
+_NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
+_UNASKED: Final = unresolvable()
+"""What filters say of a node that they were not asked about."""
+
+_FILTERS_A_STEP: Final = 64
+"""A millisecond or two with all of kube-scheduler's plugins."""
+
+_NO_PRIORITY_BELOW: Final = 1 << 31
+"""Added to each priority, so that of pods with negative ones more are worse, too."""
+
+_INT32: Final = 2**31 - 1
+_MOST_KNOWN: Final = 4096
+"""Label sets of which is remembered which budgets select them: those of the pods on some hundred nodes."""
+
+
+class DefaultPreemptionArgs(PluginArgs):
+    """As in ``kubescheduler.config.k8s.io/v1``."""
+
+    min_candidate_nodes_percentage: Annotated[
+        int, Field(alias="minCandidateNodesPercentage", strict=True, ge=0, le=100)
+    ] = 10
+    min_candidate_nodes_absolute: Annotated[
+        int, Field(alias="minCandidateNodesAbsolute", strict=True, ge=0, le=_INT32)
+    ] = 100
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            raise ValueError("minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be zero")
+        return self
+
+    def candidates(self, nodes: int) -> int:
+        """How many nodes with victims are enough."""
+        return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
+
+
+class _Found(Struct):
+    """What the dry runs have said so far, by node."""
+
+    victims: dict[str, Victims] = {}
+    statuses: dict[str, Status] = {}
+
+    def is_enough(self, wanted: int) -> bool:
+        """There are as many as wanted, and one of them breaks no budget."""
+        return len(self.victims) >= wanted and any(not it.pdb_violations for it in self.victims.values())
+
+
+@final
+class DefaultPreemption(PreemptionPlugin):
+    """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+        self._selecting: dict[tuple[str, LabelSet], tuple[PodDisruptionBudget, ...]] = {}
+        self._selecting_at = -1
+
+    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        """Where nobody has to go by now, since the picture has moved between steps, nothing is said of that node."""
+        why = self.pod_eligible_to_preempt_others(pod, rejected.get(pod.nominated_node_name, _UNASKED))
+        if why:
+            return None, unschedulable(f"preemption: {why}")
+        names = _from_somewhere(pod, [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE])
+        wanted = self._args.candidates(len(names))
+        found, filters = _Found(), 0
+        for name in names:
+            if filters >= _FILTERS_A_STEP:
+                state = yield
+                filters = 0
+            filters += self._try(state, pod, name, found)
+            if found.is_enough(wanted):
+                break
+        return self._chosen(found)
+
+    def _try(self, state: CycleState, pod: Pod, name: str, found: _Found) -> int:
+        """One node; about how often the filters were run."""
+        try:
+            node = self._handle.nodes.get(name)
+        except Unreadable:
+            node = None
+        if node is None:
+            return 0
+        victims, status = self.select_victims_on_node(state, pod, node)
+        if victims.pods:
+            found.victims[name] = victims
+        else:
+            found.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
+        return 1 + len(node.pods)
+
+    def _chosen(self, found: _Found) -> PostFilterAnswer:
+        if found.victims:
+            node = self.select_candidates(found.victims)[0]
+            return PostFilterResult(node, found.victims[node]), SUCCESS
+        faults = [it for it in found.statuses.values() if it.code is Code.ERROR]
+        if faults:
+            return None, error("preemption: " + ", ".join(dict.fromkeys(it.message for it in faults)))
+        return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(found.statuses)}")
+
+    def _no_fit(self, statuses: Mapping[str, Status]) -> str:
+        """kube-scheduler's words: how often each reason was given, sorted as texts."""
+        nodes = len(self._handle.nodes.list())
+        reasons = Counter(reason for status in statuses.values() for reason in status.reasons)
+        reasons[NOT_HELPFUL] += max(0, nodes - len(statuses))
+        each = sorted(f"{count} {reason}" for reason, count in reasons.items() if count)
+        return f"0/{nodes} nodes are available: {', '.join(each)}."
+
+    def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
+        if pod.disruption.never_preempts:
+            return NEVER_PREEMPTS
+        if not pod.nominated_node_name or nominated_node_status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        node = self._handle.nodes.get(pod.nominated_node_name)
+        lower = () if node is None else _lower(pod, node)
+        return STILL_TERMINATING if any(it.terminating and it.disruption.preempted for it in lower) else ""
+
+    def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
+        """All of lower priority leave, then each that the pod fits beside comes back: first those that a budget
+        protects, the most important first.
+        """
+        potential = _lower(pod, node)
+        if not potential:
+            return _NO_VICTIMS, _NOBODY
+        dry_run = self._handle.dry_run(state, pod, node)
+        for it in potential:
+            dry_run.remove_pod(it)
+        status = dry_run.filter()
+        if not status.is_success:
+            return _NO_VICTIMS, status
+        violating, others = self._by_violation(_by_importance(potential))
+        unspared = _unspared(dry_run, violating)
+        violations = len(unspared)
+        unspared += _unspared(dry_run, others)
+        victims = _by_importance(unspared) if violating and others else unspared
+        return Victims(tuple(victims), violations), SUCCESS
+
+    def _by_violation(self, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
+        """The pods whose eviction, after that of those before them, would break a budget, and the others.
+
+        One that a budget lists as disrupted has been counted there already.
+        """
+        left: dict[tuple[str, str], int] = {}
+        violating: list[Pod] = []
+        others: list[Pod] = []
+        for pod in pods:
+            violates = False
+            for budget in self._budgets_of(pod):
+                left[budget.key] = left.get(budget.key, budget.disruptions_allowed) - 1
+                violates = violates or left[budget.key] < 0
+            (violating if violates else others).append(pod)
+        return violating, others
+
+    def _budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
+        objects, asked = self._handle.objects, (pod.namespace, pod.labels)
+        now = objects.version(POD_DISRUPTION_BUDGETS)
+        if now != self._selecting_at or len(self._selecting) >= _MOST_KNOWN:
+            self._selecting, self._selecting_at = {}, now
+        if asked not in self._selecting:
+            budgets = objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)
+            self._selecting[asked] = tuple(it for it in budgets if it.selects(pod.labels))
+        return [it for it in self._selecting[asked] if pod.name not in it.disrupted_pods]
+
+    def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
+        """Where pods without a start time decide, these started last."""
+        if not victims:
+            return ()
+        costs = {name: _cost(it) for name, it in victims.items()}
+        least = min(costs.values())
+        return tuple(name for name, cost in costs.items() if cost == least)
+
+
+def _from_somewhere(pod: Pod, names: Sequence[str]) -> Sequence[str]:
+    """The nodes, beginning with another one for each pod and each form of it.
+
+    Where not all are tried, pods do not crowd on the first. kube-scheduler draws lots; this can be repeated.
+    """
+    if not names:
+        return names
+    first = crc32(f"{pod.uid}/{pod.resource_version}".encode(errors="replace")) % len(names)
+    return [*names[first:], *names[:first]]
+
+
+def _lower(pod: Pod, node: NodeInfo) -> list[Pod]:
+    """Pods of the node with a lower priority, whatever they are and even if they are terminating."""
+    priority = pod.spec.priority
+    return [it for it in node.pods.values() if it.spec.priority < priority]
+
+
+def _started(pod: Pod) -> float:
+    """One that was not started yet would start now: later than any other."""
+    started = pod.disruption.started
+    return inf if started is None else started
+
+
+def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
+    """Higher priority first, then who runs longer.
+
+    Of those that were not started yet the last is first: kube-scheduler asks the clock for each, and whom it asks for
+    later counts as later.
+    """
+    places = {
+        it.uid: (-it.spec.priority, _started(it), -place if it.disruption.started is None else place)
+        for place, it in enumerate(pods)
+    }
+    return sorted(pods, key=lambda it: places[it.uid])
+
+
+def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
+    """Those that the pod does not fit beside, once all before them that it does fit beside are back."""
+    found: list[Pod] = []
+    for it in pods:
+        dry_run.add_pod(it)
+        if not dry_run.filter().is_success:
+            dry_run.remove_pod(it)
+            found.append(it)
+    return found
+
+
+def _cost(victims: Victims) -> tuple[int, int, int, int, float]:
+    """The least is the best: budgets broken, the highest priority, the sum of all, how many, and who runs longest.
+
+    The last is asked of the pods with the highest priority.
+    """
+    highest = victims.pods[0].spec.priority
+    return (
+        victims.pdb_violations,
+        highest,
+        sum(it.spec.priority + _NO_PRIORITY_BELOW for it in victims.pods),
+        len(victims.pods),
+        -min(_started(it) for it in victims.pods if it.spec.priority == highest),
+    )
+
+
+def _kinds(_args: DefaultPreemptionArgs) -> tuple[Kind[PodDisruptionBudget], ...]:
+    return (POD_DISRUPTION_BUDGETS,)
+
+
+SPEC: Final = PluginSpec(NAME, DefaultPreemptionArgs, DefaultPreemption, kinds=_kinds, parts=(Part.DISRUPTION,))

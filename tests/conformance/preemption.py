@@ -1,0 +1,188 @@
+"""A topic about DefaultPreemption: who would have to go on each node, and which node is best.
+
+Knows nothing of Homeport. Most nodes are refused by something that an eviction may cure. Requests, host ports and
+anti-affinity are drawn whether or not a plugin of the profile reads them: who adds one has to add its name alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from tests.conformance.draft import EPOCH, HARD, HOSTNAME, PLUGIN, RACK, SCHEDULER, ZONE, Draft, Json, draw_traits
+
+PREEMPTION: Final = "DefaultPreemption"
+
+FILTERS: Final[Mapping[str, Sequence[str]]] = {
+    "NodeUnschedulable": ("filter",),
+    "TaintToleration": ("filter", "preScore", "score"),
+    PLUGIN: ("preFilter", "filter", "preScore", "score"),
+}
+"""Whose filters refuse nodes, with their points, in the order in which kube-scheduler runs them by default."""
+
+PRIORITIES: Final = (-(2**31), -10, 0, 0, 1, 10, 10, 100, 500, 2_000_001_000)
+MOST_TIED: Final = 12
+"""Pods of a node that may have started in one second: Go sorts so many in the order in which they were, more not."""
+
+
+class PreemptionDraft(Draft):
+    """``tied``: some pods started together, or not at all. Otherwise each pod started at a time of its own."""
+
+    def __init__(self, random: Random) -> None:
+        self.tied = random.random() < 0.4
+        self.unstarted = random.choice((0.2, 0.2, 0.9))
+        self.cordoned = random.choice((0, 0, 0.2))
+        self.sizes = random.choice(((1, 2), (2, 4), (4, 16)))
+        self.priorities = random.sample(PRIORITIES, random.choice((1, 2, 3, 6)))
+        self.budgeted = random.choice((0, 0, 1, 2, 5))
+        self.started = 0
+        self.crowd: dict[str, int] = {}
+        traits = draw_traits(
+            random,
+            keyless=random.choice((0, 0, 0, 0.15)),
+            tainted=random.choice((0, 0, 0.2)),
+            affinity=0,
+            pods_per_node=random.choice((2, 3, 4, 6)),
+            crowding=random.choice((0, 1, 2)),
+            nominated=random.choice((0, 0, 2)),
+        )
+        super().__init__(random, traits)
+
+    # Nodes.
+
+    def node(self, name: str) -> Json:
+        found = super().node(name)
+        room = {
+            "cpu": str(self.random.choice(self.sizes)),
+            "memory": "8Gi",
+            "pods": str(self.random.choice((4, 8, 110))),
+        }
+        found["status"] = {"capacity": room, "allocatable": room}
+        if self.chance(self.cordoned):
+            found["spec"]["unschedulable"] = True
+        return found
+
+    def _node_count(self) -> int:
+        return self.random.choice((1, 2, 3, 3, 4, 5, 6, 8))
+
+    # Pods.
+
+    def any_pod(self, name: str, namespace: str, labels: Mapping[str, str]) -> Json:
+        pod = super().any_pod(name, namespace, labels)
+        pod["spec"]["priority"] = self.random.choice(self.priorities)
+        main = pod["spec"]["containers"][0]
+        main["resources"] = {"requests": {"cpu": self.random.choice(("0", "100m", "400m", "1", "1500m"))}}
+        if self.chance(0.1):
+            port = {"containerPort": 80, "hostPort": self.random.choice((80, 8080)), "protocol": "TCP"}
+            main["ports"] = [port]
+        if self.chance(0.1):
+            peers = {"labelSelector": {"matchLabels": {"app": self.random.choice(("web", "api"))}}}
+            term = {**peers, "topologyKey": self.random.choice((HOSTNAME, ZONE))}
+            pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        return pod
+
+    def pending(self) -> Json:
+        pod = super().pending()
+        highest = max(self.priorities)
+        pod["spec"]["priority"] = self.weighted({highest + 1: 12, highest: 4, min(self.priorities): 1})
+        pod["spec"]["priority"] = min(pod["spec"]["priority"], 2_000_001_000)
+        if self.chance(0.04):
+            pod["spec"]["preemptionPolicy"] = "Never"
+        elif self.chance(0.3):
+            pod["spec"]["preemptionPolicy"] = "PreemptLowerPriority"
+        if self.nodes and self.chance(0.2):
+            pod["status"]["nominatedNodeName"] = self.node_name() if self.chance(0.9) else "gone"
+        keys = self.random.choices((HOSTNAME, ZONE, RACK), (6, 3, 1), k=self.weighted({0: 1, 1: 12, 2: 3}))
+        constraints = [self._crowded(key) for key in dict.fromkeys(keys)]
+        if constraints:
+            pod["spec"]["topologySpreadConstraints"] = constraints
+        return pod
+
+    def _crowded(self, key: str) -> Json:
+        """One that refuses whoever comes to a node with a few peers."""
+        found = self._constraint(key, HARD, self.selector() if self.chance(0.3) else self._own())
+        if self.chance(0.7):
+            found.update(maxSkew=self.random.choice((1, 1, 1, 2)), minDomains=9)
+        return found
+
+    def _own(self) -> Json:
+        return self._maybe("matchLabels", {key: self.labels[key] for key in self.some(list(self.labels), 1, 1)})
+
+    def populate(self) -> None:
+        super().populate()
+        for pod in self.objects:
+            if pod["kind"] == "Pod" and "nodeName" in pod["spec"]:
+                self._begin(pod)
+        self.objects += [self.budget(index) for index in range(self.budgeted)]
+        self.random.shuffle(self.objects)
+
+    def _begin(self, pod: Json) -> None:
+        """When it was started, and perhaps that it goes for another."""
+        node = pod["spec"]["nodeName"]
+        self.crowd[node] = self.crowd.get(node, 0) + 1
+        together = self.tied and self.crowd[node] <= MOST_TIED
+        if not (together and self.chance(self.unstarted)):
+            self.started += 0 if together and self.chance(0.4) else 1
+            pod["status"]["startTime"] = self._time(self.started)
+        if ("deletionTimestamp" in pod["metadata"] and self.chance(0.6)) or self.chance(0.05):
+            pod["status"]["conditions"] = self._disrupted()
+
+    def _time(self, seconds: int) -> str:
+        """All different, in no order."""
+        shuffled = seconds * 7919 % 86400
+        return f"2025-12-{1 + seconds % 7:02}T{shuffled // 3600:02}:{shuffled // 60 % 60:02}:{shuffled % 60:02}Z"
+
+    def _disrupted(self) -> list[Json]:
+        found = {
+            "type": self.weighted({"DisruptionTarget": 8, "Ready": 1}),
+            "status": self.weighted({"True": 8, "False": 1}),
+            "reason": self.weighted({"PreemptionByScheduler": 8, "EvictionByEvictionAPI": 2}),
+            "lastTransitionTime": EPOCH,
+        }
+        other = {"type": "PodScheduled", "status": "True"}
+        return [other, found] if self.chance(0.5) else [found]
+
+    # Budgets.
+
+    def budget(self, index: int) -> Json:
+        namespace = self.other_namespace() if self.chance(0.1) else self.namespace
+        spec: Json = self.random.choice(({"minAvailable": 1}, {"maxUnavailable": "25%"}, {"minAvailable": "50%"}))
+        if self.chance(0.95):
+            spec = {**spec, "selector": {} if self.chance(0.1) else self.selector()}
+        allowed = self.random.choice((0, 0, 1, 1, 2, 5))
+        status: Json = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4}
+        if self.chance(0.2):
+            names = [f"p{self.random.randrange(8)}" for _ in range(3)]
+            status["disruptedPods"] = dict.fromkeys(names, EPOCH)
+        found = self._object("policy/v1", "PodDisruptionBudget", f"b{index}", namespace, spec)
+        return {**found, "status": status}
+
+    # The profile, and what is asked.
+
+    def profile(self, plugin_config: list[Json]) -> Json:
+        names = [*FILTERS, PREEMPTION, "PrioritySort", "DefaultBinder"]
+        plugins: Json = {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}}
+        if self.chance(0.04):
+            name = self.random.choice(list(FILTERS))
+            plugins[self.random.choice(FILTERS[name])] = {"disabled": [{"name": name}]}
+        if self.chance(0.3):
+            fields = {
+                "minCandidateNodesPercentage": self.random.choice((0, 1, 50, 100)),
+                "minCandidateNodesAbsolute": self.random.choice((1, 3, 500)),
+            }
+            args = dict(self.some(list(fields.items()), 1, 2))
+            plugin_config = [*plugin_config, {"name": PREEMPTION, "args": args}]
+        return {"schedulerName": SCHEDULER, "plugins": plugins, "pluginConfig": plugin_config}
+
+    def case(self, name: str) -> Json:
+        names: list[Any] = [node["metadata"]["name"] for node in self.nodes]
+        asked = names if self.chance(0.8) else self.some(names, 0, len(names))
+        return {**super().case(name), "preempt": {"nodes": asked}}
+
+
+def _preemption(random: Random) -> Draft:
+    draft = PreemptionDraft(random)
+    draft.populate()
+    return draft
+
+
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {"preemption": _preemption}
