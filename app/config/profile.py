@@ -6,7 +6,7 @@ and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` g
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -28,6 +28,9 @@ POINTS: Final = (
     "postBind",
 )
 """Extension points as KubeSchedulerConfiguration spells them, in the order of a cycle."""
+
+Preset = Literal["delegated", "complete"]
+"""What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
 
 ANY: Final = "*"
 """The schedulerName of the profile that takes the pods of all names without one of their own."""
@@ -100,8 +103,15 @@ class Profile(_Words):
     percentage_of_nodes_to_score: int | None = Field(
         default=None, description="The scheduler's business: accepted in a KubeSchedulerConfiguration and not used."
     )
+    preset: Preset = Field(
+        default="delegated",
+        description="What it starts from: what a kube-scheduler delegates, or its whole default profile, and homes.",
+    )
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
+    bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(), description="Plugins whose filter is asked once more at bind, and nowhere else."
+    )
 
     @field_validator("scheduler_name")
     @classmethod

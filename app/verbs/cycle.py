@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Explanation, Unprepared
@@ -39,6 +40,7 @@ class Cycle(Struct, frozen=True):
     ``pre_enqueue`` is anything but Success for a pod that is kept out: then no other point was asked. ``post_filter``
     is ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
     ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it.
+    ``profile`` and ``preset``: by whose plugins.
     """
 
     pre_filter: Status = SUCCESS
@@ -48,6 +50,8 @@ class Cycle(Struct, frozen=True):
     pre_enqueue: Status = SUCCESS
     post_filter: Status | None = None
     nominated: str | None = None
+    profile: str = ""
+    preset: str = ""
 
 
 class Explained(Struct, frozen=True):
@@ -100,17 +104,21 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            admitted = await prepared(partial(framework.pre_enqueue, pod))
-            if not admitted.is_success:
-                return Cycle(pre_enqueue=admitted)
-            await self._context.due.wait(framework.depends, pod)
-            await self._context.due.wait(framework.score_depends_on, pod)
-            found = await prepared(partial(self._cycle, framework, pod, names))
+            found = await self._run(framework, pod, names)
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         if found.node:
             self._context.due.expect(pod)
-        return found
+        return replace(found, profile=framework.scheduler_name, preset=framework.preset)
+
+    async def _run(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+        """Raises ``PluginError``."""
+        admitted = await prepared(partial(framework.pre_enqueue, pod))
+        if not admitted.is_success:
+            return Cycle(pre_enqueue=admitted)
+        await self._context.due.wait(framework.depends, pod)
+        await self._context.due.wait(framework.score_depends_on, pod)
+        return await prepared(partial(self._cycle, framework, pod, names))
 
     async def explain(self, pod: Pod) -> Explained:
         """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.

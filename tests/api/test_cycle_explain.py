@@ -89,6 +89,8 @@ def cycled(
     """The answer of a cycle; ``scores`` are PodTopologySpread's, which has weight 2."""
     return {
         "pod": pod,
+        "profile": "default-scheduler",
+        "preset": "delegated",
         "preEnqueue": SUCCESS,
         "preFilter": SUCCESS,
         "filter": statuses,

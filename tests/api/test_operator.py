@@ -128,7 +128,7 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "leader": None,
         "permissions": None,
         "assumed_pods": 0,
-        "profiles": [{"scheduler_name": "*", "points": PLUGINS}],
+        "profiles": [{"scheduler_name": "*", "preset": "delegated", "bind_recheck": [], "points": PLUGINS}],
         "unserved": {},
     } == {key: value for key, value in status.items() if key != "counters"}
 

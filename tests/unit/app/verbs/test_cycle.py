@@ -33,6 +33,7 @@ from tests.fakes import Counted, FromSpec, spec_of
 from tests.harness import World, only
 
 POD = make_pod("web-1")
+BY_WHOM: Mapping[str, str] = {"profile": "default-scheduler", "preset": "delegated"}
 SEEN: StateKey[Counted] = StateKey("seen")
 NO = unschedulable("no")
 
@@ -129,7 +130,8 @@ class TestTheNextOne:
 
 class TestPreEnqueue:
     async def test_of_a_gated_pod_nothing_else_is_asked(self) -> None:
-        expected = Cycle(pre_enqueue=unresolvable("gated").by("Gate"))
+        kept_out = unresolvable("gated").by("Gate")
+        expected = Cycle(pre_enqueue=kept_out, **BY_WHOM)
 
         assert expected == await verb(Gate, Helps).run(make_pod("web-1", labels={"gated": ""}))
 
@@ -139,7 +141,7 @@ class TestPreEnqueue:
         assert (SUCCESS, "n3") == (found.pre_enqueue, found.node)
 
     async def test_what_it_rests_on_is_made_first(self) -> None:
-        expected = Cycle(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"))
+        expected = Cycle(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"), **BY_WHOM)
 
         assert expected == await verb(Prepares).run(POD)
 
@@ -159,6 +161,7 @@ class TestPostFilter:
             statuses={"n1": full, "n9": UNKNOWN_NODE},
             post_filter=unschedulable(*reasons).by("Helps"),
             nominated="n1",
+            **BY_WHOM,
         ) == await verb(Helps).run(POD, ["n1", "n9"])
 
     async def test_a_nomination_may_be_taken_back(self) -> None:
