@@ -6,6 +6,8 @@ What it decides and how it is answered: tests/api/test_cycle_explain.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
 
 import pytest
 
@@ -33,7 +35,7 @@ from tests.fakes import Counted, FromSpec, spec_of
 from tests.harness import World, only
 
 POD = make_pod("web-1")
-BY_WHOM: Mapping[str, str] = {"profile": "default-scheduler", "preset": "delegated"}
+ANSWERED: Final = partial(Cycle, profile="default-scheduler", preset="delegated")
 SEEN: StateKey[Counted] = StateKey("seen")
 NO = unschedulable("no")
 
@@ -131,7 +133,7 @@ class TestTheNextOne:
 class TestPreEnqueue:
     async def test_of_a_gated_pod_nothing_else_is_asked(self) -> None:
         kept_out = unresolvable("gated").by("Gate")
-        expected = Cycle(pre_enqueue=kept_out, **BY_WHOM)
+        expected = ANSWERED(pre_enqueue=kept_out)
 
         assert expected == await verb(Gate, Helps).run(make_pod("web-1", labels={"gated": ""}))
 
@@ -141,7 +143,7 @@ class TestPreEnqueue:
         assert (SUCCESS, "n3") == (found.pre_enqueue, found.node)
 
     async def test_what_it_rests_on_is_made_first(self) -> None:
-        expected = Cycle(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"), **BY_WHOM)
+        expected = ANSWERED(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"))
 
         assert expected == await verb(Prepares).run(POD)
 
@@ -157,11 +159,10 @@ class TestPostFilter:
         full = NO.by("Full")
         reasons = ("n1: no", "n9: " + UNKNOWN_NODE.message, "prepared 1 time")
 
-        assert Cycle(
+        assert ANSWERED(
             statuses={"n1": full, "n9": UNKNOWN_NODE},
             post_filter=unschedulable(*reasons).by("Helps"),
             nominated="n1",
-            **BY_WHOM,
         ) == await verb(Helps).run(POD, ["n1", "n9"])
 
     async def test_a_nomination_may_be_taken_back(self) -> None:
