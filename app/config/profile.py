@@ -29,11 +29,12 @@ POINTS: Final = (
 )
 """Extension points as KubeSchedulerConfiguration spells them, in the order of a cycle."""
 
-Preset = Literal["delegated", "complete"]
-"""What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
-
 ANY: Final = "*"
 """The schedulerName of the profile that takes the pods of all names without one of their own."""
+
+
+Preset = Literal["delegated", "complete"]
+"""What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
 
 
 class _Words(BaseModel):
@@ -103,12 +104,12 @@ class Profile(_Words):
     percentage_of_nodes_to_score: int | None = Field(
         default=None, description="The scheduler's business: accepted in a KubeSchedulerConfiguration and not used."
     )
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
     preset: Preset = Field(
         default="delegated",
         description="What it starts from: what a kube-scheduler delegates, or its whole default profile, and homes.",
     )
-    plugins: Plugins = Plugins()
-    plugin_config: tuple[PluginConfig, ...] = ()
     bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=(), description="Plugins whose filter is asked once more at bind, and nowhere else."
     )

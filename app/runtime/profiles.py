@@ -55,6 +55,10 @@ _Mention: TypeAlias = tuple[str, str, Place]
 """Point, plugin, and where it is enabled there."""
 
 
+_Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
+"""By plugin, the kinds that it reads beside pods and nodes."""
+
+
 class ProfileErrors(ValueError):
     """Everything that is wrong with the profiles, a sentence each. ``found`` says with each where it stands."""
 
@@ -100,6 +104,8 @@ class ResolvedProfile(Struct, frozen=True):
 
     def added_at_bind(self, point: str) -> tuple[PluginRef, ...]:
         """What takes part at a deciding point of a bind and nowhere else, in the order named."""
+        if not self.bind_recheck:
+            return ()
         runs = {ref.name for ref in self.at(point)}
         names = [it for it in self.bind_recheck if it not in runs and has_point(self.specs[it], point)]
         return tuple(PluginRef(name=name) for name in names)
@@ -152,15 +158,18 @@ def build(
     guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
-    plugins = _built(profile, handle)
-    slots = {point: _slots(profile, profile.at(point), plugins) for point in POINTS}
+    kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
+    for use in profile.uses():
+        kinds[use.plugin].append(use.kind)
+    plugins = _built(profile, handle, kinds)
+    slots = {point: _slots(profile, profile.at(point), plugins, kinds) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)
     return Framework(
         profile.scheduler_name,
         slots,
-        added_at_bind={point: _slots(profile, profile.added_at_bind(point), plugins) for point in _DECIDING},
+        added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds) for it in _DECIDING},
         preset=profile.preset,
         served=served,
         nominations=nominations,
@@ -190,11 +199,8 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
-def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
+def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds) -> dict[str, Any]:
     """Every plugin by name, each with a handle of its own."""
-    kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
-    for use in profile.uses():
-        kinds[use.plugin].append(use.kind)
     plugins, found = {}, []
     for name, spec in profile.specs.items():
         its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
@@ -393,7 +399,9 @@ def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
     return Mistake(places, f"{where}: {names}: {mistake.said}" if names else f"{where}: {mistake.said}")
 
 
-def _slots(profile: ResolvedProfile, refs: Iterable[PluginRef], plugins: Mapping[str, Any]) -> tuple[PluginSlot, ...]:
+def _slots(
+    profile: ResolvedProfile, refs: Iterable[PluginRef], plugins: Mapping[str, Any], kinds: _Kinds
+) -> tuple[PluginSlot, ...]:
     return tuple(
         PluginSlot.of(
             ref.name,
@@ -401,7 +409,7 @@ def _slots(profile: ResolvedProfile, refs: Iterable[PluginRef], plugins: Mapping
             weight=ref.weight or 1,
             reads=profile.specs[ref.name].reads,
             parts=profile.specs[ref.name].parts,
-            kinds=tuple(use.kind for use in profile.uses() if use.plugin == ref.name),
+            kinds=tuple(kinds[ref.name]),
         )
         for ref in refs
     )
