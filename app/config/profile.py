@@ -6,7 +6,7 @@ and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` g
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -32,8 +32,7 @@ POINTS: Final = (
 ANY: Final = "*"
 """The schedulerName of the profile that takes the pods of all names without one of their own."""
 
-
-Preset = Literal["delegated", "complete"]
+Preset: TypeAlias = Literal["delegated", "complete"]
 """What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
 
 
