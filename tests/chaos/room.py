@@ -61,9 +61,12 @@ class RoomJudgement:
 
 def slim(spec: Mapping[str, Any]) -> Json:
     """Of a pod's spec what is judged here of its containers."""
-    parts = ("resources", "ports")
-    judged = [{key: it[key] for key in parts if it.get(key)} for it in spec.get("containers") or ()]
-    return {"containers": [it for it in judged if it]} if any(judged) else {}
+    kept: list[Json] = []
+    for container in spec.get("containers") or ():
+        requests = (container.get("resources") or {}).get("requests")
+        judged = {"resources": {"requests": requests} if requests else None, "ports": container.get("ports")}
+        kept.append({key: it for key, it in judged.items() if it})
+    return {"containers": [it for it in kept if it]} if any(kept) else {}
 
 
 def judge_room(history: Iterable[Event]) -> RoomJudgement:
@@ -152,13 +155,16 @@ def _ports(pod: Json) -> Iterator[tuple[str, int, str]]:
 
 
 def _too_near(pod: Json, node: str, nodes: Mapping[str, Json], placed: Mapping[str, Sequence[Json]]) -> Iterator[str]:
+    """Each pod in a domain that this one, or that one, keeps for itself."""
+
+    def shared(term: Json, name: str) -> bool:
+        here, there = (nodes[it]["metadata"]["labels"].get(term["topologyKey"]) for it in (node, name))
+        return here is not None and here == there
+
     for name, pods in placed.items():
         for other in pods:
-            for one, two in ((pod, other), (other, pod)):
-                for term in _kept_away(one, two):
-                    here, there = (nodes[it]["metadata"]["labels"].get(term["topologyKey"]) for it in (node, name))
-                    if here is not None and here == there:
-                        yield f"{_name(one)} keeps away from {_name(two)} by {term['topologyKey']}"
+            if any(shared(term, name) for term in (*_kept_away(pod, other), *_kept_away(other, pod))):
+                yield f"{_name(other)} on {name}"
 
 
 def _kept_away(pod: Json, other: Json) -> Iterator[Json]:
