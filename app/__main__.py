@@ -145,7 +145,7 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _plugins(_arguments: argparse.Namespace) -> None:
-    print(plugins.listing(IN_TREE, plugins.installed()))  # noqa: T201  # the answer of the command
+    print(plugins.listing(IN_TREE, plugins.installed(), DEFAULT_WEIGHTS))  # noqa: T201  # the answer of the command
 
 
 def _rbac(arguments: argparse.Namespace) -> None:
@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_explain(commands)
     _add_rbac(commands)
-    listing = commands.add_parser("plugins", help="list the plugins that a profile can name")
+    listing = commands.add_parser("plugins", help="list the plugins that a profile can name, and the presets")
     listing.set_defaults(run=_plugins)
     commands.add_parser("version", help="print the version").set_defaults(run=_version)
     return parser

@@ -699,4 +699,9 @@ def _feed_status(found: FeedState) -> FeedStatus:
 
 def _profile_status(framework: Framework) -> ProfileStatus:
     points = {point: [slot.name for slot in slots] for point, slots in framework.slots.items() if slots}
-    return ProfileStatus(scheduler_name=framework.scheduler_name, points=points)
+    return ProfileStatus(
+        scheduler_name=framework.scheduler_name,
+        preset=framework.preset,
+        bind_recheck=list(framework.added_at_bind),
+        points=points,
+    )

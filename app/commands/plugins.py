@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from app.commands import table
+from app.config.profile import Preset
 from app.framework.interface import PluginSpec
 from app.runtime.profiles import has_point
-from app.runtime.registry import POINT_METHODS
+from app.runtime.registry import POINT_METHODS, Registry
 
 GROUP: Final = "homeport.plugins"
 """Entry points of this group name a ``PluginSpec``, or a sequence of them."""
@@ -36,10 +37,19 @@ def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
     return specs
 
 
-def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]]) -> str:
-    """A table of all plugins."""
-    rows = [(*_row(spec), "Homeport") for spec in in_tree] + [(*_row(spec), spec.plugin.__module__) for spec in others]
-    return "\n".join(table.lines(("name", "extension points", "arguments", "from"), rows))
+def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> str:
+    """A table of all plugins, with their weight in each preset; also of two that have the same name."""
+    presets = {name: Registry((), defaults).preset(name) for name in get_args(Preset)}
+    found = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
+    rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in found]
+    return "\n".join(table.lines(("name", "extension points", "arguments", *presets, "from"), rows))
+
+
+def _in_preset(spec: PluginSpec[Any], weights: Mapping[str, int]) -> str:
+    """Of a plugin that does not score, only whether it is there."""
+    if spec.name not in weights:
+        return "-"
+    return str(weights[spec.name]) if has_point(spec, "score") else "yes"
 
 
 def _row(spec: PluginSpec[Any]) -> tuple[str, str, str]:

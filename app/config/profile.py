@@ -7,6 +7,7 @@ and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` g
 from __future__ import annotations
 
 from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -36,6 +37,9 @@ RELEASES: Final[tuple[str, ...]] = get_args(Release)
 
 ANY: Final = "*"
 """The schedulerName of the profile that takes the pods of all names without one of their own."""
+
+Preset: TypeAlias = Literal["delegated", "complete"]
+"""What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
 
 
 class _Words(BaseModel):
@@ -111,6 +115,13 @@ class Profile(_Words):
     )
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
+    preset: Preset = Field(
+        default="delegated",
+        description="What it starts from: what a kube-scheduler delegates, or its whole default profile, and homes.",
+    )
+    bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(), description="Plugins whose filter is asked once more at bind, and nowhere else."
+    )
 
     @field_validator("release", mode="before")
     @classmethod

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from app.config.profile import Preset
 from app.framework.interface import (
     ClusterFilterPlugin,
     ExplainPlugin,
@@ -21,13 +22,13 @@ from app.framework.interface import (
     RepairPlugin,
     ScorePlugin,
 )
-from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
+from app.framework.node_info import Candidates, NodeInfo
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.acting import Acting
 from app.runtime.asking import question
-from app.runtime.filtering import Filtering
+from app.runtime.filtering import Filtering, Recheck
 from app.runtime.guard import Guard, PluginError, WrongAnswer
 from app.runtime.picture import Nominations, Picture
 from app.runtime.post_filtering import PostFiltering
@@ -56,8 +57,9 @@ _ASIDE: Final = (
 class Framework(Filtering, PostFiltering, Scoring, Acting):
     """The compiled form of a profile.
 
-    ``slots`` holds the plugins of every extension point in order. ``served`` are the scheduler names whose nominated
-    pods count: those of the other profiles too. ``picture``: what is kept is brought up to date by it.
+    ``slots`` holds the plugins of every extension point in order, ``added_at_bind`` those that decide beside them where
+    a node is checked once more for a bind, and nowhere else. ``served`` are the scheduler names whose nominated pods
+    count: those of the other profiles too. ``picture``: what is kept is brought up to date by it.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         scheduler_name: str,
         slots: Mapping[str, Sequence[PluginSlot]],
         *,
+        added_at_bind: Mapping[str, Sequence[PluginSlot]] = {},
+        preset: Preset = "delegated",
         served: Container[str],
         nominations: Nominations,
         picture: Picture,
@@ -80,25 +84,45 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             waiting=waiting,
             guard=guard,
         )
-        every = {slot.name: slot for of_point in slots.values() for slot in of_point}
-        for point, of_point in slots.items():
+        self.preset = preset
+        self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
+        self._at_bind: Filtering | None = None
+        at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}
+        if self.added_at_bind:
+            self._at_bind = Filtering(
+                scheduler_name=scheduler_name,
+                slots=at_bind,
+                served=served,
+                nominations=nominations,
+                picture=picture,
+                guard=guard,
+            )
+        every = {slot.name: slot for of_point in at_bind.values() for slot in of_point}
+        for point, of_point in at_bind.items():
             for slot in of_point:
                 guard.expect(slot.name, point[:1].upper() + point[1:], scheduler_name)
         for name, slot in every.items():
             for base, method, timed_as in _ASIDE:
                 if overrides(type(slot.plugin), base, method):
                     guard.expect_also(name, timed_as)
-        self._lookups = [slot for slot in every.values() if declares(type(slot.plugin), LookUpPlugin)]
+        self._lookups_at_bind = [slot for slot in every.values() if declares(type(slot.plugin), LookUpPlugin)]
+        plugins = self.plugins
+        self._lookups = [slot for slot in self._lookups_at_bind if slot.name in plugins]
 
     @property
     def plugins(self) -> dict[str, Any]:
-        """Every plugin of the profile by name."""
+        """Every plugin of the profile by name, without those that are asked at bind alone."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
-    def required_objects(self, pod: Pod) -> list[tuple[Kind[Any], str, str]]:
+    def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
+        if self._at_bind is not None:
+            return self._at_bind.recheck(state, pod, node, in_flight)
+        return super().recheck(state, pod, node, in_flight)
+
+    def required_objects(self, pod: Pod, *, at_bind: bool = False) -> list[tuple[Kind[Any], str, str]]:
         """Objects that a decision about the pod needs and the picture does not have. Raises ``PluginError``."""
         found: list[tuple[Kind[Any], str, str]] = []
-        for slot in self._lookups:
+        for slot in self._lookups_at_bind if at_bind else self._lookups:
             found += self._guard.call(slot.name, "RequiredObjects", _required, slot.plugin, pod)
         return found
 

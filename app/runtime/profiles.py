@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from app.config.mistakes import Mistake, Place, meant, mistakes_in, written
-from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Profile
+from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Preset, Profile
 from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
 from app.framework.parts import Part
 from app.framework.uses import Use
@@ -25,7 +25,7 @@ from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.picture import Nominations, Picture
-from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, STAY_IN_SCHEDULER, Registry
 from app.runtime.slots import PluginSlot, declares, flaws, is_plain
 from app.runtime.waiting import WaitingPods
 
@@ -34,6 +34,21 @@ _PLAIN: Final = (
     "rejections are not remembered, and no bind is certain while others are under way; PluginSpec.reads, or "
     "ClusterFilterPlugin as a base, says more"
 )
+_PLAIN_AT_BIND: Final = (
+    '{}: bindRecheck: plugin "{}" says nothing of what its filter reads: no bind is certain while others are under way'
+)
+_LACKING: Final = (
+    "{}: preset complete is not whole here: {} of kube-scheduler's default profile cannot run in this Homeport. What "
+    "they would forbid is allowed, unless the calling scheduler asks them itself"
+)
+_RUNS_ANYWAY: Final = (
+    '{}: bindRecheck: the filter of plugin "{}" runs in this profile, hence at bind too: naming it changes nothing'
+)
+_NOT_HERE: Final = '{}: bindRecheck: plugin "{}" runs in your scheduler, not in Homeport: it cannot be asked at bind'
+_HAS_NO_FILTER: Final = '{}: bindRecheck: plugin "{}" has neither preFilter nor filter: there is nothing to ask at bind'
+_DECIDING: Final = ("preFilter", "filter")
+"""The points at which plugins say which nodes a pod may use."""
+
 _ALL: Final = "*"
 _EVERYWHERE: Final = "multiPoint"
 
@@ -58,6 +73,7 @@ class ResolvedProfile(Struct, frozen=True):
     """A checked profile: plugin sets merged with the defaults, arguments parsed, nothing built yet.
 
     ``absent`` are in-tree plugins it names that run in the scheduler and not here. ``place``: where it stands.
+    ``bind_recheck``: plugins that decide at bind beside those that run, and nowhere else.
     """
 
     place: Place
@@ -69,6 +85,32 @@ class ResolvedProfile(Struct, frozen=True):
     specs: Mapping[str, PluginSpec[Any]]
     absent: tuple[str, ...]
     notices: tuple[str, ...]
+    preset: Preset = "delegated"
+    bind_recheck: tuple[str, ...] = ()
+
+    def at(self, point: str) -> tuple[PluginRef, ...]:
+        """What runs at a point, in order: entries of it that are multiPoint too, then multiPoint, then its others."""
+        custom = self.points[point]
+        explicit = {ref.name: ref for ref in custom.enabled if ref.name in self.specs}
+        disabled = {ref.name for ref in custom.disabled}
+        everywhere = {} if _ALL in disabled else {ref.name: ref for ref in self.multi_point if ref.name in self.specs}
+        multi = {
+            name: ref
+            for name, ref in everywhere.items()
+            if name not in disabled and name not in explicit and has_point(self.specs[name], point)
+        }
+        both = {name for name in explicit if name in everywhere and name not in disabled}
+        first = [ref for name, ref in explicit.items() if name in both]
+        last = [ref for name, ref in explicit.items() if name not in both]
+        return (*first, *multi.values(), *last)
+
+    def added_at_bind(self, point: str) -> tuple[PluginRef, ...]:
+        """What takes part at a deciding point of a bind and nowhere else, in the order named."""
+        if not self.bind_recheck:
+            return ()
+        runs = {ref.name for ref in self.at(point)}
+        names = [it for it in self.bind_recheck if it not in runs and has_point(self.specs[it], point)]
+        return tuple(PluginRef(name=name) for name in names)
 
     def uses(self) -> Iterable[Use]:
         """What its plugins do with objects of kinds beside pods and nodes. Raises ``ProfileErrors``."""
@@ -122,15 +164,17 @@ def build(
     for use in profile.uses():
         kinds[use.plugin].append(use.kind)
     plugins = _built(profile, handle, kinds)
-    slots = {point: _slots(profile, point, plugins, kinds) for point in POINTS}
     dry_runs = DryRuns()
     plugins = _built(profile, replace(handle, dry_run=dry_runs))
+    slots = {point: _slots(profile, profile.at(point), plugins, kinds) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)
     dry_runs.filters = framework = Framework(
         profile.scheduler_name,
         slots,
+        added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds) for it in _DECIDING},
+        preset=profile.preset,
         served=served,
         nominations=nominations,
         picture=picture,
@@ -197,22 +241,72 @@ def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[Mistake]:
 def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]) -> ResolvedProfile:
     where = f'profile "{profile.scheduler_name}"'
     defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.defaults(profile.release).items())
+    defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.preset(profile.preset).items())
     multi_point = _merge(defaults, profile.plugins.multi_point)
     points = {point: profile.plugins.at(point) for point in POINTS}
     mentions = list(_mentions(profile, place))
     named = [ref.name for ref in multi_point] + [name for point, name, _ in mentions if point != _EVERYWHERE]
     specs, absent = _look_up(dict.fromkeys(named), registry, where, mentions, mistakes)
-    notices = [f"{where}: {name} runs in your scheduler, not in Homeport" for name in absent]
+    rechecked = _rechecked(profile, place, registry, mistakes)
     mistakes.extend(_repeated(mentions, where))
     mistakes.extend(_misplaced(mentions, specs, where))
-    args = _parse_args(profile, place, specs, registry, mistakes)
-    notices += [_PLAIN.format(where, name) for name, spec in specs.items() if is_plain(spec.plugin, spec.reads)]
-    if "PodTopologySpread" not in specs:
-        notices.append(
+    every = {**specs, **rechecked}
+    args = _parse_args(profile, place, every, registry, mistakes)
+    found = ResolvedProfile(
+        place=place,
+        scheduler_name=profile.scheduler_name,
+        multi_point=multi_point,
+        points=points,
+        args=args,
+        specs=every,
+        absent=tuple(absent),
+        notices=(),
+        preset=profile.preset,
+        bind_recheck=tuple(rechecked),
+    )
+    return replace(found, notices=tuple(_notices(found, {name for _, name, _ in mentions}, where)))
+
+
+def _rechecked(
+    profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]
+) -> dict[str, PluginSpec[Any]]:
+    """The plugins of ``bindRecheck``. One that is not here is a mistake: who names it relies on it."""
+    where = f'profile "{profile.scheduler_name}"'
+    found: dict[str, PluginSpec[Any]] = {}
+    for number, name in enumerate(profile.bind_recheck):
+        at = ((*place, "bindRecheck", number),)
+        spec = registry.get(name)
+        if name in found:
+            mistakes.append(Mistake(at, f'{where}: bindRecheck: plugin "{name}" is named twice'))
+        elif spec is None and _is_in_tree(name):
+            mistakes.append(Mistake(at, _NOT_HERE.format(where, name)))
+        elif spec is None:
+            guess = meant(name, (it.name for it in registry))
+            mistakes.append(Mistake(at, f'{where}: bindRecheck: plugin "{name}" does not exist{guess}'))
+        elif not any(has_point(spec, point) for point in _DECIDING):
+            mistakes.append(Mistake(at, _HAS_NO_FILTER.format(where, name)))
+        else:
+            found[name] = spec
+    return found
+
+
+def _notices(found: ResolvedProfile, mentioned: Container[str], where: str) -> Iterable[str]:
+    """What is no mistake, and may not be what was meant. ``mentioned``: plugins that the profile enables by name."""
+    if lacking := [name for name in found.absent if name not in mentioned]:
+        yield _LACKING.format(where, ", ".join(lacking))
+    for name in found.absent:
+        if name in mentioned:
+            yield f"{where}: {name} runs in your scheduler, not in Homeport"
+    added = {ref.name for point in _DECIDING for ref in found.added_at_bind(point)}
+    yield from (_RUNS_ANYWAY.format(where, name) for name in found.bind_recheck if name not in added)
+    for name, spec in found.specs.items():
+        if is_plain(spec.plugin, spec.reads):
+            yield (_PLAIN_AT_BIND if name in added else _PLAIN).format(where, name)
+    if "PodTopologySpread" not in found.specs:
+        yield (
             f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
             "Homeport; here it means that nobody spreads these pods."
         )
-    return ResolvedProfile(
         place,
         profile.scheduler_name,
         profile.release,
@@ -222,7 +316,11 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         specs,
         tuple(absent),
         tuple(notices),
-    )
+
+
+def _is_in_tree(name: str) -> bool:
+    """Whether kube-scheduler has a plugin of this name, which need not be here."""
+    return name in STAY_IN_SCHEDULER or name in KUBE_SCHEDULER_DEFAULTS
 
 
 def _mentions(profile: Profile, place: Place) -> Iterable[_Mention]:
@@ -250,7 +348,7 @@ def _look_up(
         spec = registry.get(name)
         if spec is not None:
             specs[name] = spec
-        elif name in STAY_IN_SCHEDULER:
+        elif _is_in_tree(name):
             absent.append(name)
         else:
             places = tuple(place for _, mentioned, place in mentions if mentioned == name)
@@ -293,7 +391,7 @@ def _parse_args(
         at = (*place, "pluginConfig", number)
         if config.name in given:
             mistakes.append(Mistake(((*at, "name"),), f'{where}: pluginConfig "{config.name}" is repeated'))
-        if registry.get(config.name) is None and config.name not in STAY_IN_SCHEDULER:
+        if registry.get(config.name) is None and not _is_in_tree(config.name):
             said = f'{where}: pluginConfig "{config.name}" names a plugin that does not exist'
             mistakes.append(Mistake(((*at, "name"),), said + meant(config.name, (it.name for it in registry))))
         given[config.name] = config.args, (*at, "args")
@@ -316,20 +414,9 @@ def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
     return Mistake(places, f"{where}: {names}: {mistake.said}" if names else f"{where}: {mistake.said}")
 
 
-def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any], kinds: _Kinds) -> tuple[PluginSlot, ...]:
-    """Explicit entries that are multiPoint too, then multiPoint, then the other explicit entries."""
-    custom = profile.points[point]
-    explicit = {ref.name: ref for ref in custom.enabled if ref.name in plugins}
-    disabled = {ref.name for ref in custom.disabled}
-    everywhere = {} if _ALL in disabled else {ref.name: ref for ref in profile.multi_point if ref.name in plugins}
-    multi = {
-        name: ref
-        for name, ref in everywhere.items()
-        if name not in disabled and name not in explicit and has_point(profile.specs[name], point)
-    }
-    both = {name for name in explicit if name in everywhere and name not in disabled}
-    first = [ref for name, ref in explicit.items() if name in both]
-    last = [ref for name, ref in explicit.items() if name not in both]
+def _slots(
+    profile: ResolvedProfile, refs: Iterable[PluginRef], plugins: Mapping[str, Any], kinds: _Kinds
+) -> tuple[PluginSlot, ...]:
     return tuple(
         PluginSlot.of(
             ref.name,
@@ -339,7 +426,7 @@ def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any], kin
             parts=profile.specs[ref.name].parts,
             kinds=tuple(kinds[ref.name]),
         )
-        for ref in (*first, *multi.values(), *last)
+        for ref in refs
     )
 
 

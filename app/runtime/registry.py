@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from app.config.profile import Preset
 from app.framework import interface
 from app.framework.interface import PluginSpec
 
@@ -65,7 +66,7 @@ class DuplicatePlugin(ValueError):
 
 
 class Registry:
-    """Plugin specs by name. ``defaults`` are the names and weights a profile starts from, in order."""
+    """Plugin specs by name. ``defaults``: what a profile starts from that names no preset, by name, with weights."""
 
     def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
         self._specs: dict[str, PluginSpec[Any]] = {}
@@ -81,6 +82,16 @@ class Registry:
 
     def __iter__(self) -> Iterator[PluginSpec[Any]]:
         return iter(self._specs.values())
+
+    def preset(self, name: Preset) -> Mapping[str, int]:
+        """The names and weights that a preset enables at ``multiPoint``, in order.
+
+        ``complete``: kube-scheduler's, in its order and with its weights, then those of ``defaults`` that it lacks.
+        """
+        if name == "delegated":
+            return self.defaults
+        ours = {it: weight for it, weight in self.defaults.items() if it not in KUBE_SCHEDULER_DEFAULTS}
+        return {**KUBE_SCHEDULER_DEFAULTS, **ours}
 
     def get(self, name: str) -> PluginSpec[Any] | None:
         return self._specs.get(name)

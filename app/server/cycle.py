@@ -45,6 +45,8 @@ def _cycle_response(pod: Pod, found: Cycle) -> Response:
     return _json(
         {
             "pod": str(pod),
+            "profile": found.profile,
+            "preset": found.preset,
             "preEnqueue": shown(found.pre_enqueue),
             "preFilter": shown(found.pre_filter),
             "filter": {name: told[id(status)] for name, status in found.statuses.items()},

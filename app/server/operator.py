@@ -12,6 +12,8 @@ class ProfileStatus(BaseModel):
     """One profile as it runs."""
 
     scheduler_name: str
+    preset: str = Field(description="What it starts from: delegated or complete.")
+    bind_recheck: list[str] = Field(description="Plugins that are asked at bind and nowhere else.")
     points: dict[str, list[str]] = Field(description="Plugins by extension point, in order.")
 
 

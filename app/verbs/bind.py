@@ -184,7 +184,7 @@ class BindVerb:
     async def _bind_checked(
         self, framework: Framework, pod: Pod, target: Target, node_name: str, deadline: float
     ) -> None:
-        await self._context.look_up_missing(framework, pod)
+        await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()
         self._spawn(framework.post_bind(state, pod, node_name))

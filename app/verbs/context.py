@@ -58,14 +58,16 @@ class VerbContext(Struct, frozen=True):
             self.unserved.note(verb, pod)
         return found
 
-    async def look_up_missing(self, framework: Framework, pod: Pod, hosts: Sequence[str] = ()) -> None:
+    async def look_up_missing(
+        self, framework: Framework, pod: Pod, hosts: Sequence[str] = (), *, at_bind: bool = False
+    ) -> None:
         """Fetch what the plugins need of this pod's owners and the watch has not brought yet.
 
         Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
         brings nothing new. Raises ``VerbFailure`` (``fault``), also for one that cannot be read.
         """
         asked: set[tuple[Kind[Any], str, str]] = set()
-        while missing := [it for it in self._missing(framework, pod, hosts) if it not in asked]:
+        while missing := [it for it in self._missing(framework, pod, hosts, at_bind) if it not in asked]:
             asked.update(missing)
             for kind, namespace, name in missing:
                 try:
@@ -73,8 +75,10 @@ class VerbContext(Struct, frozen=True):
                 except Unreadable as cause:
                     raise VerbFailure("fault", f"homeport: {cause}", hosts) from None
 
-    def _missing(self, framework: Framework, pod: Pod, hosts: Sequence[str]) -> list[tuple[Kind[Any], str, str]]:
+    def _missing(
+        self, framework: Framework, pod: Pod, hosts: Sequence[str], at_bind: bool
+    ) -> list[tuple[Kind[Any], str, str]]:
         try:
-            return framework.required_objects(pod)
+            return framework.required_objects(pod, at_bind=at_bind)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault

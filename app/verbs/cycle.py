@@ -41,6 +41,7 @@ class Cycle(Struct, frozen=True):
     is ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
     ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it;
     ``victims`` are the pods that would have to leave that node first. Nobody is evicted.
+    ``profile`` and ``preset``: by whose plugins.
     """
 
     pre_filter: Status = SUCCESS
@@ -58,6 +59,8 @@ class _Unfinished(Struct, frozen=True):
 
     steps: PostFilterSteps
     so_far: Cycle
+    profile: str = ""
+    preset: str = ""
 
 
 class Explained(Struct, frozen=True):
@@ -110,14 +113,20 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            admitted = await prepared(partial(framework.pre_enqueue, pod))
-            if not admitted.is_success:
-                return Cycle(pre_enqueue=admitted)
-            await self._context.due.wait(framework.depends, pod)
-            await self._context.due.wait(framework.score_depends_on, pod)
             return await self._decided(framework, pod, names)
+            found = await self._run(framework, pod, names)
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
+        return replace(found, profile=framework.scheduler_name, preset=framework.preset)
+
+    async def _run(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+        """Raises ``PluginError``."""
+        admitted = await prepared(partial(framework.pre_enqueue, pod))
+        if not admitted.is_success:
+            return Cycle(pre_enqueue=admitted)
+        await self._context.due.wait(framework.depends, pod)
+        await self._context.due.wait(framework.score_depends_on, pod)
+        return await prepared(partial(self._cycle, framework, pod, names))
 
     async def explain(self, pod: Pod) -> Explained:
         """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.

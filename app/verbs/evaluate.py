@@ -68,6 +68,8 @@ _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+_OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck"}
+"""Fields of a profile that mean something to a service alone, as they are and as they are written."""
 
 
 class Evaluator:
@@ -115,6 +117,10 @@ class Evaluator:
             if "release" not in found.model_fields_set:
                 found = found.model_copy(update={"release": self._release})
             (profile,) = resolve((found,), self._registry)
+            asked = Profile.model_validate(document)
+            if ours := [word for name, word in _OURS.items() if name in asked.model_fields_set]:
+                return "; ".join(f"config.{word}: is no word of a KubeSchedulerConfiguration" for word in ours)
+            (profile,) = resolve((asked,), self._registry)
         except _UNREADABLE as error:
             return f"config: {error}"
         except ValidationError as error:

@@ -6,7 +6,7 @@ Answers are written without these models, which say their form for the schema: 5
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
 from msgspec import Raw
@@ -143,6 +143,10 @@ class CycleResponse(_Model):
     """One whole cycle."""
 
     pod: str = Field(description="namespace/name of the pod that it was run for.")
+    profile: str = Field(description="schedulerName of the profile that answered; * for the one of all other names.")
+    preset: Literal["delegated", "complete"] = Field(
+        description="What that profile starts from. delegated: a kube-scheduler judges all else, and nobody does here."
+    )
     pre_enqueue: PluginStatus = Field(
         description="Anything but Success: the pod is kept out, and nothing else was asked."
     )

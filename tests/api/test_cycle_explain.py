@@ -89,6 +89,8 @@ def cycled(
     """The answer of a cycle; ``scores`` are PodTopologySpread's, which has weight 2."""
     return {
         "pod": pod,
+        "profile": "default-scheduler",
+        "preset": "delegated",
         "preEnqueue": SUCCESS,
         "preFilter": SUCCESS,
         "filter": statuses,
@@ -151,6 +153,15 @@ class TestCycle:
 
         nodes = dict.fromkeys(("n1", "n2", "n3"), NO_OWNER)
         assert {**cycled(None, nodes, pod="default/db"), "preFilter": NO_OWNER} == found
+
+    async def test_which_profile_and_which_preset_answered(self, tmp_path: Path) -> None:
+        """Whoever has no filters of its own wants to know that nobody asked the others."""
+        one = Profile.model_validate({"schedulerName": "one", "preset": "complete"})
+        rest = Profile.model_validate({"schedulerName": "*"})
+        async with serving(Settings(cluster=saved(tmp_path), profiles=(one, rest))) as api:
+            found = [(await ask(api, "cycle", {"pod": pod_object("a", scheduler=it)}))[1] for it in ("one", "two")]
+
+        assert [("one", "complete"), ("*", "delegated")] == [(it["profile"], it["preset"]) for it in found]
 
     async def test_a_pod_that_is_gated(self, tmp_path: Path) -> None:
         settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("Gates"))

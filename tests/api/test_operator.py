@@ -128,9 +128,18 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "leader": None,
         "permissions": None,
         "assumed_pods": 0,
-        "profiles": [{"scheduler_name": "*", "points": PLUGINS}],
+        "profiles": [{"scheduler_name": "*", "preset": "delegated", "bind_recheck": [], "points": PLUGINS}],
         "unserved": {},
     } == {key: value for key, value in status.items() if key != "counters"}
+
+
+async def test_status_tells_what_is_asked_at_bind_alone(tmp_path: Path) -> None:
+    asked = {"preset": "complete", "bindRecheck": ["NodeName"], "plugins": {"filter": {"disabled": [{"name": "*"}]}}}
+    async with serving(Settings(cluster=saved(tmp_path), profiles=(Profile.model_validate(asked),))) as api:
+        (profile,) = (await api.get("/api/v1/status"))["profiles"]
+
+    assert ("complete", ["NodeName"]) == (profile["preset"], profile["bind_recheck"])
+    assert "filter" not in profile["points"]
 
 
 async def test_status_tells_how_the_kept_counts_are_used(api: Api) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tests.chaos import kills, leaders, outage, waves
+from tests.chaos import kills, leaders, outage, overbook, waves
 from tests.chaos.report import Report, table
 from tests.conformance import soak
 
@@ -40,6 +40,8 @@ class Sizes:
     outage_kinds: tuple[str, ...]
     leader_failures: int
     events: int
+    room_binds: int
+    stock_room_binds: int
 
 
 FULL: Final = Sizes(
@@ -53,8 +55,12 @@ FULL: Final = Sizes(
     outage_kinds=("refused", "silent"),
     leader_failures=100,
     events=1_000_000,
+    room_binds=5_000,
+    stock_room_binds=5_000,
 )
-SHORT: Final = replace(FULL, binds=500, per_app=20, kills=20, outage=5.0, leader_failures=5)
+SHORT: Final = replace(
+    FULL, binds=500, per_app=20, kills=20, outage=5.0, leader_failures=5, room_binds=300, stock_room_binds=0
+)
 FRESHNESS: Final = 35.0
 """Seconds after which Homeport is told to take its picture for too old in the outages."""
 
@@ -67,10 +73,11 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "kills": lambda sizes, seed: kills.kills(sizes.kills, seed, sizes.kill_seconds),
     "outage": lambda sizes, seed: outage.outages(sizes.outage, FRESHNESS, seed, sizes.outage_kinds),
     "leaders": lambda sizes, seed: leaders.leaders(sizes.leader_failures, seed),
+    "overbook": lambda sizes, seed: overbook.overbook(sizes.room_binds, sizes.stock_room_binds, seed),
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }
-IN_SHORT: Final = ("race", "kills", "leaders", "outage")
+IN_SHORT: Final = ("race", "overbook", "kills", "leaders", "outage")
 
 
 def memory(events: int, seed: int) -> Report:
@@ -90,7 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = SHORT if arguments.short else FULL
     if arguments.binds:
         binds = arguments.binds
-        sizes = replace(sizes, binds=binds, in_tree_binds=binds, conflict_binds=binds)
+        sizes = replace(sizes, binds=binds, in_tree_binds=binds, conflict_binds=binds, room_binds=binds)
+        sizes = replace(sizes, stock_room_binds=binds if sizes.stock_room_binds else 0)
+    if arguments.stock:
+        sizes = replace(sizes, stock_room_binds=sizes.room_binds)
     if arguments.kills:
         sizes = replace(sizes, kills=arguments.kills)
     if arguments.kill_seconds:
@@ -130,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--binds", type=int, help="bind as many pods in each scenario of waves")
     parser.add_argument("--kills", type=int, help="kill as many times")
     parser.add_argument("--kill-seconds", type=float, help="kill for no longer than this")
+    parser.add_argument("--stock", action="store_true", help="in short too: how much stock schedulers overbook alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures and evidence there")
     return parser
 

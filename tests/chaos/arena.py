@@ -33,9 +33,20 @@ Item = TypeVar("Item")
 
 
 class Arena:
-    """A control plane of its own with ``nodes`` nodes, as many in each zone. ``plane``: one that is not started yet."""
+    """A control plane of its own with ``nodes`` nodes, as many in each zone. ``plane``: one that is not started yet.
 
-    def __init__(self, nodes: int, kinds: Iterable[Kind] = ("Node", "Pod"), plane: ControlPlane | None = None) -> None:
+    ``cpu``: of each node; all else is there in plenty.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        kinds: Iterable[Kind] = ("Node", "Pod"),
+        plane: ControlPlane | None = None,
+        *,
+        cpu: str = "640",
+    ) -> None:
+        self._cpu = cpu
         self.folder = Path(tempfile.mkdtemp(prefix="homeport-chaos-"))
         self._cleanup = ExitStack()
         self._cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -64,7 +75,7 @@ class Arena:
 
     def _create_node(self, name: str) -> None:
         zone = name.rpartition("-")[0]
-        self.plane.client.create_node(objects.node(name, zone=zone, cpu="640", memory="2560Gi", pods="1000"))
+        self.plane.client.create_node(objects.node(name, zone=zone, cpu=self._cpu, memory="2560Gi", pods="1000"))
 
     def each(self, act: Callable[[Item], object], items: Iterable[Item]) -> None:
         """Several at once; the first failure is raised."""

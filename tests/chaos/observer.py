@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import httpx
 
 from tests.chaos.checker import Event, Json, Kind
+from tests.chaos.room import slim
 from tests.controlplane.client import RESOURCES
 from tests.controlplane.controlplane import ControlPlane
 
@@ -145,5 +146,11 @@ class Observer:
 def _judged_by(found: Json) -> Json:
     """Without the parts that no judgement looks at and that are most of a long history."""
     metadata = {key: it for key, it in found["metadata"].items() if key != "managedFields"}
-    spec = {key: it for key, it in found.get("spec", {}).items() if key not in ("containers", "volumes", "template")}
-    return {"metadata": metadata, "spec": spec, "status": {"phase": found.get("status", {}).get("phase")}}
+    whole = found.get("spec", {})
+    spec = {key: it for key, it in whole.items() if key not in ("containers", "volumes", "template")}
+    status = found.get("status", {})
+    return {
+        "metadata": metadata,
+        "spec": {**spec, **slim(whole)},
+        "status": {key: status.get(key) for key in ("phase", "allocatable") if key == "phase" or key in status},
+    }

@@ -84,7 +84,7 @@ class TestInstalled:
     def test_it_is_listed_with_its_points_arguments_and_origin(self, venv: Path, tmp_path: Path) -> None:
         listed = homeport(venv, "plugins", cwd=tmp_path).stdout.splitlines()
 
-        assert ["RackLabels", "filter, preBind", "label", "rack_labels"] == cells(listed[-1])
+        assert ["RackLabels", "filter, preBind", "label", "-", "-", "rack_labels"] == cells(listed[-1])
 
     def test_it_judges_and_binds_by_the_kind_it_declares(
         self, venv: Path, tmp_path: Path, flags: Sequence[str]

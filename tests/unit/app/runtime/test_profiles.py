@@ -7,12 +7,13 @@ import pytest
 from pydantic import model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
-from app.framework.interface import Handle, PluginArgs, Reads
+from app.framework.interface import Handle, PluginArgs, PluginSpec, Reads
+from app.framework.parts import Part
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, names_of, resolve, served_names
-from app.runtime.registry import Registry
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, IN_TREE
@@ -47,6 +48,17 @@ REGISTRY = Registry(
     {"Queue": 1, "Alpha": 2, "Beta": 3, "Gamma": 1, "BindsFirst": 1},
 )
 IN_TREE_REGISTRY = Registry(IN_TREE, DEFAULT_WEIGHTS)
+SPREAD = "PodTopologySpread=2"
+FEW = frozenset({*DEFAULT_WEIGHTS, "NodeUnschedulable", "NodeName", "TaintToleration"})
+"""Plugins of ours that the tests of presets know."""
+SIZED = PluginSpec(
+    "Sized",
+    SizeArgs,
+    FiltersOnly,
+    kinds=lambda args: (SERVICES, PODS)[: args.size],
+    reads=Reads.NODE,
+    parts={Part.PORTS},
+)
 
 
 def profile(plugins: JsonObject | None = None, config: list[JsonObject] | None = None, name: str = "p") -> Profile:
@@ -202,6 +214,137 @@ class TestArguments:
 
         assert {SERVICES, PODS, REPLICA_SETS} == found.kinds()
         assert {SERVICES, REPLICA_SETS} == resolved(profile()).kinds()
+
+
+def on_complete(plugins: JsonObject | None = None) -> Profile:
+    return Profile.model_validate({**profile(plugins).model_dump(by_alias=True), "preset": "complete"})
+
+
+class TestPresets:
+    def test_complete_is_kube_schedulers_default_profile_and_homes(self) -> None:
+        found = resolved(on_complete(), IN_TREE_REGISTRY)
+
+        expected = [*KUBE_SCHEDULER_DEFAULTS.items(), ("StickyNode", 1)]
+        assert expected == [(ref.name, ref.weight) for ref in found.multi_point]
+        assert "complete" == built(on_complete(), IN_TREE_REGISTRY).preset
+
+    def test_one_says_delegated_or_nothing(self) -> None:
+        said = Profile.model_validate({"schedulerName": "p", "preset": "delegated"})
+
+        assert resolved(profile(), IN_TREE_REGISTRY) == resolved(said, IN_TREE_REGISTRY)
+        assert "delegated" == built(said, IN_TREE_REGISTRY).preset
+
+    @pytest.mark.parametrize(
+        ("plugins", "expected"),
+        [
+            pytest.param({}, "NodeUnschedulable NodeName TaintToleration=3 PodTopologySpread=2 StickyNode", id="as is"),
+            pytest.param(
+                {"multiPoint": "-NodeName TaintToleration=7"},
+                "NodeUnschedulable TaintToleration=7 PodTopologySpread=2 StickyNode",
+                id="less one, and another weight in place",
+            ),
+            pytest.param({"filter": "-StickyNode -NodeName -TaintToleration -NodeUnschedulable"}, SPREAD, id="at one"),
+            pytest.param({"filter": "-* NodeName"}, "NodeName", id="a star at one point"),
+            pytest.param(
+                {"multiPoint": "-* PrioritySort DefaultBinder", "filter": "NodeName"}, "NodeName", id="a star at all"
+            ),
+        ],
+    )
+    def test_plugins_go_on_top(self, plugins: JsonObject, expected: str) -> None:
+        few = Registry([it for it in IN_TREE if it.name in FEW], DEFAULT_WEIGHTS)
+
+        assert expected == at(built(on_complete(plugins), few), "filter")
+
+    def test_what_it_lacks_here_is_told_by_name(self) -> None:
+        here = Registry([it for it in IN_TREE if it.name != "NodeName"], DEFAULT_WEIGHTS)
+        lacking = ["NodeName", *(it for it in KUBE_SCHEDULER_DEFAULTS if IN_TREE_REGISTRY.get(it) is None)]
+        lacking.sort(key=[*KUBE_SCHEDULER_DEFAULTS].index)
+
+        (notice,) = resolved(on_complete(), here).notices
+        assert notice.startswith(f'profile "p": preset complete is not whole here: {", ".join(lacking)} of ')
+
+    def test_what_is_named_or_disabled_is_not_missed(self) -> None:
+        here = Registry([it for it in IN_TREE if it.name in FEW], DEFAULT_WEIGHTS)
+        lacking = [it for it in KUBE_SCHEDULER_DEFAULTS if it not in FEW]
+        disabled = " ".join(f"-{it}" for it in lacking[1:])
+
+        assert (f'profile "p": {lacking[0]} runs in your scheduler, not in Homeport',) == resolved(
+            on_complete({"multiPoint": f"{disabled} {lacking[0]}"}), here
+        ).notices
+
+
+def rechecking(*names: str, plugins: JsonObject | None = None, config: list[JsonObject] | None = None) -> Profile:
+    asked = profile(plugins, config).model_dump(by_alias=True)
+    return Profile.model_validate({**asked, "bindRecheck": list(names)})
+
+
+class TestBindRecheck:
+    def test_a_plugin_of_it_runs_nowhere_else(self) -> None:
+        framework = built(rechecking("Delta", "FiltersOnly"))
+
+        assert {point: at(built(profile()), point) for point in POINTS} == {
+            point: at(framework, point) for point in POINTS
+        }
+        assert ("Delta", "FiltersOnly") == framework.added_at_bind
+        assert {"Delta", "FiltersOnly"}.isdisjoint(framework.plugins)
+
+    def test_of_one_that_scores_here_the_filter_can_be_asked_at_bind_alone(self) -> None:
+        framework = built(rechecking("Alpha", plugins={"filter": "-Alpha", "preFilter": "-Alpha"}))
+
+        assert ("Alpha",) == framework.added_at_bind
+        assert "Alpha" in at(framework, "score")
+
+    def test_its_arguments_kinds_and_parts_are_the_profiles(self) -> None:
+        few = Registry([spec_of(Queue), spec_of(BindsFirst), SIZED], {"Queue": 1, "BindsFirst": 1})
+        found = resolved(rechecking("Sized", config=[{"name": "Sized", "args": {"size": 1}}]), few)
+
+        assert ({SERVICES}, {Part.PORTS}) == (found.kinds(), found.parts())
+        assert SizeArgs(size=1) == found.args["Sized"]
+
+    def test_one_whose_filter_runs_anyway_is_pointed_out(self) -> None:
+        asked = rechecking("NodeName", "PodTopologySpread")
+
+        (notice,) = resolved(asked, IN_TREE_REGISTRY).notices
+        assert notice.startswith('profile "p": bindRecheck: the filter of plugin "PodTopologySpread" runs in this prof')
+        assert ("NodeName",) == built(asked, IN_TREE_REGISTRY).added_at_bind
+
+    def test_one_of_which_nothing_is_known_is_pointed_out(self) -> None:
+        (notice,) = resolved(rechecking("FiltersOnly", plugins={"multiPoint": "-* Queue BindsFirst Beta"})).notices[:1]
+
+        assert notice == (
+            'profile "p": bindRecheck: plugin "FiltersOnly" says nothing of what its filter reads: '
+            "no bind is certain while others are under way"
+        )
+
+    @pytest.mark.parametrize(
+        ("names", "expected"),
+        [
+            pytest.param(
+                ["NodeNme"],
+                'bindRecheck: plugin "NodeNme" does not exist; did you mean NodeName?',
+                id="a name of no plugin",
+            ),
+            pytest.param(
+                ["PrioritySort"],
+                'bindRecheck: plugin "PrioritySort" has neither preFilter nor filter: there is nothing to ask at bind',
+                id="one that decides nothing",
+            ),
+            pytest.param(
+                ["GangScheduling"],
+                'bindRecheck: plugin "GangScheduling" runs in your scheduler, not in Homeport: '
+                "it cannot be asked at bind",
+                id="one that is not here: who names it relies on it",
+            ),
+            pytest.param(["NodeName", "NodeName"], 'bindRecheck: plugin "NodeName" is named twice', id="twice"),
+        ],
+    )
+    def test_a_mistake_names_the_place(self, names: list[str], expected: str) -> None:
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([rechecking(*names)], IN_TREE_REGISTRY)
+
+        (mistake,) = raised.value.found
+        assert f'profile "p": {expected}' == mistake.said
+        assert ((("profiles", 0, "bindRecheck", len(names) - 1),)) == mistake.places
 
 
 class TestNotices:

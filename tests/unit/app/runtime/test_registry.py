@@ -3,7 +3,7 @@
 import pytest
 
 from app.config.profile import POINTS
-from app.runtime.registry import POINT_METHODS, STAY_IN_SCHEDULER, Registry
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, STAY_IN_SCHEDULER, Registry
 from plugins import IN_TREE
 from tests.fakes import Alpha, Beta, spec_of
 
@@ -19,6 +19,14 @@ def test_specs_are_found_by_name_and_kept_in_order() -> None:
 def test_a_name_is_registered_once() -> None:
     with pytest.raises(ValueError, match='plugin "Alpha" is registered twice'):
         Registry([spec_of(Alpha), spec_of(Alpha)], {})
+
+
+def test_what_a_preset_enables() -> None:
+    """``complete`` is kube-scheduler's default profile, then what Homeport has by default beside it."""
+    registry = Registry([], {"PodTopologySpread": 5, "Homes": 3})
+
+    assert {"PodTopologySpread": 5, "Homes": 3} == registry.preset("delegated")
+    assert [*KUBE_SCHEDULER_DEFAULTS.items(), ("Homes", 3)] == list(registry.preset("complete").items())
 
 
 def test_every_point_with_a_protocol_is_a_point_of_a_profile() -> None:

@@ -6,6 +6,8 @@ What it decides and how it is answered: tests/api/test_cycle_explain.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
 
 import pytest
 
@@ -33,6 +35,7 @@ from tests.fakes import Counted, FromSpec, spec_of
 from tests.harness import World, only
 
 POD = make_pod("web-1")
+ANSWERED: Final = partial(Cycle, profile="default-scheduler", preset="delegated")
 SEEN: StateKey[Counted] = StateKey("seen")
 NO = unschedulable("no")
 
@@ -129,7 +132,8 @@ class TestTheNextOne:
 
 class TestPreEnqueue:
     async def test_of_a_gated_pod_nothing_else_is_asked(self) -> None:
-        expected = Cycle(pre_enqueue=unresolvable("gated").by("Gate"))
+        kept_out = unresolvable("gated").by("Gate")
+        expected = ANSWERED(pre_enqueue=kept_out)
 
         assert expected == await verb(Gate, Helps).run(make_pod("web-1", labels={"gated": ""}))
 
@@ -139,7 +143,7 @@ class TestPreEnqueue:
         assert (SUCCESS, "n3") == (found.pre_enqueue, found.node)
 
     async def test_what_it_rests_on_is_made_first(self) -> None:
-        expected = Cycle(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"))
+        expected = ANSWERED(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"))
 
         assert expected == await verb(Prepares).run(POD)
 
@@ -155,7 +159,7 @@ class TestPostFilter:
         full = NO.by("Full")
         reasons = ("n1: no", "n9: " + UNKNOWN_NODE.message, "prepared 1 time")
 
-        assert Cycle(
+        assert ANSWERED(
             statuses={"n1": full, "n9": UNKNOWN_NODE},
             post_filter=unschedulable(*reasons).by("Helps"),
             nominated="n1",

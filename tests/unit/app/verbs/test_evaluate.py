@@ -165,6 +165,14 @@ class TestBadCase:
                 id="a profile with fields nobody knows: all mistakes, by field",
             ),
             pytest.param(
+                encoded(case(config={"preset": "complete", "bindRecheck": []})),
+                bad(
+                    "config.preset: is no word of a KubeSchedulerConfiguration; "
+                    "config.bindRecheck: is no word of a KubeSchedulerConfiguration"
+                ),
+                id="what only a service has",
+            ),
+            pytest.param(
                 encoded(case(config=only("Nonsense", "MoreNonsense"))),
                 bad(
                     'config: profile "default-scheduler": plugin "Nonsense" does not exist; '

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from app.framework.cycle_state import CycleState
-from app.framework.interface import BindPlugin, FilterPlugin, Handle, PluginSpec
-from app.framework.node_info import NodeInfo
+from app.framework.cycle_state import CycleState, StateKey
+from app.framework.interface import (
+    BindPlugin,
+    FilterPlugin,
+    Handle,
+    LookUpPlugin,
+    PermitPlugin,
+    PluginSpec,
+    PreFilterPlugin,
+    Reads,
+)
+from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
+from app.kube.kinds import SERVICES, Kind
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import settle, virtual_time
-from tests.builders import JsonObject, make_pod
-from tests.fakes import NoArgs
-from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, web, zones
+from tests.builders import JsonObject, make_node, make_pod
+from tests.fakes import Counted, NoArgs
+from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, Result, web, zones
+
+MOST: Final[StateKey[Counted]] = StateKey("most")
+NO_ROOM: Final = "no room"
+REFUSED_ROOM: Final[Result] = ("bind_conflict", f"homeport: no longer possible: {NO_ROOM}")
 
 
 class Binds(BindPlugin):
@@ -79,6 +93,34 @@ class Breaks(FilterPlugin):
         if self.broken:
             raise ZeroDivisionError("a screw is loose")
         return SUCCESS
+
+
+class Room(PreFilterPlugin, FilterPlugin, LookUpPlugin):
+    """Room for one pod on a node; as many as its PreFilter says."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self.objects = handle.objects
+
+    def required_objects(self, pod: Pod) -> list[tuple[Kind[Any], str, str]]:
+        here = self.objects.get(SERVICES, pod.namespace, "room")
+        return [] if here else [(SERVICES, pod.namespace, "room")]
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        state.write(MOST, Counted(1))
+        return SUCCESS, None
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if len(node.pods) < state.read(MOST).count else unschedulable(NO_ROOM)
+
+
+class Waits(PermitPlugin):
+    """Makes the pod web-1 wait."""
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self.waiting = handle.waiting
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        return (Status(Code.WAIT), 60.0) if pod.name == "web-1" else (SUCCESS, 0.0)
 
 
 def bench_with(plugin: type[Any], *objects: Any) -> tuple[Bench, Any]:
@@ -172,6 +214,95 @@ class TestBindPlugins:
         bench.binder.connected.set()
 
         assert REFUSED == await call
+
+
+def rechecking(*names: str, reads: Reads = Reads.PODS_ON_NODE, also: Sequence[str] = ()) -> Bench:
+    """A bench of three nodes and three pods that nothing keeps apart but what is asked at bind alone."""
+    specs: list[PluginSpec[Any]] = [
+        PluginSpec("Room", NoArgs, Room, reads=reads, kinds=lambda _: (SERVICES,)),
+        PluginSpec("Waits", NoArgs, Waits),
+    ]
+    profile = {"bindRecheck": list(names), "plugins": {"multiPoint": {"enabled": [{"name": it} for it in also]}}}
+    return Bench(*zones(), *(make_pod(f"web-{it}") for it in (1, 2, 3)), specs=specs, profile=profile)
+
+
+class TestBindRecheck:
+    @virtual_time
+    async def test_what_only_bind_asks_is_asked_by_bind_alone(self) -> None:
+        bench = rechecking("Room")
+        assert BOUND == await bench.bind("web-1", "n1")
+        pod, nodes = make_pod("web-2"), Candidates.of(bench.cluster.nodes)
+
+        assert {"n1", "n2", "n3"} == {*bench.framework.find_nodes_that_fit(pod, nodes).passed}
+        assert {} == bench.framework.feasible(CycleState(), pod, nodes).rejected
+        assert not bench.framework.depends(pod, make_pod("web-3"))
+        assert [] == bench.framework.required_objects(pod)
+        assert REFUSED_ROOM == await bench.bind("web-2", "n1")
+        assert BOUND == await bench.bind("web-2", "n2")
+
+    @virtual_time
+    async def test_what_it_needs_is_looked_up_at_bind(self) -> None:
+        bench = rechecking("Room")
+        await bench.bind("web-1", "n1")
+
+        assert ["Service default/room"] == bench.reader.asked
+
+    @virtual_time
+    async def test_the_second_on_a_node_does_not_wait_to_be_told_no_nor_one_elsewhere_for_a_yes(self) -> None:
+        """More pods on a node never help: whatever becomes of the first, both answers are certain."""
+        bench = rechecking("Room")
+        first = await bench.start("web-1", "n1")
+
+        assert REFUSED_ROOM == await bench.bind("web-2", "n1")
+        assert BOUND == await bench.bind("web-3", "n2")
+        bench.binder.answer("web-1")
+        assert BOUND == await first
+
+    @virtual_time
+    async def test_of_a_plugin_that_reads_the_cluster_and_says_no_more_everybody_waits(self) -> None:
+        bench = rechecking("Room", reads=Reads.CLUSTER)
+        first = await bench.start("web-1", "n1")
+        second = await bench.start("web-2", "n2")
+        assert [("web-1", "n1")] == bench.binder.under_way
+
+        bench.binder.answer("web-1")
+        await settle()
+        bench.binder.answer("web-2")
+        assert (BOUND, BOUND) == (await first, await second)
+
+    @virtual_time
+    async def test_a_node_that_is_cordoned_on_the_way(self) -> None:
+        """Nothing else has changed: the last look before the Binding leaves is no shortcut."""
+        bench = rechecking("NodeUnschedulable")
+        bench.binder.connected.clear()
+        call = await bench.start("web-1", "n1")
+
+        bench.show(make_node("n1", zone="z1", unschedulable=True))
+        bench.binder.connected.set()
+
+        expected = ("bind_conflict", "homeport: no longer possible: node(s) were unschedulable")
+        assert (expected, []) == (await call, bench.binder.posted)
+
+    @virtual_time
+    async def test_a_pod_that_waits_at_permit_keeps_its_place(self) -> None:
+        bench = rechecking("Room", also=["Waits"])
+        first = await bench.start("web-1", "n1")
+        assert [] == bench.binder.under_way
+
+        assert REFUSED_ROOM == await bench.bind("web-2", "n1")
+        assert BOUND == await bench.bind("web-3", "n2")
+        (waiting,) = bench.framework.plugins["Waits"].waiting.all()
+        waiting.reject("Waits", "no longer")
+        await first
+        assert BOUND == await bench.bind("web-2", "n1")
+
+    @virtual_time
+    async def test_a_pod_nominated_to_the_node_keeps_it_from_those_of_lower_priority(self) -> None:
+        bench = rechecking("Room")
+        bench.show(make_pod("urgent", priority=10, nominated="n1"))
+
+        assert REFUSED_ROOM == await bench.bind("web-1", "n1")
+        assert BOUND == await bench.bind("urgent", "n1")
 
 
 class TestFaults:
