@@ -13,12 +13,12 @@ from typing import Any, Final
 from app.framework.interface import PluginSpec
 from plugins import (
     default_binder,
+    default_preemption,
+    dynamic_resources,
     image_locality,
+    inter_pod_affinity,
     node_affinity,
     node_declared_features,
-    inter_pod_affinity,
-    dynamic_resources,
-    default_preemption,
     node_name,
     node_ports,
     node_resources_balanced_allocation,

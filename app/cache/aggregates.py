@@ -30,6 +30,10 @@ class Index(Protocol):
         """A node was added (``old`` is None) with the pods that are there, changed, or removed (``new`` is None)."""
         ...
 
+
+class Derived(Index, Protocol):
+    """An index that can be held against the node infos."""
+
     def differences(self) -> Iterator[str]:
         """What differs from a recount, in words; empty for each step in which nothing does.
 

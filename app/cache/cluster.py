@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import Aggregates, Index
+from app.cache.aggregates import Aggregates, Derived, Index
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
-from app.cache.counters import Counters
 from app.cache.claims import ClaimUses
+from app.cache.counters import Counters
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
 from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
@@ -26,7 +26,6 @@ from app.cache.terms import Terms
 from app.framework.interface import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
-from app.kube.extras import Extra
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
@@ -56,11 +55,9 @@ class Cluster:
         self.counts = Counters(self._nodes)
         self.aggregates = Aggregates(self._nodes, core.extras)
         self._terms = Terms(self._nodes) if Extra.POD_AFFINITY in core.extras else None
-        self._indexes: tuple[Index, ...] = (self.aggregates,) if core.extras else ()
-        if self._terms is not None:
-            self._indexes += (self._terms,)
         self._claims = ClaimUses(self._nodes)
-        self._indexes = self._kept_indexes()
+        self._derived = self._declared()
+        self._indexes: tuple[Index, ...] = self._derived if self._terms is None else (*self._derived, self._terms)
         self.others = ObjectStore()
         self.left_out = LeftOut()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -76,10 +73,10 @@ class Cluster:
         self.node_changes = NodeChanges()
         self.pod_changes = NodeChanges()
 
-    def _kept_indexes(self) -> tuple[Index, ...]:
-        """Those that somebody declares."""
+    def _declared(self) -> tuple[Derived, ...]:
+        """What is kept since somebody declares what it is made of."""
         extras = self.core.extras
-        found: tuple[Index, ...] = (self.aggregates,) if extras else ()
+        found: tuple[Derived, ...] = (self.aggregates,) if extras else ()
         return (*found, self._claims) if Extra.VOLUMES in extras else found
 
     @property
@@ -487,8 +484,8 @@ class Cluster:
                 for uid in tuple(controllers):
                     yield self._of_another(kind, uid)
             yield from self.counts.differences(recount)
-            if self.core.extras:
-                yield from self.aggregates.differences()
+            for index in self._derived:
+                yield from index.differences()
             if self._terms is not None and of_terms is not None:
                 yield from self._terms.differences(of_terms)
         finally:

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from app.commands import table
 from app.config.profile import Preset
-from app.framework.interface import PluginSpec
+from app.framework.interface import DEFAULT_RELEASE, PluginSpec
 from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS, Registry
 
@@ -39,7 +39,7 @@ def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
 
 def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> str:
     """A table of all plugins, with their weight in each preset; also of two that have the same name."""
-    presets = {name: Registry((), defaults).preset(name) for name in get_args(Preset)}
+    presets = {name: Registry((), defaults).preset(name, DEFAULT_RELEASE) for name in get_args(Preset)}
     found = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
     rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in found]
     return "\n".join(table.lines(("name", "extension points", "arguments", *presets, "from"), rows))

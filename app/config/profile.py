@@ -6,8 +6,7 @@ and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` g
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias, get_args
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel

@@ -26,7 +26,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct

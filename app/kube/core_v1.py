@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from app.kube.decoding import Decoder, Int32
 from app.kube.claims import ClaimStatusObject, PodClaims
+from app.kube.decoding import Decoder, Int32
 from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
     NOTHING_OF_NODE,
@@ -96,7 +96,6 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object.
 
     ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
-    ``parts`` holds what is decoded on demand: to read one of these where nobody declared it raises ``NotDecoded``.
     ``parts`` holds what is decoded on demand: to read ``resources``, ``ports``, … where nobody declared them raises
     ``NotDecoded``.
     """
@@ -139,14 +138,17 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
         """The features that its node must declare."""
         return _declared(self.parts.features, Extra.FEATURES)
 
+    @property
     def pod_affinity(self) -> PodAffinity:
         """Its terms about other pods."""
         return _declared(self.parts.pod_affinity, Extra.POD_AFFINITY)
 
+    @property
     def volumes(self) -> tuple[PodVolume, ...]:
         """The volumes that matter to where it may run."""
         return _declared(self.parts.volumes, Extra.VOLUMES)
 
+    @property
     def claims(self) -> PodClaims:
         """What it says of devices."""
         return _declared(self.parts.claims, Extra.CLAIMS)

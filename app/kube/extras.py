@@ -1,6 +1,4 @@
 """Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, …
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, volumes.
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
@@ -17,9 +15,9 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
 from app.kube.declared_features import NO_FEATURES, declared_features_of, needed_features
 from app.kube.decoding import Decoder, Int64
-from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of

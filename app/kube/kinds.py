@@ -8,11 +8,19 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import Raw
 
 from app.kube.apps_v1 import Workload, decode_workload
-from app.kube.device_classes import DeviceClass, decode_device_class
 from app.kube.core_v1 import Namespace, Node, Pod, Service, decode_namespace, decode_node, decode_pod, decode_service
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim, decode_claim, decode_volume
+from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
+from app.kube.resource_v1 import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    decode_device_class,
+    decode_resource_claim,
+    decode_slice,
+)
 from app.kube.storage_v1 import (
     CSIDriver,
     CSINode,
@@ -25,13 +33,6 @@ from app.kube.storage_v1 import (
     decode_csi_driver,
     decode_csi_node,
 )
-from app.kube.resource_v1 import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceSlice,
-    decode_claim,
-    decode_slice,
-from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 
 
 class KubeObject(Protocol):
@@ -99,7 +100,6 @@ POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind("policy/v1", "Po
 VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )
-DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_device_class)
 
 PERSISTENT_VOLUME_CLAIMS: Final[Kind[PersistentVolumeClaim]] = Kind("v1", "PersistentVolumeClaim", decode_claim)
 PERSISTENT_VOLUMES: Final[Kind[PersistentVolume]] = Kind("v1", "PersistentVolume", decode_volume)
@@ -110,9 +110,9 @@ VOLUME_ATTACHMENTS: Final[Kind[VolumeAttachment]] = Kind("storage.k8s.io/v1", "V
 CSI_STORAGE_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
     "storage.k8s.io/v1", "CSIStorageCapacity", decode_capacity
 )
-RESOURCE_CLAIMS: Final[Kind[ResourceClaim]] = Kind("resource.k8s.io/v1", "ResourceClaim", decode_claim)
+RESOURCE_CLAIMS: Final[Kind[ResourceClaim]] = Kind("resource.k8s.io/v1", "ResourceClaim", decode_resource_claim)
 RESOURCE_SLICES: Final[Kind[ResourceSlice]] = Kind("resource.k8s.io/v1", "ResourceSlice", decode_slice)
-DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_class)
+DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_device_class)
 
 _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
     (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)

@@ -656,7 +656,7 @@ def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
     return tuple((it.name or "", it.uid or "") for it in references if it.controller)
 
 
-def decode_claim(raw: bytes | Raw) -> ResourceClaim:
+def decode_resource_claim(raw: bytes | Raw) -> ResourceClaim:
     """Decode one ResourceClaim. Raises ``msgspec.DecodeError``."""
     found = _CLAIM.decode(raw)
     meta, status = found.metadata, found.status or _ClaimStatusObject()
@@ -716,7 +716,7 @@ def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[Coun
         raise msgspec.ValidationError(f"{SLICE_SPEC}: {error}") from None
 
 
-def decode_class(raw: bytes | Raw) -> DeviceClass:
+def decode_device_class(raw: bytes | Raw) -> DeviceClass:
     """Decode one DeviceClass. Raises ``msgspec.DecodeError``."""
     found = _CLASS.decode(raw)
     meta, spec = found.metadata, found.spec or _ClassSpecObject()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from app.config.profile import Preset
+from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     ClusterFilterPlugin,
     ExplainPlugin,
@@ -22,8 +23,8 @@ from app.framework.interface import (
     RepairPlugin,
     ScorePlugin,
 )
-from app.framework.status import SUCCESS, Status
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.acting import Acting

@@ -163,9 +163,8 @@ def build(
     kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
     for use in profile.uses():
         kinds[use.plugin].append(use.kind)
-    plugins = _built(profile, handle, kinds)
     dry_runs = DryRuns()
-    plugins = _built(profile, replace(handle, dry_run=dry_runs))
+    plugins = _built(profile, replace(handle, dry_run=dry_runs), kinds)
     slots = {point: _slots(profile, profile.at(point), plugins, kinds) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
@@ -240,8 +239,8 @@ def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[Mistake]:
 
 def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]) -> ResolvedProfile:
     where = f'profile "{profile.scheduler_name}"'
-    defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.defaults(profile.release).items())
-    defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in registry.preset(profile.preset).items())
+    enabled = registry.preset(profile.preset, profile.release)
+    defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in enabled.items())
     multi_point = _merge(defaults, profile.plugins.multi_point)
     points = {point: profile.plugins.at(point) for point in POINTS}
     mentions = list(_mentions(profile, place))
@@ -262,6 +261,7 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         absent=tuple(absent),
         notices=(),
         preset=profile.preset,
+        release=profile.release,
         bind_recheck=tuple(rechecked),
     )
     return replace(found, notices=tuple(_notices(found, {name for _, name, _ in mentions}, where)))
@@ -307,15 +307,6 @@ def _notices(found: ResolvedProfile, mentioned: Container[str], where: str) -> I
             f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
             "Homeport; here it means that nobody spreads these pods."
         )
-        place,
-        profile.scheduler_name,
-        profile.release,
-        multi_point,
-        points,
-        args,
-        specs,
-        tuple(absent),
-        tuple(notices),
 
 
 def _is_in_tree(name: str) -> bool:

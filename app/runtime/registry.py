@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from app.config.profile import Preset
+from app.config.profile import Preset, Release
 from app.framework import interface
 from app.framework.interface import PluginSpec
 
@@ -70,28 +70,26 @@ class Registry:
 
     def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
         self._specs: dict[str, PluginSpec[Any]] = {}
-        self._defaults = defaults
+        self.defaults = defaults
         for spec in specs:
             if spec.name in self._specs:
                 raise DuplicatePlugin(f'plugin "{spec.name}" is registered twice')
             self._specs[spec.name] = spec
 
-    def defaults(self, release: str) -> dict[str, int]:
-        """Those of a Kubernetes release, as ``1.36``."""
-        return {name: weight for name, weight in self._defaults.items() if _DEFAULT_SINCE.get(name, "") <= release}
-
     def __iter__(self) -> Iterator[PluginSpec[Any]]:
         return iter(self._specs.values())
 
-    def preset(self, name: Preset) -> Mapping[str, int]:
+    def preset(self, preset: Preset, release: Release) -> dict[str, int]:
         """The names and weights that a preset enables at ``multiPoint``, in order.
 
-        ``complete``: kube-scheduler's, in its order and with its weights, then those of ``defaults`` that it lacks.
+        ``complete``: those of kube-scheduler of a release, in its order and with its weights, then those of
+        ``defaults`` that it lacks.
         """
-        if name == "delegated":
-            return self.defaults
-        ours = {it: weight for it, weight in self.defaults.items() if it not in KUBE_SCHEDULER_DEFAULTS}
-        return {**KUBE_SCHEDULER_DEFAULTS, **ours}
+        enabled = self.defaults
+        if preset == "complete":
+            ours = {it: weight for it, weight in enabled.items() if it not in KUBE_SCHEDULER_DEFAULTS}
+            enabled = {**KUBE_SCHEDULER_DEFAULTS, **ours}
+        return {name: weight for name, weight in enabled.items() if _DEFAULT_SINCE.get(name, "") <= release}
 
     def get(self, name: str) -> PluginSpec[Any] | None:
         return self._specs.get(name)

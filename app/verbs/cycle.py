@@ -40,8 +40,8 @@ class Cycle(Struct, frozen=True):
     ``pre_enqueue`` is anything but Success for a pod that is kept out: then no other point was asked. ``post_filter``
     is ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
     ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it;
-    ``victims`` are the pods that would have to leave that node first. Nobody is evicted.
-    ``profile`` and ``preset``: by whose plugins.
+    ``victims`` are the pods that would have to leave that node first. Nobody is evicted. ``profile`` and ``preset``: by
+    whose plugins.
     """
 
     pre_filter: Status = SUCCESS
@@ -52,6 +52,8 @@ class Cycle(Struct, frozen=True):
     post_filter: Status | None = None
     nominated: str | None = None
     victims: Victims | None = None
+    profile: str = ""
+    preset: str = ""
 
 
 class _Unfinished(Struct, frozen=True):
@@ -113,7 +115,6 @@ class CycleVerb:
         """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            return await self._decided(framework, pod, names)
             found = await self._run(framework, pod, names)
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
@@ -126,7 +127,7 @@ class CycleVerb:
             return Cycle(pre_enqueue=admitted)
         await self._context.due.wait(framework.depends, pod)
         await self._context.due.wait(framework.score_depends_on, pod)
-        return await prepared(partial(self._cycle, framework, pod, names))
+        return await self._decided(framework, pod, names)
 
     async def explain(self, pod: Pod) -> Explained:
         """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.

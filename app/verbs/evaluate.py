@@ -20,8 +20,8 @@ from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryBinder, MemoryWriter
 from app.feeds.sinks import sink_for
-from app.framework.interface import DEFAULT_RELEASE, Handle
 from app.framework.cycle_state import CycleState
+from app.framework.interface import DEFAULT_RELEASE, Handle
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.kube.core_v1 import CoreV1, Pod, core_v1
@@ -116,11 +116,9 @@ class Evaluator:
             found = Profile.model_validate(document)
             if "release" not in found.model_fields_set:
                 found = found.model_copy(update={"release": self._release})
-            (profile,) = resolve((found,), self._registry)
-            asked = Profile.model_validate(document)
-            if ours := [word for name, word in _OURS.items() if name in asked.model_fields_set]:
+            if ours := [word for name, word in _OURS.items() if name in found.model_fields_set]:
                 return "; ".join(f"config.{word}: is no word of a KubeSchedulerConfiguration" for word in ours)
-            (profile,) = resolve((asked,), self._registry)
+            (profile,) = resolve((found,), self._registry)
         except _UNREADABLE as error:
             return f"config: {error}"
         except ValidationError as error:

@@ -15,10 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.conformance import allocations, per_node
-from tests.conformance import interpod, per_node
-from tests.conformance import per_node, volumes
-from tests.conformance import per_node, preemption
+from tests.conformance import allocations, interpod, per_node, preemption, volumes
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -77,26 +74,23 @@ SPREADING: Final[Mapping[str, Callable[[Random], Draft]]] = {
 }
 """Topics of PodTopologySpread alone."""
 
+_OTHERS: Final = (per_node, allocations, interpod, volumes, preemption)
+"""Modules of further topics."""
+
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
     **SPREADING,
-    **per_node.TOPICS,
-    **allocations.TOPICS,
+    **{topic: draw for module in _OTHERS for topic, draw in module.TOPICS.items()},
 }
 
 UNLAWFUL: Final = per_node.UNLAWFUL | allocations.UNLAWFUL
 """Topics with objects that API validation refuses."""
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **interpod.TOPICS}
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **volumes.TOPICS}
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **preemption.TOPICS}
 
 
 def revision() -> str:
     """Tells one state of the generators, that of histories included, from another."""
     here = Path(__file__)
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "allocations.py", "histories.py")))
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "interpod.py", "histories.py")))
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "histories.py", "volumes.py")))
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "preemption.py", "histories.py")))
+    others = (here.with_name(f"{module.__name__.rpartition('.')[2]}.py") for module in _OTHERS)
+    sources = (here, here.with_name("draft.py"), here.with_name("histories.py"), *others)
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -349,10 +349,8 @@ class TestBindRecheck:
 
 class TestNotices:
     def test_a_plugin_that_stays_in_the_scheduler_is_pointed_out(self) -> None:
-        found = resolved(profile({"multiPoint": "GangScheduling", "postFilter": "DefaultPreemption"}), IN_TREE_REGISTRY)
         found = resolved(profile({"multiPoint": "GangScheduling"}), IN_TREE_REGISTRY)
 
-            'profile "p": GangScheduling runs in your scheduler, not in Homeport',
         assert ('profile "p": GangScheduling runs in your scheduler, not in Homeport',) == found.notices
         assert list(DEFAULT_WEIGHTS) == list(found.specs)
 

@@ -25,8 +25,8 @@ def test_what_a_preset_enables() -> None:
     """``complete`` is kube-scheduler's default profile, then what Homeport has by default beside it."""
     registry = Registry([], {"PodTopologySpread": 5, "Homes": 3})
 
-    assert {"PodTopologySpread": 5, "Homes": 3} == registry.preset("delegated")
-    assert [*KUBE_SCHEDULER_DEFAULTS.items(), ("Homes", 3)] == list(registry.preset("complete").items())
+    assert {"PodTopologySpread": 5, "Homes": 3} == registry.preset("delegated", "1.36")
+    assert [*KUBE_SCHEDULER_DEFAULTS.items(), ("Homes", 3)] == list(registry.preset("complete", "1.36").items())
 
 
 def test_every_point_with_a_protocol_is_a_point_of_a_profile() -> None:
