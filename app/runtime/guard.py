@@ -143,6 +143,7 @@ class Guard:
         self._pod: Pod | None = None
         self.sampled = False
         self._terse = terse
+        self._expected: set[tuple[str, str, str]] = set()
         self._of_plugin: dict[tuple[str, ...], Histogram] = {}
         self._of_point: dict[tuple[str, ...], Histogram] = {}
         self._logged: set[tuple[str, str, type[Exception]]] = set()
@@ -206,6 +207,9 @@ class Guard:
 
     def expect(self, plugin: str, point: str, profile: str) -> None:
         """The plugin takes part there: its series begin at 0, and not with what happens first."""
+        if (plugin, point, profile) in self._expected:
+            return
+        self._expected.add((plugin, point, profile))
         for status in (SUCCESS, SKIP) if point in _SKIPPABLE else (SUCCESS,):
             self._plugin_series(plugin, point, status.code.word)
         self._point_series(point, SUCCESS.code.word, profile)
@@ -213,8 +217,10 @@ class Guard:
 
     def expect_also(self, plugin: str, method: str) -> None:
         """The plugin is asked for what belongs to no extension point of its own."""
-        self._plugin_series(plugin, method, SUCCESS.code.word)
-        self._metrics.plugin_faults.labels(plugin, method)
+        if (plugin, method, "") not in self._expected:
+            self._expected.add((plugin, method, ""))
+            self._plugin_series(plugin, method, SUCCESS.code.word)
+            self._metrics.plugin_faults.labels(plugin, method)
 
     def _plugin_series(self, *labels: str) -> Histogram:
         found = self._of_plugin.get(labels)

@@ -40,6 +40,11 @@ def declares(plugin: object, base: type[Any]) -> bool:
 
 def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
     """Whether the class has its own form of a method for which ``base`` has a default."""
+    return _overrides(plugin, base, method)
+
+
+@cache
+def _overrides(plugin: Any, base: Any, method: str) -> bool:
     return declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
 
 

@@ -6,8 +6,9 @@ case means kube-scheduler's default profile.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec import Raw, Struct
@@ -72,6 +73,20 @@ _OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck"}
 """Fields of a profile that mean something to a service alone, as they are and as they are written."""
 
 
+class _Asked(Struct, frozen=True):
+    """A profile, and what its plugins read: worked out once a config."""
+
+    profile: ResolvedProfile
+    core: CoreV1
+    kinds: Mapping[tuple[str, str], Kind[Any]]
+
+    @classmethod
+    def of(cls, profile: ResolvedProfile) -> Self:
+        every: tuple[Kind[Any], ...] = (NODES, PODS, *profile.kinds())
+        core = core_v1(extras_of(profile.parts()))
+        return cls(profile, core, {(kind.api_version, kind.kind): kind for kind in every})
+
+
 class Evaluator:
     """``registry`` has kube-scheduler's default profile for its defaults. A profile is checked once per config.
 
@@ -83,7 +98,7 @@ class Evaluator:
         self._release = release
         self._guard = guard
         self._waiting = WaitingPods()
-        self._profiles: dict[bytes, ResolvedProfile | str] = {}
+        self._profiles: dict[bytes, _Asked | str] = {}
 
     def evaluate(self, line: bytes) -> bytes:
         """The verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
@@ -94,14 +109,14 @@ class Evaluator:
         return _ENCODER.encode(verdict)
 
     def _judge(self, case: _Case) -> Verdict:
-        profile = self._profile(bytes(case.config))
-        cluster = _picture(case, profile)
-        framework = self._framework(profile, cluster)
+        asked = self._profile(bytes(case.config))
+        cluster = _picture(case, asked)
+        framework = self._framework(asked.profile, cluster)
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
             return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
 
-    def _profile(self, config: bytes) -> ResolvedProfile:
+    def _profile(self, config: bytes) -> _Asked:
         found = self._profiles.get(config)
         if found is None:
             found = self._profiles[config] = self._resolved(config)
@@ -109,7 +124,7 @@ class Evaluator:
             raise BadCase(found)
         return found
 
-    def _resolved(self, config: bytes) -> ResolvedProfile | str:
+    def _resolved(self, config: bytes) -> _Asked | str:
         """The profile, or what is wrong with it: both are remembered."""
         try:
             document = _CONFIG.decode(config) or {}
@@ -127,7 +142,7 @@ class Evaluator:
             return f"config: {'; '.join(error.mistakes)}"
         if profile.absent:
             return f"plugins not available: [{' '.join(profile.absent)}]"
-        return profile
+        return _Asked.of(profile)
 
     def _framework(self, profile: ResolvedProfile, cluster: Cluster) -> Framework:
         handle = Handle(
@@ -183,16 +198,14 @@ def _name_of(line: bytes) -> str:
         return ""
 
 
-def _picture(case: _Case, profile: ResolvedProfile) -> Cluster:
+def _picture(case: _Case, asked: _Asked) -> Cluster:
     """A cluster with the objects that somebody reads, in whatever order they come."""
-    every: tuple[Kind[Any], ...] = (NODES, PODS, *profile.kinds())
-    wanted = {(kind.api_version, kind.kind): kind for kind in every}
-    cluster = Cluster(core_v1(extras_of(profile.parts())))
-    sinks = {kind: sink_for(cluster, kind) for kind in every}
+    cluster = Cluster(asked.core)
+    sinks = {kind: sink_for(cluster, kind) for kind in asked.kinds.values()}
     for index, raw in enumerate(case.objects or ()):
         try:
             meta = _TYPE.decode(raw)
-            kind = wanted.get((meta.api_version, meta.kind))
+            kind = asked.kinds.get((meta.api_version, meta.kind))
             if kind is not None:
                 sinks[kind].upsert(_identified(cluster.decoder(kind)(raw)))
         except _UNREADABLE as error:
