@@ -33,6 +33,9 @@ BASES: Final = tuple(
 _POST_FILTER: Final = ("post_filter", "post_filter_steps")
 
 
+_OVERRIDES: Final[dict[tuple[object, object, str], bool]] = {}
+
+
 def declares(plugin: object, base: type[Any]) -> bool:
     """Whether a class of plugins names ``base``; a factory names none."""
     return isinstance(plugin, type) and base in plugin.__mro__
@@ -40,12 +43,12 @@ def declares(plugin: object, base: type[Any]) -> bool:
 
 def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
     """Whether the class has its own form of a method for which ``base`` has a default."""
-    return _overrides(plugin, base, method)
-
-
-@cache
-def _overrides(plugin: Any, base: Any, method: str) -> bool:
-    return declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
+    key: tuple[object, object, str] = (plugin, base, method)
+    found = _OVERRIDES.get(key)
+    if found is None:
+        own = declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
+        found = _OVERRIDES[key] = own
+    return found
 
 
 @cache
