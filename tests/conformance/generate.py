@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.conformance import per_node
+from tests.conformance import affinity, per_node
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -74,13 +74,20 @@ SPREADING: Final[Mapping[str, Callable[[Random], Draft]]] = {
 }
 """Topics of PodTopologySpread alone."""
 
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS}
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **affinity.TOPICS}
+
+
+UNLAWFUL: Final = per_node.UNLAWFUL | affinity.UNLAWFUL
+"""Topics with objects that API validation refuses."""
+
+NOT_BEFORE: Final[Mapping[str, str]] = dict.fromkeys(affinity.SINCE_136, "1.36")
+"""The first minor that is asked about a topic, where older ones say something else."""
 
 
 def revision() -> str:
     """Tells one state of the generators, that of histories included, from another."""
     here = Path(__file__)
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "histories.py")))
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "affinity.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

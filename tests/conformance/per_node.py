@@ -6,7 +6,7 @@ nearly matches is where mistakes show.
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 from tests.conformance.draft import HARD, PLUGIN, SCHEDULER, SOFT, Draft, Json, draw_traits
 
@@ -40,6 +40,8 @@ class NodeDraft(Draft):
     ``naming``: how likely the pod names a node. ``odd``: how likely the profile says something about single points.
     Where several plugins can refuse a node, each has less to refuse.
     """
+
+    points: ClassVar[Mapping[str, tuple[str, ...]]] = POINTS
 
     def __init__(
         self, random: Random, *plugins: str, lawful: bool = True, naming: float = 0, odd: float = 0.04
@@ -134,8 +136,8 @@ class NodeDraft(Draft):
             "multiPoint": {"disabled": [{"name": "*"}], "enabled": [self._weighed(name) for name in names]}
         }
         while self.chance(self.odd):
-            point = self.random.choice(sorted({point for name in self.plugins for point in POINTS[name]}))
-            plugins[point] = self._at_point([name for name in self.plugins if point in POINTS[name]])
+            point = self.random.choice(sorted({point for name in self.plugins for point in self.points[name]}))
+            plugins[point] = self._at_point([name for name in self.plugins if point in self.points[name]])
         return {"schedulerName": SCHEDULER, "plugins": plugins, "pluginConfig": plugin_config}
 
     def _weighed(self, name: str) -> Json:
