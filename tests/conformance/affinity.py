@@ -44,9 +44,9 @@ class AffinityDraft(NodeDraft):
 
     def __init__(self, random: Random, *plugins: str, lawful: bool = True, **more: Any) -> None:
         self.broken = random.choice((0, 0, 0, 0.1))
-        self.demanding = random.choice((0, 0.3, 0.6, 1))
+        self.demanding = random.choice((0, 0.3, 0.5, 0.8))
         self.wishing = random.choice((0.3, 0.8, 1, 1))
-        self.enforcing = random.choice((0, 0, 0.7))
+        self.enforcing = random.choice((0, 0, 0, 0.6))
         super().__init__(random, *plugins, lawful=lawful, **more)
         if AFFINITY in plugins and self.chance(self.enforcing):
             self.config["pluginConfig"] = [self._arguments()]
@@ -79,7 +79,7 @@ class AffinityDraft(NodeDraft):
         return dict(self.random.choice(self.nodes)["metadata"].get("labels", {})) if self.nodes else {}
 
     def _required(self) -> Json:
-        if not self.lawful and self.chance(0.15):
+        if not self.lawful and self.chance(0.08):
             return self.random.choice(({}, {"nodeSelectorTerms": []}))
         terms = [self._term() for _ in range(self.weighted({1: 5, 2: 3, 3: 1, 5: 0.5}))]
         if self.chance(0.15):
@@ -103,7 +103,7 @@ class AffinityDraft(NodeDraft):
         return {"weight": weight, "preference": self._term()}
 
     def _term(self) -> Json:
-        expressions = [self._requirement() for _ in range(self.weighted({0: 0.3, 1: 7, 2: 2, 3: 0.7}))]
+        expressions = [self._requirement() for _ in range(self.weighted({0: 0.3, 1: 8, 2: 2, 3: 0.5}))]
         fields = [self._field()] if self.chance(0.12) else []
         return self._maybe("matchExpressions", expressions) | self._maybe("matchFields", fields)
 
@@ -123,7 +123,7 @@ class AffinityDraft(NodeDraft):
                 "values": [self.random.choice(("0", "4", "5", "7", "007"))],
             }
         found = self._with_values(key, operator, tuple(dict.fromkeys(pool)))
-        if not self.lawful and self.chance(0.06):
+        if not self.lawful and self.chance(0.04):
             self._spoil(found)
         return found
 
@@ -134,7 +134,7 @@ class AffinityDraft(NodeDraft):
             "operator": self.random.choice(("In", "In", "In", "NotIn")),
             "values": [name],
         }
-        if not self.lawful and self.chance(0.25):
+        if not self.lawful and self.chance(0.2):
             flaws: tuple[Json, ...] = (
                 {"operator": "Exists"},
                 {"values": [name, "gone"]},
