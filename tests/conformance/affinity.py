@@ -44,8 +44,8 @@ class AffinityDraft(NodeDraft):
 
     def __init__(self, random: Random, *plugins: str, lawful: bool = True, **more: Any) -> None:
         self.broken = random.choice((0, 0, 0, 0.1))
-        self.demanding = random.choice((0, 0.3, 0.5, 0.8))
-        self.wishing = random.choice((0.3, 0.8, 1, 1))
+        self.demanding = random.choice((0, 0.3, 0.5, 0.8) if lawful else (0, 0.2, 0.4))
+        self.wishing = random.choice((0.3, 0.8, 1, 1) if lawful else (0.8, 1, 1, 1))
         self.enforcing = random.choice((0, 0, 0, 0.6))
         super().__init__(random, *plugins, lawful=lawful, **more)
         if AFFINITY in plugins and self.chance(self.enforcing):
@@ -70,7 +70,7 @@ class AffinityDraft(NodeDraft):
 
     def _selector(self) -> Json:
         labels = self._labels_of_a_node()
-        found = {key: labels[key] for key in self.some(sorted(labels), 0, 2)}
+        found = {key: labels[key] for key in self.some(sorted(labels), 0, 1)}
         if self.chance(0.15):
             found[self.random.choice(("disk", "absent"))] = self.random.choice(("ssd", ""))
         return found
@@ -81,7 +81,7 @@ class AffinityDraft(NodeDraft):
     def _required(self) -> Json:
         if not self.lawful and self.chance(0.08):
             return self.random.choice(({}, {"nodeSelectorTerms": []}))
-        terms = [self._term() for _ in range(self.weighted({1: 5, 2: 3, 3: 1, 5: 0.5}))]
+        terms = [self._term() for _ in range(self.weighted({1: 2, 2: 4, 3: 3, 5: 1}))]
         if self.chance(0.15):
             for term in terms:
                 term["matchFields"] = [self._field() for _ in range(self.weighted({1: 4, 2: 2, 3: 1}))]
@@ -123,7 +123,7 @@ class AffinityDraft(NodeDraft):
                 "values": [self.random.choice(("0", "4", "5", "7", "007"))],
             }
         found = self._with_values(key, operator, tuple(dict.fromkeys(pool)))
-        if not self.lawful and self.chance(0.04):
+        if not self.lawful and self.chance(0.025):
             self._spoil(found)
         return found
 
