@@ -161,6 +161,15 @@ def required_affinity(*terms: JsonObject) -> JsonObject:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
+def preferred_affinity(*terms: JsonObject) -> JsonObject:
+    """``spec.affinity`` that prefers what these terms match, each with its weight."""
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def weighted(weight: int, preference: JsonObject) -> JsonObject:
+    return {"weight": weight, "preference": preference}
+
+
 def term(*expressions: JsonObject, fields: Sequence[JsonObject] = ()) -> JsonObject:
     return {"matchExpressions": list(expressions), "matchFields": list(fields)}
 

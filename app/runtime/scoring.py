@@ -65,17 +65,20 @@ class Scoring(Runner):
         )
 
     def score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
-        """All points, with raw scores that are kept as far as possible. Without any plugin every node totals 1.
+        """All points, with raw scores that are kept as far as possible.
+
+        Without any plugin at score every node totals 1, and nothing is prepared.
 
         Raises ``PluginError`` or ``Unprepared``.
         """
+        if not self.slots["score"]:
+            return Scores(nodes.names, {}, _alike(len(nodes), _NO_PLUGIN_TOTAL), 0)
         self._guard.begin(pod)
         self._pre_score(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
         of_plugin = self._score_all(slots, state, pod, nodes)
         weights = {slot.name: slot.weight for slot in slots}
-        nothing = 0 if self.slots["score"] else _NO_PLUGIN_TOTAL
-        return Scores(nodes.names, of_plugin, _total(of_plugin, weights, len(nodes), nothing), sum(weights.values()))
+        return Scores(nodes.names, of_plugin, _total(of_plugin, weights, len(nodes)), sum(weights.values()))
 
     def checking_scores(self) -> Iterator[str]:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
@@ -149,13 +152,15 @@ class Scoring(Runner):
         return self._score_kept(state, kept, names)
 
 
-def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int, nothing: int) -> ScoreClasses:
-    """The weighted sums; ``nothing`` for each of ``size`` nodes where no plugin scored.
+def _alike(size: int, score: int) -> ScoreClasses:
+    return ScoreClasses([score] * size, {score: score})
+
+
+def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int) -> ScoreClasses:
+    """The weighted sums for ``size`` nodes; 0 for each where no plugin scored.
 
     What a plugin gives all nodes alike is added to the scores of the others' classes.
     """
-    if not of_plugin:
-        return ScoreClasses([nothing] * size, {nothing: nothing})
     alike, weighted = 0, []
     for plugin, found in of_plugin.items():
         values = set(found.scores.values()) if len(of_plugin) > 1 else ()
@@ -164,7 +169,7 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
         else:
             weighted.append((found, weights[plugin]))
     if not weighted:
-        return ScoreClasses([alike] * size, {alike: alike})
+        return _alike(size, alike)
     if len(weighted) == 1:
         ((found, weight),) = weighted
         return ScoreClasses(found.of, found.weighted(weight, alike))

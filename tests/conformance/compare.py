@@ -161,6 +161,9 @@ def _answers(command: Sequence[str], asked: Sequence[bytes]) -> list[bytes]:
 def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answers:
     """Ask everybody at once. Each batch has fresh processes, so that no release is asked too much of one."""
     ours = {minor: pool.submit(batch.ours, minor) for minor in oracles}
+    oracles = {minor: path for minor, path in oracles.items() if not is_older(minor, batch.topic)}
+    if not oracles:
+        return Answers((), {}, ())
     theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in oracles.items()}
     lawful = [] if batch.topic in generate.UNLAWFUL else batch.cases
     strict = pool.submit(_answers, [str(next(iter(oracles.values()))), "-validate"], lawful)
@@ -169,6 +172,12 @@ def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answe
 
 def _results(said: Mapping[str, Future[Any]]) -> dict[str, Sequence[bytes]]:
     return {minor: it.result() for minor, it in said.items()}
+
+
+def is_older(minor: str, topic: str) -> bool:
+    """Whether a release came before what a topic is about."""
+    first = generate.NOT_BEFORE.get(topic, "")
+    return bool(first) and [*map(int, minor.split("."))] < [*map(int, first.split("."))]
 
 
 def _refuse_invalid(validated: Sequence[bytes]) -> None:

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.conformance import allocations, interpod, per_node, preemption, volumes
+from tests.conformance import affinity, per_node
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -84,6 +85,13 @@ TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
 
 UNLAWFUL: Final = per_node.UNLAWFUL | allocations.UNLAWFUL
 """Topics with objects that API validation refuses."""
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **affinity.TOPICS}
+
+
+UNLAWFUL: Final = per_node.UNLAWFUL | affinity.UNLAWFUL
+
+NOT_BEFORE: Final[Mapping[str, str]] = dict.fromkeys(affinity.SINCE_136, "1.36")
+"""The first minor that is asked about a topic, where older ones say something else."""
 
 
 def revision() -> str:
@@ -91,6 +99,7 @@ def revision() -> str:
     here = Path(__file__)
     others = (here.with_name(f"{module.__name__.rpartition('.')[2]}.py") for module in _OTHERS)
     sources = (here, here.with_name("draft.py"), here.with_name("histories.py"), *others)
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "affinity.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -134,6 +134,74 @@ def test_nodes_are_counted_by_the_images_they_have() -> None:
     assert [] == picture.check()
 
 
+def sized(name: str, **images: int) -> Node:
+    """A node with images of these sizes."""
+    status = {"images": [{"names": [image], "sizeBytes": size} for image, size in images.items()]}
+    return CORE.decode_node(encoded(node_object(name, status=status)))
+
+
+def states(picture: Cluster, *names: str) -> dict[str, tuple[int, int]]:
+    """Size and number of nodes of each image."""
+    assert [] == picture.check()
+    return {name: (it.size, it.nodes) for name, it in picture.aggregates.images(names).items()}
+
+
+def test_an_image_has_the_size_it_has_on_the_node_that_is_known_longest() -> None:
+    picture = cluster(sized("n1", a=1), sized("n2", a=2, b=3), sized("n3", a=4))
+
+    assert {"a": (1, 3), "b": (3, 1)} == states(picture, "a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param([sized("n1")], {"a": (2, 2)}, id="the first node loses it"),
+        pytest.param([sized("n1", a=7)], {"a": (7, 3)}, id="it has another size there"),
+        pytest.param([sized("n1"), sized("n1", a=7)], {"a": (7, 3)}, id="it is lost, and found again"),
+        pytest.param([sized("n2")], {"a": (1, 2)}, id="another node loses it"),
+        pytest.param([sized("n1"), sized("n2"), sized("n3")], {}, id="all lose it"),
+        pytest.param([sized("n0", a=9)], {"a": (1, 4)}, id="a node that comes is the last"),
+    ],
+)
+def test_a_size_that_was_asked_for_follows_the_nodes(changed: list[Node], expected: dict[str, tuple[int, int]]) -> None:
+    picture = cluster(sized("n1", a=1), sized("n2", a=2), sized("n3", a=4))
+    assert {"a": (1, 3)} == states(picture, "a")
+
+    for it in changed:
+        picture.upsert_node(it)
+
+    assert expected == states(picture, "a")
+
+
+def test_a_node_that_goes_takes_its_sizes_along() -> None:
+    picture = cluster(sized("n1", a=1, b=1), sized("n2", a=2))
+    assert {"a": (1, 2), "b": (1, 1)} == states(picture, "a", "b")
+
+    picture.delete_node("n1")
+    assert {"a": (2, 1)} == states(picture, "a", "b")
+
+    picture.upsert_node(sized("n1", a=1))
+    assert {"a": (2, 2)} == states(picture, "a")
+
+
+def test_a_node_that_gains_an_image_may_be_the_first_that_has_it() -> None:
+    picture = cluster(sized("n1"), sized("n2", a=2))
+    assert {"a": (2, 1)} == states(picture, "a")
+
+    picture.upsert_node(sized("n1", a=1))
+
+    assert {"a": (1, 2)} == states(picture, "a")
+
+
+def test_a_check_finds_a_size_that_is_read_off_the_wrong_node() -> None:
+    picture = cluster(sized("n1", a=1), sized("n2", a=2))
+    states(picture, "a")
+
+    picture.aggregates._first_with["a"] = "n2"
+
+    assert ["the nodes by which images have their size differ from a recount"] == picture.check()
+
+
 def test_a_picture_for_which_nothing_is_declared_keeps_nothing() -> None:
     picture = Cluster()
     picture.upsert_node(make_node())

@@ -7,8 +7,23 @@ import pytest
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.framework.interface import Unreadable
+from app.framework.listers import ImageState
+from app.kube.core_v1 import core_v1
+from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES
-from tests.builders import make_node, make_pod
+from tests.builders import encoded, make_node, make_pod, node_object
+
+
+def test_images_are_told_by_what_is_kept_of_them() -> None:
+    core = core_v1([Extra.IMAGES])
+    cluster = Cluster(core)
+    status = {"images": [{"names": ["web:1", "web@sha256:0"], "sizeBytes": 7}]}
+    for name in ("n1", "n2"):
+        cluster.upsert_node(core.decode_node(encoded(node_object(name, status=status))))
+
+    assert {"web:1": ImageState(size=7, nodes=2)} == Nodes(cluster).images(["web:1", "db:1"])
+    with pytest.raises(NotDecoded):
+        Nodes(Cluster()).images(["web:1"])
 
 
 @pytest.fixture

@@ -2,7 +2,15 @@
 
 import pytest
 
-from app.kube.node_affinity import ANY_NODE, RequiredNodeAffinity
+from app.kube.node_affinity import (
+    ANY_NODE,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredNodeAffinity,
+    RequiredNodeAffinity,
+    WeightedTerm,
+    is_int64,
+)
 from tests.builders import JsonObject, expression, make_pod, required_affinity, term
 
 LABELS = {"disk": "ssd", "cores": "16", "empty": ""}
@@ -143,3 +151,56 @@ def test_the_answer_depends_on_the_labels_that_are_named() -> None:
     )
 
     assert {"a", "b", "c"} == found.label_keys()
+
+
+def name_field(*names: str, operator: str = "In") -> JsonObject:
+    return expression("metadata.name", operator, *names)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        pytest.param([], None, id="no terms"),
+        pytest.param([term(fields=[name_field("a")])], {"a"}, id="a name"),
+        pytest.param([term(fields=[name_field("a")]), term(fields=[name_field("b")])], {"a", "b"}, id="a name each"),
+        pytest.param([term(fields=[name_field("a", "b"), name_field("b")])], {"b"}, id="what all fields name"),
+        pytest.param([term(fields=[name_field("a"), name_field("b")])], set(), id="fields that contradict each other"),
+        pytest.param([term(fields=[name_field("a")]), term()], None, id="a term that names none"),
+        pytest.param([term(fields=[name_field("a", operator="NotIn")])], None, id="NotIn names nobody"),
+        pytest.param([term(fields=[expression("metadata.namespace", "In", "a")])], None, id="another field"),
+    ],
+)
+def test_terms_may_name_the_nodes(terms: list[JsonObject], expected: set[str] | None) -> None:
+    required = make_pod(affinity=required_affinity(*terms)).spec.affinity
+
+    assert expected == required.names()
+    assert ANY_NODE.names() is None
+
+
+def test_a_node_is_worth_the_weights_of_the_terms_that_match() -> None:
+    ssd, big = NodeSelectorRequirement("disk", "In", ("ssd",)), NodeSelectorRequirement("cores", "Gt", ("15",))
+    named = NodeSelectorTerm((), (NodeSelectorRequirement("metadata.name", "In", (NAME,)),))
+    wishes = (
+        WeightedTerm(3, NodeSelectorTerm((ssd,))),
+        WeightedTerm(5, NodeSelectorTerm((ssd, big))),
+        WeightedTerm(3, NodeSelectorTerm((ssd,))),
+        WeightedTerm(-1, named),
+    )
+
+    preferences = PreferredNodeAffinity(wishes).compiled()
+
+    assert [10, 11, 5, 0] == [
+        preferences.score(name, labels)
+        for name, labels in (
+            (NAME, LABELS),
+            ("n2", LABELS),
+            (NAME, {"disk": "ssd"}),
+            ("n2", {"cores": "20"}),
+        )
+    ]
+    assert 0 == PreferredNodeAffinity().compiled().score(NAME, LABELS)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("7", True), ("-7", True), ("x", False), (str(2**63), False)])
+def test_a_bound_is_a_number_of_64_bits(text: str, expected: bool) -> None:
+    assert expected is is_int64(text)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.framework.cycle_state import CycleState
+from app.framework.interface import PreScorePlugin
 from app.framework.status import SKIP, Status, error
 from app.runtime.guard import PluginError
 from tests.fakes import (
@@ -97,6 +98,11 @@ class TestScore:
             framework(ScoresAfter("A", {}, status)).score(CycleState(), POD, nodes())
 
         assert error(f'running PreScore plugin "A": {status.message}', "A") == raised.value.status
+
+    def test_without_anybody_to_score_nobody_prepares(self) -> None:
+        prepares = type("Prepares", (FakePlugin, PreScorePlugin), {"pre_score": lambda *_: error("broken")})("A")
+
+        assert {"n1": 1} == framework(prepares).score(CycleState(), POD, nodes("n1")).totals
 
     def test_all_prepare_before_any_scores(self) -> None:
         one, other = ScoresAfter("A", {"n1": 1}), ScoresAfter("B", {"n1": 1})

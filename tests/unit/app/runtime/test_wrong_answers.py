@@ -220,7 +220,10 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
             id="postFilter, a name",
         ),
         pytest.param(
-            {"pre_score": None}, scored, 'running PreScore plugin "Bad": ' + wrong("None", "a Status"), id="preScore"
+            {"pre_score": None, "score": 1},
+            scored,
+            'running PreScore plugin "Bad": ' + wrong("None", "a Status"),
+            id="preScore",
         ),
         pytest.param({"score": None}, scored, 'plugin "Bad" returns a score that is no whole number', id="score"),
         pytest.param({"score": []}, scored, 'plugin "Bad" returns a score that is no whole number', id="score, a list"),
