@@ -15,9 +15,10 @@ from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginSpec
 from app.framework.node_info import Candidates
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
 from app.kube import kinds
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import Kind
 from app.runtime.filtering import Judged, Recheck
 from app.runtime.framework import Framework
@@ -45,6 +46,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
         kinds.REPLICATION_CONTROLLERS,
         kinds.REPLICA_SETS,
         kinds.STATEFUL_SETS,
+        kinds.DEVICE_CLASSES,
     )
 }
 
@@ -59,7 +61,10 @@ def only(*names: str, **args: JsonObject) -> JsonObject:
 
 
 class World:
-    """A cluster and one profile that judges pods in it. Objects are given slim or as JSON would have them."""
+    """A cluster and one profile that judges pods in it.
+
+    Objects are given slim or as JSON would have them. Parts on demand are read of the latter alone.
+    """
 
     def __init__(
         self,
@@ -69,11 +74,11 @@ class World:
         specs: Iterable[PluginSpec[Any]] = (),
     ) -> None:
         found = Profile.model_validate(profile or {})
-        self.cluster = cluster or Cluster()
+        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
+        self.cluster = cluster or Cluster(core_v1(extras_of(resolved.parts())))
         self.binder = RecordingBinder()
         self.clock = ManualClock()
         self.add(*objects)
-        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
         self.handle = Handle(
             self.cluster.counts,
             self.cluster,
@@ -108,11 +113,15 @@ class World:
         kind = _KINDS.get((found["apiVersion"], found["kind"]))
         if kind is None:
             return
-        slim = kind.decode(encoded(found))
+        slim = self.cluster.decoder(kind)(encoded(found))
         if isinstance(slim, Node | Pod):
             self.add(slim)
         else:
             self.cluster.others.upsert(kind, slim)
+
+    def pod(self, found: JsonObject) -> Pod:
+        """A pod with all parts that the profile's plugins read."""
+        return self.cluster.core.decode_pod(encoded(found))
 
     def candidates(self, names: Collection[str] | None = None) -> Candidates:
         """The nodes named, else all."""
