@@ -47,6 +47,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
         kinds.REPLICATION_CONTROLLERS,
         kinds.REPLICA_SETS,
         kinds.STATEFUL_SETS,
+        kinds.DEVICE_CLASSES,
     )
 }
 
@@ -61,7 +62,10 @@ def only(*names: str, **args: JsonObject) -> JsonObject:
 
 
 class World:
-    """A cluster and one profile that judges pods in it. Objects are given slim or as JSON would have them."""
+    """A cluster and one profile that judges pods in it.
+
+    Objects are given slim or as JSON would have them. Parts on demand are read of the latter alone.
+    """
 
     def __init__(
         self,
@@ -120,6 +124,10 @@ class World:
     def pod(self, name: str = "web-1", **fields: Unpack[PodFields]) -> Pod:
         """A pod with all that the profile's plugins read of it."""
         return self.cluster.core.decode_pod(encoded(pod_object(name, **fields)))
+
+    def pod(self, found: JsonObject) -> Pod:
+        """A pod with all parts that the profile's plugins read."""
+        return self.cluster.core.decode_pod(encoded(found))
 
     def candidates(self, names: Collection[str] | None = None) -> Candidates:
         """The nodes named, else all."""

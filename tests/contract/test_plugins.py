@@ -27,7 +27,7 @@ from app.runtime.registry import POINT_METHODS, Registry
 from app.runtime.slots import declares, flaws, overrides
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests import strategies
-from tests.builders import JsonObject, constraint, encoded, pod_object
+from tests.builders import JsonObject, constraint, pod_object
 from tests.harness import World, only
 
 ARGUMENTS: Final[dict[str, list[JsonObject]]] = {
@@ -78,6 +78,18 @@ ARGUMENTS: Final[dict[str, list[JsonObject]]] = {
             ]
         }
     ],
+    "NodeResourcesFit": [
+        {
+            "ignoredResources": ["example.com/gpu"],
+            "ignoredResourceGroups": ["vendor.io"],
+            "scoringStrategy": {
+                "type": "RequestedToCapacityRatio",
+                "resources": [{"name": "cpu", "weight": 3}],
+                "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 10}, {"utilization": 100}]},
+            },
+        }
+    ],
+    "NodeResourcesBalancedAllocation": [{"resources": [{"name": "cpu"}, {"name": "example.com/gpu", "weight": 1}]}],
 }
 """Arguments beside the defaults, by plugin."""
 
@@ -105,8 +117,6 @@ def profile_of(spec: PluginSpec[Any]) -> JsonObject:
 
 def slim(world: World, pod: JsonObject) -> Pod:
     return world.cluster.core.decode_pod(encoded(pod))
-
-
 class TestSpec:
     def test_names_are_unique(self) -> None:
         names = [spec.name for spec in Registry(IN_TREE, DEFAULT_WEIGHTS)]
@@ -205,6 +215,7 @@ def test_a_plugin_changes_neither_pod_nor_node(
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
     asking = slim(world, pod)
+    asking = world.pod(pod)
     before = seen(world, asking)
 
     first = deciding(world, spec.name, asking)
@@ -222,6 +233,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
     asking = slim(world, pod)
+    asking = world.pod(pod)
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
     if declares(spec.plugin, BatchFilterPlugin) and plugin.pre_filter(state, asking)[0].is_success:
@@ -246,5 +258,7 @@ def test_a_plugin_survives_pods_full_of_nulls(
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
     statuses, _ = deciding(world, spec.name, slim(world, pod))
+
+    statuses, _ = deciding(world, spec.name, world.pod(pod))
 
     assert [] == [it for it in statuses if it.code is Code.ERROR]

@@ -67,6 +67,7 @@ def test_every_extension_point_has_its_own_set(point: str) -> None:
             ("plugins", "score", "enabled", 0, "weight"),
             id="a negative weight",
         ),
+        pytest.param({"release": "1.34"}, ("release",), id="a release whose plugins are not here"),
         pytest.param({"pluginConfig": [{"args": {}}]}, ("pluginConfig", 0, "name"), id="arguments of nobody"),
         pytest.param(
             {"pluginConfig": [{"name": "A", "args": []}]}, ("pluginConfig", 0, "args"), id="arguments in a list"
@@ -86,3 +87,8 @@ def test_without_configuration_every_name_is_served_by_the_default_plugins() -> 
 
 def test_an_empty_name_means_the_default_scheduler_as_in_kube_scheduler() -> None:
     assert Profile() == Profile.model_validate({"schedulerName": ""})
+
+
+@pytest.mark.parametrize("given", ["1.35", 1.35])
+def test_a_release_may_be_written_as_a_number(given: object) -> None:
+    assert ("1.36", "1.35") == (Profile().release, Profile.model_validate({"release": given}).release)

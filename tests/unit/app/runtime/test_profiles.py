@@ -205,7 +205,7 @@ class TestArguments:
 
     def test_those_of_a_plugin_that_stays_in_the_scheduler_are_not_read(self) -> None:
         """One configuration can be given to both programs."""
-        found = resolved(profile(config=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]))
+        found = resolved(profile(config=[{"name": "GangScheduling", "args": {"anything": {}}}]))
 
         assert resolved(profile()).args == found.args
 

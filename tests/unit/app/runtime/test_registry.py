@@ -35,3 +35,10 @@ def test_every_point_with_a_protocol_is_a_point_of_a_profile() -> None:
 
 def test_a_plugin_of_ours_does_not_stay_in_the_scheduler() -> None:
     assert set() == STAY_IN_SCHEDULER & {spec.name for spec in IN_TREE}
+
+
+def test_a_release_starts_without_what_came_later() -> None:
+    registry = Registry([], {"PrioritySort": 1, "NodeDeclaredFeatures": 1})
+
+    assert {"PrioritySort": 1} == registry.defaults("1.35")
+    assert {"PrioritySort": 1, "NodeDeclaredFeatures": 1} == registry.defaults("1.36")

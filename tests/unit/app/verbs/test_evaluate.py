@@ -21,11 +21,11 @@ from app.framework.status import Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile, resolve
-from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, STAY_IN_SCHEDULER, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
 from plugins import IN_TREE
-from tests.builders import JsonObject, constraint, encoded, node_object, pod_object, service_object
+from tests.builders import JsonObject, constraint, container, encoded, node_object, pod_object, service_object
 from tests.fakes import FromSpec, NoArgs, spec_of
 from tests.harness import only
 
@@ -135,6 +135,45 @@ class TestVerdict:
         assert ({"n1": {}, "n2": {}}, {"n1": 1, "n2": 1}) == (found["score"], found["total"])
 
 
+class NodeDeclaredFeatures(ScorePlugin):
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 7
+
+
+class TestRelease:
+    """1.36 scores what a pod makes of a node, 1.35 what the node is then."""
+
+    BALANCE: Final = "NodeResourcesBalancedAllocation"
+    NODE: Final = node_object("n1", status={"allocatable": {"cpu": "4", "memory": "4Gi"}})
+    ASKS: Final = pod_object("p", containers=[container(requests={"cpu": "2"})])
+
+    def scored(self, config: JsonObject, release: str) -> int:
+        found = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
+        line = found.evaluate(encoded(case(config=config, objects=[self.NODE], pod=self.ASKS)))
+        points: int = json.loads(line)["score"]["n1"][self.BALANCE]
+        return points
+
+    @pytest.mark.parametrize(("release", "expected"), [("1.35", 75), ("1.36", 62)])
+    def test_a_profile_means_the_release_that_was_asked_for(self, release: str, expected: int) -> None:
+        assert expected == self.scored(only(self.BALANCE), release)
+
+    def test_unless_it_says_which(self) -> None:
+        assert 75 == self.scored(only(self.BALANCE) | {"release": "1.35"}, "1.36")
+
+    def test_the_default_profile_is_that_of_the_release(self) -> None:
+        def scored(release: str) -> JsonObject:
+            specs = [*IN_TREE, spec_of(NodeDeclaredFeatures)]
+            defaults = {"PrioritySort": 1, "DefaultBinder": 1, "NodeDeclaredFeatures": 1}
+            line = Evaluator(Registry(specs, defaults), Guard(Metrics()), release).evaluate(encoded(case(config={})))
+            found: JsonObject = json.loads(line)["score"]["n1"]
+            return found
+
+        assert [{}, {"NodeDeclaredFeatures": 7}] == [scored(it) for it in ("1.35", "1.36")]
+
+
 class TestBadCase:
     @pytest.mark.parametrize(
         ("line", "expected"),
@@ -197,9 +236,9 @@ class TestBadCase:
                 id="a profile that lacks what each must have",
             ),
             pytest.param(
-                encoded(case(config=only("NodePorts", "NodeAffinity"))),
-                bad("plugins not available: [NodePorts NodeAffinity]"),
-                id="in-tree plugins that do not run here",
+                encoded(case(config=only("GangScheduling"))),
+                bad("plugins not available: [GangScheduling]"),
+                id="an in-tree plugin that does not run here",
             ),
             pytest.param(
                 encoded(case(preempt={"nodes": ["n1"]})),
@@ -214,11 +253,10 @@ class TestBadCase:
     def test_without_a_config_kube_schedulers_default_profile_is_meant(self) -> None:
         found = case()
         del found["config"]
+        elsewhere = [name for name in KUBE_SCHEDULER_DEFAULTS if name in STAY_IN_SCHEDULER]
 
         for named in (found, case(config=None), case(config={})):
-            error = judged(named)["error"]
-            assert error.startswith("plugins not available: [SchedulingGates NodeAffinity NodePorts")
-            assert SPREAD not in error
+            assert f"plugins not available: [{' '.join(elsewhere)}]" == judged(named)["error"]
 
     def test_a_plugin_that_fails_is_told(self) -> None:
         odd = pod_object("odd", spread=[constraint(selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]})])
