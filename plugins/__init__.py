@@ -25,12 +25,12 @@ from plugins import (
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
-    inter_pod_affinity.SPEC,
     sticky_node.SPEC,
     default_binder.SPEC,
     node_unschedulable.SPEC,
     node_name.SPEC,
     taint_toleration.SPEC,
+    inter_pod_affinity.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
