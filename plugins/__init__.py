@@ -37,7 +37,6 @@ from plugins import (
 IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
-    inter_pod_affinity.SPEC,
     sticky_node.SPEC,
     default_binder.SPEC,
     scheduling_gates.SPEC,
@@ -55,6 +54,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     volume_zone.SPEC,
     dynamic_resources.SPEC,
     default_preemption.SPEC,
+    inter_pod_affinity.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

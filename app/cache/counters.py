@@ -43,19 +43,19 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 _LARGEST_SHAPE: Final = 32
 """So many topologies and counts always have room, however many nodes there are: more than one pod can ask for."""
 
-PIECE: Final = 384
+_PIECE: Final = 384
 """Nodes, pods by node, or requirements that are looked at in one piece: some tenths of a millisecond."""
 
 _SKEWS: Final = 64
 """Counts whose skew is looked at in one step: a tenth of a millisecond where they are large."""
 
-WEIGH_EVERY: Final = 8192
+_WEIGH_EVERY: Final = 8192
 """Pod events after which all is weighed anew: entries grow with what they count."""
 
-ENTRY_BYTES: Final = 1000
+_ENTRY_BYTES: Final = 1000
 _TOPOLOGY_BYTES: Final = 8000
 _NODE_BYTES: Final = 50
-COUNT_BYTES: Final = 150
+_COUNT_BYTES: Final = 150
 _REQUIREMENT_BYTES: Final = 500
 _ELIGIBLE_BYTES: Final = 1500
 """For each part of a node affinity or toleration: more than it takes, since a node that comes is judged by them all."""
@@ -153,7 +153,7 @@ class Selection:
         """Bytes, and something for the requirements: each label set never seen is judged by all of them."""
         asked = sum(_REQUIREMENT_BYTES + _NODE_BYTES * len(it.values) for it in self.selector.requirements)
         asked += _NODE_BYTES * len(self.namespace)
-        return ENTRY_BYTES + asked + COUNT_BYTES * (len(self.nodes) + len(self.groups))
+        return _ENTRY_BYTES + asked + _COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
         """Count the pods of a group that it matches, from now on too."""
@@ -196,7 +196,7 @@ class Eligibility:
 
     def piece(self) -> int:
         """How many nodes are looked at in one piece."""
-        return PIECE if self._made is not None else 1 + PIECE // (1 + self.size)
+        return _PIECE if self._made is not None else 1 + _PIECE // (1 + self.size)
 
     def place(self, topology: Topology, name: str, node: Node) -> None:
         """Put a node where it belongs in a topology that is being made, unless an event has done so."""
@@ -394,7 +394,7 @@ class Domains:
 
     def weight(self) -> int:
         """Bytes."""
-        return ENTRY_BYTES + COUNT_BYTES * len(self.counts)
+        return _ENTRY_BYTES + _COUNT_BYTES * len(self.counts)
 
     def add(self, value: str, delta: int) -> None:
         counts, by_count = self.counts, self.by_count
@@ -695,13 +695,13 @@ class Counters:
         self._by_label: dict[str, dict[Eligibility, None]] = {}
         self._by_taints: dict[Eligibility, None] = {}
         self._selections = Bounded[SelectionKey, Selection](
-            self._limit(_MOST_SELECTION_BYTES, COUNT_BYTES), self._new_selection, self._drop_selection
+            self._limit(_MOST_SELECTION_BYTES, _COUNT_BYTES), self._new_selection, self._drop_selection
         )
         self._topologies = Bounded[TopologyKey, Topology](
             self._limit(_MOST_TOPOLOGY_BYTES, _NODE_BYTES), self._new_topology, self._drop_topology
         )
         self._domains = Bounded[DomainsKey, Domains](
-            self._limit(_MOST_DOMAINS_BYTES, COUNT_BYTES), self._new_domains, self._drop_domains
+            self._limit(_MOST_DOMAINS_BYTES, _COUNT_BYTES), self._new_domains, self._drop_domains
         )
         self._moves = 0
 
@@ -736,7 +736,7 @@ class Counters:
         found = next((it for it in selection.domains if it.topology is topology), None)
         if found is not None:
             return found
-        if len(selection.nodes) > PIECE:
+        if len(selection.nodes) > _PIECE:
             raise Unprepared(self._join_own(selection, topology_key))
         return _joined(selection, topology)
 
@@ -796,7 +796,7 @@ class Counters:
     def pod(self, pod: Labelled, node: str, delta: int) -> None:
         """A counted pod came to (1) or left (-1) ``node``, which the picture need not know."""
         self._moves += 1
-        if self._moves >= WEIGH_EVERY:
+        if self._moves >= _WEIGH_EVERY:
             self._weigh()
         for selection in self._grouped(pod, node, delta):
             selection.add(node, delta)
@@ -886,7 +886,7 @@ class Counters:
                     selection.join(group)
                     looked_at += len(group.nodes)
                 looked_at += a_group
-                if looked_at >= PIECE:
+                if looked_at >= _PIECE:
                     looked_at = 0
                     yield
 
@@ -980,7 +980,7 @@ class Counters:
                 )
             )
             raise
-        if len(selection.nodes) > PIECE:
+        if len(selection.nodes) > _PIECE:
             raise Unprepared(self._join(key, selection, topology))
         return _joined(selection, topology)
 

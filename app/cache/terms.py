@@ -19,11 +19,7 @@ from functools import partial
 from typing import Final
 
 from app.cache.counters import (
-    COUNT_BYTES,
-    ENTRY_BYTES,
     EVERYWHERE,
-    PIECE,
-    WEIGH_EVERY,
     Bounded,
     Counters,
     Domains,
@@ -44,6 +40,15 @@ from app.kube.selectors import EVERYTHING
 _MOST_MATCH_BYTES: Final = 64 << 20
 _CARRIERS_BYTES: Final = 400
 """Of a match: for each carriers that it counts."""
+
+_ENTRY_BYTES: Final = 1000
+_COUNT_BYTES: Final = 150
+
+_PIECE: Final = 384
+"""Terms, and nodes of carriers, that are looked at in one piece: some tenths of a millisecond."""
+
+_WEIGH_EVERY: Final = 8192
+"""Pod events after which all matches are weighed anew: they grow with what they count."""
 
 _CAUGHT_UP: Final = 512
 """Carriers that came since are looked at one by one; of more, those that the index finds."""
@@ -108,8 +113,8 @@ class Match:
     def weight(self) -> int:
         """Bytes."""
         counts = sum(len(it.nodes) + sum(len(by.counts) for by in it.domains) for it in self.selections.values())
-        sizes = ENTRY_BYTES * (1 + len(self.selections)) + _CARRIERS_BYTES * len(self.carriers)
-        return sizes + COUNT_BYTES * counts
+        sizes = _ENTRY_BYTES * (1 + len(self.selections)) + _CARRIERS_BYTES * len(self.carriers)
+        return sizes + _COUNT_BYTES * counts
 
     def asked_by(self, affinity: PodAffinity) -> Mapping[str, int]:
         """What one pod with these terms counts, by topology key; empty if none of them means the newcomer."""
@@ -295,7 +300,7 @@ class Terms:
                 if self._carriers.get(carriers.key) is carriers:
                     match.take(carriers)
                 looked_at += carriers.size + len(carriers.nodes)
-                if looked_at >= PIECE:
+                if looked_at >= _PIECE:
                     looked_at = 0
                     yield
             match.seen = last
@@ -331,7 +336,7 @@ class Terms:
         if affinity is not NO_TERMS and affinity.has_terms:
             self._carry((pod.namespace, affinity), node, delta)
         self._moves += 1
-        if self._moves >= WEIGH_EVERY:
+        if self._moves >= _WEIGH_EVERY:
             self._moves = 0
             self._matches.weigh()
 

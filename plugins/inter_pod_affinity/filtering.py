@@ -85,13 +85,7 @@ class Occupied:
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
         """Those of ``names`` that are in none of these domains."""
-        blocked = self.values()
-        if not blocked:
-            return names
-        if not nodes.sent and counts.on_every_node(self.key):
-            return counts.outside(self.key, blocked, names)
-        on_node = nodes.values(self.key, counts.values(self.key))
-        return [name for name, value in zip(names, map(on_node.get, names), strict=True) if value not in blocked]
+        return _outside(self.key, self.values(), nodes, names, counts)
 
     def inside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
         """Those of ``names`` that are in one of these domains."""
@@ -226,16 +220,34 @@ class RequiredState:
     # Many nodes.
 
     def judged(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """``judge`` for all nodes, step by step. Raises ``Unprepared``."""
+        """``judge`` for all nodes; why it rejects is asked of those that it rejects. Raises ``Unprepared``."""
         all_prepared(partial(counts.values, key) for key in self.keys())
-        steps: list[tuple[Sequence[str], Sequence[str], Status]] = []
+        passed = self._passing(nodes, counts)
+        return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
+
+    def _passing(self, nodes: Candidates, counts: Counts) -> Sequence[str]:
+        """One look at each name for each topology key, however many terms there are."""
         names: Sequence[str] = nodes.names
+        first = bool(self.drawn) and self._is_first()
+        for it in self.drawn:
+            names = it.known(nodes, names, counts) if first else it.inside(nodes, names, counts)
+        blocked: dict[str, Set[str]] = {}
+        for it in (*(it for _, it in self.repelled), *self.refusing.values()):
+            values, known = it.values(), blocked.get(it.key)
+            blocked[it.key] = values if not known else known | values if values else known
+        for key, values in blocked.items():
+            names = _outside(key, values, nodes, names, counts)
+        return names
+
+    def _rejections(self, nodes: Candidates, passed: Sequence[str], counts: Counts) -> Mapping[str, Status]:
+        rejected: dict[str, Status] = {}
+        names: Sequence[str] = list(set(nodes.names).difference(passed))
         for narrowed, status in self._steps(nodes, counts):
             left = narrowed(names)
             if len(left) != len(names):
-                steps.append((names, left, status))
+                rejected.update(dict.fromkeys(set(names).difference(left), status))
                 names = left
-        return FilterResult(names, lambda: _rejections(steps))
+        return rejected
 
     def _steps(
         self, nodes: Candidates, counts: Counts
@@ -249,11 +261,14 @@ class RequiredState:
             yield partial(it.outside, nodes, counts=counts), EXISTING
 
 
-def _rejections(steps: Sequence[tuple[Sequence[str], Sequence[str], Status]]) -> Mapping[str, Status]:
-    rejected: dict[str, Status] = {}
-    for asked, left, status in steps:
-        rejected.update(dict.fromkeys(set(asked).difference(left), status))
-    return rejected
+def _outside(key: str, blocked: Set[str], nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
+    """Those of ``names``, in order, whose value of the label is none of ``blocked``, or that do not have it."""
+    if not blocked:
+        return names
+    if not nodes.sent and counts.on_every_node(key):
+        return counts.outside(key, blocked, names)
+    on_node = nodes.values(key, counts.values(key))
+    return [name for name, value in zip(names, map(on_node.get, names), strict=True) if value not in blocked]
 
 
 REQUIRED: Final[StateKey[RequiredState]] = StateKey(f"PreFilter{NAME}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from operator import add
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from app.framework.cycle_state import StateKey
 from app.framework.interface import MAX_NODE_SCORE, Counts, DomainCounts, PodTerms, Unprepared, all_prepared
@@ -41,20 +41,27 @@ class PreferredState:
         """The sum of weights of each node's domains. Raises ``Unprepared``."""
         keys = list(dict.fromkeys((*self.own, *self.others)))
         all_prepared(partial(counts.values, key) for key in keys)
-        totals: list[int] | None = None
+        totals = [0] * len(nodes)
         for key in keys:
             values = list(map(nodes.values(key, counts.values(key)).get, nodes.names))
-            weights = {value: self._weight(key, value) for value in set(values)}
-            scores = list(map(weights.__getitem__, values))
-            totals = scores if totals is None else list(map(add, totals, scores))
-        return ScoreClasses.by_value(list(repeat(0, len(nodes))) if totals is None else totals)
+            for weights in self._weights(key, values):
+                totals = list(map(add, totals, map(weights.get, values, repeat(0))))
+        return ScoreClasses.by_value(totals)
 
-    def _weight(self, key: str, value: str | None) -> int:
-        """Of a domain; ``None`` for nodes without the key."""
-        if value is None:
-            return 0
-        own = sum(weight * domains.count(value) for domains, weight in self.own.get(key, ()))
-        return own + self.others.get(key, {}).get(value, 0)
+    def _weights(self, key: str, values: Sequence[str | None]) -> Iterator[Mapping[Any, int]]:
+        """What weighs with nodes of these domains, by domain; others weigh nothing, as do nodes without the key."""
+        others = self.others.get(key)
+        if others:
+            yield others
+        own = self.own.get(key, ())
+        if own:
+            found: dict[str, int] = {}
+            asked = {it for it in values if it is not None}
+            for domains, weight in own:
+                occupied = domains.above(0)
+                for value in occupied if len(occupied) < len(asked) else asked:
+                    found[value] = found.get(value, 0) + weight * domains.count(value)
+            yield found
 
 
 PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")

@@ -26,7 +26,7 @@ class InterPodDraft(NodeDraft):
     """``termed``: how likely a pod that is there has terms; ``foreign_terms``: how likely one says namespaces."""
 
     def __init__(self, random: Random, *plugins: str, odd: float = 0.04) -> None:
-        self.termed = random.choice((0, 0.1, 0.3, 0.6, 1))
+        self.termed = random.choice((0, 0.1, 0.3, 0.3, 0.6, 1))
         self.required = random.choice((0.15, 0.4, 0.8))
         self.foreign_terms = random.choice((0, 0.2, 0.6))
         self.namespaces_known = random.choice((1, 1, 0.6, 0))
@@ -71,7 +71,7 @@ class InterPodDraft(NodeDraft):
 
     def any_pod(self, name: str, namespace: str, labels: Mapping[str, str]) -> Json:
         pod = super().any_pod(name, namespace, labels)
-        if self.chance(1 if name == "pending" else self.termed):
+        if self.chance(0.9 if name == "pending" else self.termed):
             affinity = self._pod_terms()
             if affinity:
                 pod["spec"]["affinity"] = affinity
@@ -87,13 +87,13 @@ class InterPodDraft(NodeDraft):
     def _pod_terms(self) -> Json:
         """Of the four lists mostly one or two are there; a list may be empty, too."""
         found: Json = {}
-        for field, likely in (("podAffinity", 0.45), ("podAntiAffinity", 0.55)):
-            if not self.chance(likely):
-                continue
+        for field in self.weighted(
+            {("podAffinity",): 3, ("podAntiAffinity",): 4, ("podAffinity", "podAntiAffinity"): 3}
+        ):
             lists: Json = {}
-            if self.chance(self.required):
+            if self.chance(self.required * (1 if field == "podAntiAffinity" else 0.6)):
                 lists[REQUIRED] = [self._pod_term() for _ in range(self._how_many())]
-            if self.chance(0.5):
+            if self.chance(0.6):
                 lists[PREFERRED] = [self._preferred() for _ in range(self._how_many())]
             if self.chance(0.05):
                 lists.setdefault(self.random.choice((REQUIRED, PREFERRED)), [])
@@ -102,7 +102,7 @@ class InterPodDraft(NodeDraft):
         return found
 
     def _how_many(self) -> int:
-        return self.weighted({1: 65, 2: 22, 3: 8, 5: 4, 9: 1})
+        return self.weighted({1: 70, 2: 20, 3: 6, 5: 3, 9: 1})
 
     def _preferred(self) -> Json:
         return {"weight": self.random.choice((1, 1, 2, 5, 10, 50, 99, 100)), "podAffinityTerm": self._pod_term()}

@@ -49,6 +49,7 @@ ARGUMENTS: Final[dict[str, list[JsonObject]]] = {
         },
         {"addedAffinity": {}},
     ],
+    "InterPodAffinity": [{"hardPodAffinityWeight": 100, "ignorePreferredTermsOfExistingPods": True}],
     "PodTopologySpread": [
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -100,6 +101,13 @@ NULLS: Final[list[JsonObject]] = [
     pod_object("pending", spread=[{}], tolerations=[{}], affinity={"nodeAffinity": None}),
     pod_object("pending", tolerations=[dict.fromkeys(("key", "operator", "value", "effect"))]),
     pod_object("pending", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}),
+    pod_object(
+        "pending",
+        affinity={
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]},
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": None}]},
+        },
+    ),
 ]
 
 every_plugin = pytest.mark.parametrize("spec", IN_TREE, ids=lambda spec: spec.name)
@@ -260,5 +268,6 @@ def test_a_plugin_survives_pods_full_of_nulls(
     statuses, _ = deciding(world, spec.name, slim(world, pod))
 
     statuses, _ = deciding(world, spec.name, world.pod(pod))
+
 
     assert [] == [it for it in statuses if it.code is Code.ERROR]

@@ -6,9 +6,14 @@ from app.kube.extras import Extra
 
 
 def test_some_parts_are_decoded_on_demand_and_no_others() -> None:
+ON_DEMAND = {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.POD_AFFINITY}
+
+
+def test_some_parts_are_decoded_on_demand_and_nothing_else() -> None:
     assert frozenset(Extra) == extras_of(Part)
     assert {it.name for it in Extra} == {it.name for it in Part if extras_of([it])}
     assert frozenset() == extras_of(set(Part) - {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.DISRUPTION})
+    assert frozenset() == extras_of(set(Part) - ON_DEMAND)
 
 
 def test_a_part_is_named_by_where_it_is_found() -> None:
