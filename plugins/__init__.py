@@ -20,6 +20,7 @@ from plugins import (
     priority_sort,
     sticky_node,
     taint_toleration,
+    volume_binding,
     volume_restrictions,
     volume_zone,
 )
@@ -34,6 +35,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     taint_toleration.SPEC,
     volume_restrictions.SPEC,
     node_volume_limits.SPEC,
+    volume_binding.SPEC,
     volume_zone.SPEC,
 )
 

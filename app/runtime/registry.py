@@ -54,7 +54,6 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
-        "VolumeBinding",
         "InterPodAffinity",
         "DynamicResources",
         "DefaultPreemption",
