@@ -6,7 +6,7 @@ import gzip
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
@@ -15,9 +15,10 @@ from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PluginSpec
 from app.framework.node_info import Candidates
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
 from app.kube import kinds
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import Kind
 from app.runtime.filtering import Judged, Recheck
 from app.runtime.framework import Framework
@@ -28,7 +29,7 @@ from app.runtime.scoring import Scores
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, IN_TREE
-from tests.builders import JsonObject, encoded
+from tests.builders import JsonObject, PodFields, encoded, pod_object
 from tests.fakes import ManualClock, NoWriter, RecordingBinder
 
 SPREAD: Final = "PodTopologySpread"
@@ -69,11 +70,11 @@ class World:
         specs: Iterable[PluginSpec[Any]] = (),
     ) -> None:
         found = Profile.model_validate(profile or {})
-        self.cluster = cluster or Cluster()
+        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
+        self.cluster = cluster or Cluster(core_v1(extras_of(resolved.parts())))
         self.binder = RecordingBinder()
         self.clock = ManualClock()
         self.add(*objects)
-        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
         self.handle = Handle(
             self.cluster.counts,
             self.cluster,
@@ -108,11 +109,15 @@ class World:
         kind = _KINDS.get((found["apiVersion"], found["kind"]))
         if kind is None:
             return
-        slim = kind.decode(encoded(found))
+        slim = self.cluster.decoder(kind)(encoded(found))
         if isinstance(slim, Node | Pod):
             self.add(slim)
         else:
             self.cluster.others.upsert(kind, slim)
+
+    def pod(self, name: str = "web-1", **fields: Unpack[PodFields]) -> Pod:
+        """A pod with all that the profile's plugins read of it."""
+        return self.cluster.core.decode_pod(encoded(pod_object(name, **fields)))
 
     def candidates(self, names: Collection[str] | None = None) -> Candidates:
         """The nodes named, else all."""

@@ -22,8 +22,9 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -301,6 +302,10 @@ class Clock(Protocol):
     def __call__(self) -> float: ...
 
 
+Sleep = Callable[[float], Awaitable[None]]
+"""Seconds on the handle's clock."""
+
+
 def _any_scheduler(_scheduler_name: str) -> bool:
     return True
 
@@ -311,6 +316,7 @@ class Handle(Struct, frozen=True):
     ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does.
+    ``sleep`` lets others have their turn for some seconds: for acting points alone.
     """
 
     counts: Counts
@@ -323,6 +329,7 @@ class Handle(Struct, frozen=True):
     serves: Callable[[str], bool] = _any_scheduler
     event_recorder: EventRecorder = NO_EVENTS
     activate: Activate = activate_nobody
+    sleep: Sleep = asyncio.sleep
 
 
 class Plugin(Protocol):

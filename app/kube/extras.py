@@ -1,4 +1,4 @@
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images, volumes.
+"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
 
 What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
 volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.

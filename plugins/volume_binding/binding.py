@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -38,6 +37,7 @@ class Binding:
         self._nodes = handle.nodes
         self._writer = handle.writer
         self._clock = handle.clock
+        self._sleep = handle.sleep
         self._placing = placing
         self._timeout = timeout
 
@@ -74,7 +74,7 @@ class Binding:
                 return refusal
             if self._clock() >= until:
                 return unschedulable(REASON_TIMEOUT)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await self._sleep(_LOOK_SECONDS)
 
     async def _had_made(self, placing: Placing, node: NodeInfo, given: set[str], *, patient: bool) -> Status | None:
         """Give the claims whose volumes are to be made to the node. A status ends the bind."""

@@ -21,7 +21,7 @@ from app.framework.interface import (
     ScorePlugin,
 )
 from app.framework.status import Code, Status
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.registry import POINT_METHODS, Registry
 from app.runtime.slots import declares, flaws, overrides
@@ -85,8 +85,8 @@ def profile_of(spec: PluginSpec[Any]) -> JsonObject:
     return only(*({spec.name} - {"PrioritySort", "DefaultBinder"}))
 
 
-def slim(pod: JsonObject) -> Pod:
-    return decode_pod(encoded(pod))
+def slim(world: World, pod: JsonObject) -> Pod:
+    return world.cluster.core.decode_pod(encoded(pod))
 
 
 class TestSpec:
@@ -185,7 +185,8 @@ def seen(world: World, pod: Pod) -> str:
 def test_a_plugin_changes_neither_pod_nor_node(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
+    world = World(*objects, profile=profile_of(spec))
+    asking = slim(world, pod)
     before = seen(world, asking)
 
     first = deciding(world, spec.name, asking)
@@ -201,7 +202,8 @@ def test_a_plugin_changes_neither_pod_nor_node(
 def test_the_batch_form_says_what_the_per_node_form_says(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
+    world = World(*objects, profile=profile_of(spec))
+    asking = slim(world, pod)
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
     if declares(spec.plugin, BatchFilterPlugin) and plugin.pre_filter(state, asking)[0].is_success:
@@ -224,6 +226,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(
 def test_a_plugin_survives_pods_full_of_nulls(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    statuses, _ = deciding(World(*objects, profile=profile_of(spec)), spec.name, slim(pod))
+    world = World(*objects, profile=profile_of(spec))
+    statuses, _ = deciding(world, spec.name, slim(world, pod))
 
     assert [] == [it for it in statuses if it.code is Code.ERROR]
