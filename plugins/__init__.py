@@ -30,6 +30,7 @@ from plugins import (
     scheduling_gates,
     sticky_node,
     taint_toleration,
+    volume_binding,
     volume_restrictions,
     volume_zone,
 )
@@ -51,6 +52,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_declared_features.SPEC,
     volume_restrictions.SPEC,
     node_volume_limits.SPEC,
+    volume_binding.SPEC,
     volume_zone.SPEC,
     dynamic_resources.SPEC,
     default_preemption.SPEC,

@@ -61,10 +61,9 @@ class _NoClaim(Exception):  # no error: no node will do
 
 
 class _New(Struct, frozen=True):
-    """What the pod would add: to a node that tells of its CSI drivers, and to one that does not."""
+    """What the pod would add: to a node that tells of its CSI drivers (true), and to one that does not."""
 
-    told: Volumes | Status
-    untold: Volumes | Status
+    by_node: dict[bool, Volumes | Status]
 
     def clone(self) -> _New:
         return self
@@ -147,11 +146,14 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
     def _new(self, state: CycleState, pod: Pod, csi_node: CSINode | None) -> Volumes | Status:
         """Worked out once for all nodes of a search."""
         try:
-            found = state.read(_STATE)
+            found = state.read(_STATE).by_node
         except StateNotFound:
-            found = _New(self._added(pod, told=True), self._added(pod, told=False))
-            state.write(_STATE, found)
-        return found.untold if csi_node is None else found.told
+            found = {}
+            state.write(_STATE, _New(found))
+        told = csi_node is not None
+        if told not in found:
+            found[told] = self._added(pod, told=told)
+        return found[told]
 
     def _added(self, pod: Pod, *, told: bool) -> Volumes | Status:
         if VOLUMES in pod.spec.oversized:

@@ -129,6 +129,7 @@ class World:
         """A pod with all parts that the profile's plugins read."""
         return self.cluster.core.decode_pod(encoded(found))
 
+
     def candidates(self, names: Collection[str] | None = None) -> Candidates:
         """The nodes named, else all."""
         found = Candidates.of(self.cluster.nodes)

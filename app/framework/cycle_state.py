@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 
@@ -34,9 +35,10 @@ class CycleState:
 
     ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
     Binding itself; plugins add to them in ``pre_bind``. ``views``: the pod as plugins see it, for the engine.
+    ``deadline``: until when, on the handle's clock, a bind may take.
     """
 
-    __slots__ = ("_entries", "annotations", "skip_filter", "skip_score", "views")
+    __slots__ = ("_entries", "annotations", "deadline", "skip_filter", "skip_score", "views")
 
     def __init__(self) -> None:
         self._entries: dict[StateKey[Any], Any] = {}
@@ -44,6 +46,7 @@ class CycleState:
         self.skip_score: set[str] = set()
         self.annotations: dict[str, str] = {}
         self.views: dict[Any, Any] = {}
+        self.deadline = math.inf
 
     def write(self, key: StateKey[T], data: T) -> None:
         self._entries[key] = data
@@ -61,5 +64,5 @@ class CycleState:
         copy = CycleState()
         copy._entries = {key: data.clone() for key, data in self._entries.items()}
         copy.skip_filter, copy.skip_score, copy.annotations = self.skip_filter, self.skip_score, self.annotations
-        copy.views = self.views
+        copy.views, copy.deadline = self.views, self.deadline
         return copy

@@ -22,8 +22,10 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -381,6 +383,10 @@ class DryRun(Protocol):
         ...
 
 
+Sleep = Callable[[float], Awaitable[None]]
+"""Seconds on the handle's clock."""
+
+
 def _any_scheduler(_scheduler_name: str) -> bool:
     return True
 
@@ -398,6 +404,7 @@ class Handle(Struct, frozen=True):
     ``1.36``, whose in-tree plugins the profile stands for.
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``dry_run`` begins one for a pod that
     PreFilter has prepared the state for.
+    ``sleep`` lets others have their turn for some seconds: for acting points alone.
     """
 
     counts: Counts
@@ -413,6 +420,7 @@ class Handle(Struct, frozen=True):
     activate: Activate = activate_nobody
     release: str = DEFAULT_RELEASE
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
+    sleep: Sleep = asyncio.sleep
 
 
 class Plugin(Protocol):

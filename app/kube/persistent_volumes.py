@@ -27,7 +27,7 @@ from app.kube.meta_v1 import (
 )
 from app.kube.node_affinity import NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
 from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
-from app.kube.selectors import InvalidSelector, Selector, decode_selector
+from app.kube.selectors import IN, NOT_IN, InvalidSelector, Selector, decode_selector
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be made."""
@@ -370,7 +370,7 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         capacity=capacity or ZERO,
         access_modes=_modes(spec.access_modes),
         claim=_reference(spec.claim_ref),
-        affinity=affinity,
+        affinity=by_labels(affinity),
         volume_mode=sys.intern(spec.volume_mode or _FILESYSTEM),
         attributes_class=sys.intern(spec.volume_attributes_class_name or ""),
         available=found.status is not None and found.status.phase == _AVAILABLE,
@@ -380,9 +380,25 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         is_csi=spec.csi is not None,
         in_tree_plugin=plugin,
         migrated=migrated,
-        migrated_affinity=migrated_affinity(plugin, affinity, labels) if migrated is not None else None,
+        migrated_affinity=by_labels(migrated_affinity(plugin, affinity, labels)) if migrated is not None else None,
         untranslatable=untranslatable,
     )
+
+
+def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
+    """What of node affinity counts for a volume: kube-scheduler looks at the labels of a node, not at its name.
+
+    A term that asks for a name alone is met by every node then: ``None``.
+    """
+    if affinity is None:
+        return None
+    kept: list[NodeSelectorTerm] = []
+    for term in affinity.terms or ():
+        if all(it.operator in (IN, NOT_IN) and len(it.values) == 1 for it in term.fields):
+            if term.fields and not term.expressions:
+                return None
+            kept.append(NodeSelectorTerm(term.expressions))
+    return RequiredNodeAffinity(terms=tuple(kept))
 
 
 def _reference(found: _ReferenceObject | None) -> ClaimReference | None:

@@ -54,7 +54,6 @@ _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
 
 STAY_IN_SCHEDULER: Final = frozenset(
     {
-        "VolumeBinding",
         "GangScheduling",
     }
 )

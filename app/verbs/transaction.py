@@ -160,6 +160,7 @@ class Transaction:
 
     async def _carry_out(self, pod: Pod, state: CycleState) -> None:
         framework, node_name = self._framework, self._node_name
+        state.deadline = self._deadline
         _require(framework.reserve(state, pod, node_name))
         _require(await framework.permit(state, pod, node_name, limit=self._seconds_left()))
         await self._until_certain(pod)

@@ -65,6 +65,8 @@ class VolumeDraft(NodeDraft):
     def __init__(self, random: Random, *plugins: str, odd: float = 0.04, sound: float = 0.85) -> None:
         self.sound = sound
         self.old_labels = random.choice((0, 0, 0.3, 0.6))
+        self.names = random.choice((1, 2, 3))
+        self.reading = random.choice((0, 0.3, 0.8))
         self.made = 0
         self.at_points = odd
         super().__init__(random, *plugins, odd=0)
@@ -87,6 +89,10 @@ class VolumeDraft(NodeDraft):
                 if self.chance(0.5):
                     del labels[new]
         return labels
+
+    def _domain(self, key: str, name: str) -> str:
+        """Never one zone alone."""
+        return super()._domain(key, name) if key != ZONE else f"t{self.random.randrange(max(2, self.traits.domains))}"
 
     def _taint(self) -> Json:
         return {**super()._taint(), "effect": "PreferNoSchedule"} if self.chance(0.7) else super()._taint()
@@ -197,6 +203,23 @@ class VolumeDraft(NodeDraft):
         self.mount(pod, ephemeral={"volumeClaimTemplate": {"spec": spec}})
         return f"{pod['metadata']['name']}-v{number}"
 
+    def mount_disk(self, pod: Json) -> None:
+        name = f"disk-{self.random.randrange(self.names)}"
+        read_only = self._maybe("readOnly", self.chance(self.reading))
+        match self.random.choice(("gce", "ebs", "iscsi", "rbd")):
+            case "gce":
+                self.mount(pod, gcePersistentDisk={"pdName": name, **read_only})
+            case "ebs":
+                self.mount(pod, awsElasticBlockStore={"volumeID": name, **read_only})
+            case "iscsi":
+                iqn = f"iqn.2026-01.com.example:{name}"
+                source = {"targetPortal": "10.0.0.1:3260", "iqn": iqn, "lun": self.random.randrange(2)}
+                self.mount(pod, iscsi={**source, **read_only})
+            case "rbd":
+                monitors = self.some(("10.0.0.1", "10.0.0.2", "10.0.0.3"), 1, 2)
+                pool = self.random.choice(("rbd", "rbd", "fast"))
+                self.mount(pod, rbd={"monitors": monitors, "image": name, "pool": pool, **read_only})
+
     def owned_by(self, claim: Json, pod: Json) -> None:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         claim["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
@@ -217,7 +240,7 @@ class VolumeDraft(NodeDraft):
 
 def _beside(random: Random, plugin: str) -> tuple[str, ...]:
     """Mostly alone, else beside some that look at one node."""
-    names = [CORDON, TAINTS] if random.random() < 0.2 else []
+    names = [CORDON, TAINTS] if random.random() < 0.4 else []
     return tuple(sorted((*names, plugin), key=[*POINTS, *OF_VOLUMES].index))
 
 
@@ -256,7 +279,7 @@ class ZoneDraft(VolumeDraft):
         """Mostly those of some node, or of several."""
         found: Json = {}
         for key in self.random.sample(
-            (ZONE, ZONE, REGION, BETA_ZONE, BETA_REGION), self.weighted({0: 5, 1: 80, 2: 15})
+            (ZONE, ZONE, ZONE, BETA_ZONE, REGION, BETA_REGION), self.weighted({0: 5, 1: 80, 2: 15})
         ):
             of_node = {BETA_ZONE: ZONE, BETA_REGION: REGION}.get(key, key)
             known = sorted({it["metadata"].get("labels", {}).get(of_node, "t0") for it in self.nodes} | {"t1"})
@@ -288,12 +311,11 @@ class RestrictionDraft(VolumeDraft):
     """Disks in pods themselves, few names for many pods; and claims of which one pod alone may have the volume."""
 
     def __init__(self, random: Random, *plugins: str) -> None:
+        self.with_claims = random.random() < 0.15
         super().__init__(random, *(plugins or _beside(random, RESTRICTIONS)))
-        self.names = random.choice((2, 3, 4))
-        self.reading = random.choice((0, 0.3, 0.8))
         for namespace in (self.namespace, self.other_namespace()):
             for index in range(4):
-                if self.chance(0.95):
+                if self.chance(0.97):
                     self.objects.append(self.claim_of_one(f"one-{index}", namespace))
         self.populate()
         pods = [it for it in self.objects if it["kind"] == "Pod"]
@@ -302,40 +324,24 @@ class RestrictionDraft(VolumeDraft):
 
     def claim_of_one(self, name: str, namespace: str) -> Json:
         claim = self.claim(name, namespace)
-        if self.chance(0.6):
+        if self.chance(0.4):
             claim["spec"]["accessModes"] = ["ReadWriteOncePod"]
         return claim
 
     def mount_some(self, pod: Json) -> None:
         mine = pod is self.pod
-        for _ in range(self.weighted({0: 1, 1: 24, 2: 8, 3: 2} if mine else {0: 3, 1: 10, 2: 4})):
+        disks = 0.3 if self.with_claims else 0.9
+        for _ in range(self.weighted({0: 1, 1: 24, 2: 8, 3: 2} if mine else {0: 3, 1: 10, 2: 6})):
             if self.chance(0.05):
                 self.mount_other(pod)
-            elif self.chance(0.88):
+            elif self.chance(disks):
                 self.mount_disk(pod)
-            elif mine or self.chance(0.25):
+            elif mine or self.chance(0.6):
                 self.mount_claim(pod, f"one-{self.random.randrange(4)}")
         if mine and self.chance(0.02):
             self.mount_claim(pod, "no-such-claim")
         if self.chance(0.05):
             self.mount_ephemeral(pod)
-
-    def mount_disk(self, pod: Json) -> None:
-        name = f"disk-{self.random.randrange(self.names)}"
-        read_only = self._maybe("readOnly", self.chance(self.reading))
-        match self.random.choice(("gce", "ebs", "iscsi", "rbd")):
-            case "gce":
-                self.mount(pod, gcePersistentDisk={"pdName": name, **read_only})
-            case "ebs":
-                self.mount(pod, awsElasticBlockStore={"volumeID": name, **read_only})
-            case "iscsi":
-                iqn = f"iqn.2026-01.com.example:{name}"
-                source = {"targetPortal": "10.0.0.1:3260", "iqn": iqn, "lun": self.random.randrange(2)}
-                self.mount(pod, iscsi={**source, **read_only})
-            case "rbd":
-                monitors = self.some(("10.0.0.1", "10.0.0.2", "10.0.0.3"), 1, 2)
-                pool = self.random.choice(("rbd", "rbd", "fast"))
-                self.mount(pod, rbd={"monitors": monitors, "image": name, "pool": pool, **read_only})
 
 
 class LimitDraft(VolumeDraft):
@@ -464,8 +470,230 @@ class LimitDraft(VolumeDraft):
                 self.objects.append(found)
 
 
+class BindingDraft(VolumeDraft):
+    """Claims that are bound, wait, or should not wait; volumes that are free, kept or taken; room to make more.
+
+    Sizes of free volumes of one class differ: which of two equal ones is taken kube-scheduler leaves to chance.
+    """
+
+    def __init__(self, random: Random, *plugins: str) -> None:
+        super().__init__(random, *(plugins or _beside(random, BINDING)))
+        self.free: dict[str, int] = {}
+        self.add_room()
+        for node in self.nodes:
+            if self.chance(0.7):
+                self.objects.append(self.csi_node(node["metadata"]["name"]))
+        for _ in range(self.weighted({1: 18, 2: 7, 3: 2, 5: 1})):
+            self.add(self.pod)
+        for _ in range(self.random.choice((1, 2, 4, 8))):
+            self.objects.append(self.free_volume(self.random.choice((LATER, STATIC, STATIC, REGIONAL))))
+        if self.chance(0.05):
+            self.mount_other(self.pod)
+        self.populate()
+
+    def csi_node(self, name: str) -> Json:
+        found = self.unspaced("storage.k8s.io/v1", "CSINode", name)
+        migrated = self.some(IN_TREE, 0, len(IN_TREE))
+        found["metadata"].update(self._maybe("annotations", {MIGRATED: ",".join(migrated)} if migrated else {}))
+        found["spec"] = {"drivers": []}
+        return found
+
+    def add_room(self) -> None:
+        driver = self.unspaced("storage.k8s.io/v1", "CSIDriver", CAPACITY_DRIVER)
+        driver["spec"] = {"attachRequired": True, "storageCapacity": self.chance(0.9)}
+        if self.chance(0.95):
+            self.objects.append(driver)
+        for _ in range(self.random.choice((2, 3, 4, 6))):
+            found = self._object("storage.k8s.io/v1", "CSIStorageCapacity", f"room-{self.number()}", "default", {})
+            del found["spec"]
+            found["storageClassName"] = COUNTED if self.chance(0.9) else LATER
+            if self.chance(0.95):
+                found["nodeTopology"] = self.topology()
+            if self.chance(0.9):
+                found["capacity"] = self.random.choice(("0", *SIZES))
+            if self.chance(0.3):
+                found["maximumVolumeSize"] = self.random.choice(SIZES)
+            self.objects.append(found)
+
+    def topology(self) -> Json:
+        form = self.weighted({"zone": 12, "expression": 5, "everywhere": 1})
+        if form == "expression":
+            return {"matchExpressions": [self._expression_of_node()]}
+        return {} if form == "everywhere" else {"matchLabels": {ZONE: self.random.choice(("t0", "t1", "t2"))}}
+
+    def _expression_of_node(self) -> Json:
+        operator = self.random.choice(("In", "NotIn", "Exists", "DoesNotExist"))
+        key, pool = self.random.choice(((ZONE, ("t0", "t1", "t2")), ("disk", ("ssd", "hdd", "nvme"))))
+        return self._with_values(key, operator, pool)
+
+    def affinity(self) -> Json:
+        """Node affinity of a volume: mostly a zone or a host."""
+        if self.chance(0.07):
+            return {}
+        node: Json = self.random.choice(self.nodes)["metadata"] if self.nodes else {"name": "n0"}
+        labels = node.get("labels") or {ZONE: "t0"}
+        key = self.random.choice(
+            [it for it in (ZONE, BETA_ZONE, "kubernetes.io/hostname", "disk") if it in labels] or [ZONE]
+        )
+        values = list(dict.fromkeys((labels.get(key, "t0"), *self.some(("t0", "t1", "ssd"), 0, 1))))
+        terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
+        if self.chance(0.3):
+            terms.append({"matchExpressions": [self._node_expression() for _ in range(self.random.choice((1, 1, 2)))]})
+        if self.chance(0.05):
+            terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node["name"]]}]}]
+        return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+
+    def free_volume(self, class_name: str) -> Json:
+        number = self.number()
+        count = self.free[class_name] = self.free.get(class_name, 0) + 1
+        sizes = [f"{gigas}Gi" for gigas in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)]
+        volume = self.volume(f"pv-{number}", class_name, **self.affinity())
+        volume["spec"]["capacity"] = {"storage": sizes[(5 * count) % len(sizes)]}
+        volume["metadata"]["labels"] = {"tier": self.random.choice(("gold", "tin"))}
+        if self.chance(0.2):
+            volume["spec"]["accessModes"] = self.some(("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"), 1, 2)
+        if self.chance(0.05):
+            volume["spec"]["volumeMode"] = "Block"
+        if self.chance(0.05):
+            volume["spec"]["volumeAttributesClassName"] = "fast"
+        if self.chance(0.05):
+            volume["status"]["phase"] = self.random.choice(("Released", "Pending", "Failed"))
+        if self.chance(0.04):
+            volume["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        if self.chance(0.05):
+            volume["metadata"]["annotations"] = {BETA_CLASS: self.random.choice((STATIC, "other"))}
+            volume["spec"]["capacity"] = {"storage": f"{16 + number}Gi"}
+        if self.chance(0.08):
+            other = {"name": "somebody-else", "namespace": self.namespace, "uid": "else"}
+            volume["spec"]["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **other}
+        return volume
+
+    def add(self, pod: Json) -> None:
+        """A claim, and what it needs."""
+        form = self.weighted(
+            {"bound": 30, "static": 26, "later": 10, "regional": 12, "counted": 18, "in-tree": 10, "spoilt": 3}
+        )
+        own = form in ("later", "counted", "bound") and self.chance(0.15)
+        name = self.mount_ephemeral(pod) if own else f"claim-{self.number()}"
+        claim = self.claim(name, pod["metadata"]["namespace"])
+        if own and self.chance(0.97):
+            self.owned_by(claim, pod)
+        if not own:
+            self.mount_claim(pod, name)
+            if self.chance(0.02):
+                self.mount_claim(pod, name)
+        if form == "spoilt":
+            self.spoil(claim)
+            return
+        if self.chance(0.99):
+            self.objects.append(claim)
+        if form in ("bound", "in-tree"):
+            self.bind(claim, in_tree=form == "in-tree")
+            return
+        claim["spec"]["storageClassName"] = form
+        if form in ("static", "later"):
+            self.ask(claim)
+        if self.nodes and self.chance(0.07):
+            node = self.node_name() if self.chance(0.9) else "gone"
+            claim["metadata"]["annotations"] = {SELECTED_NODE: node}
+
+    def bind(self, claim: Json, *, in_tree: bool) -> None:
+        volume = self.volume(f"pv-{self.number()}", **(self.in_tree() if in_tree else {}), **self.affinity())
+        if in_tree or self.chance(0.2):
+            zones = self.random.choice(("t0", "t1", "t0__t1", "us-east-a", "us-east-a__us-east-b"))
+            volume["metadata"]["labels"] = {self.random.choice((ZONE, BETA_ZONE)): zones}
+        self.bound(claim, volume)
+        if self.chance(0.98):
+            self.objects.append(volume)
+
+    def ask(self, claim: Json) -> None:
+        """Something more of the volume; or there is one that is kept for it."""
+        if self.chance(0.3):
+            claim["spec"]["selector"] = {"matchLabels": {"tier": self.random.choice(("gold", "tin"))}}
+        if self.chance(0.04):
+            claim["spec"]["volumeMode"] = "Block"
+        if self.chance(0.04):
+            claim["spec"]["volumeAttributesClassName"] = "fast"
+        if self.chance(0.1):
+            claim["spec"]["accessModes"] = self.some(("ReadWriteOnce", "ReadOnlyMany"), 1, 2)
+        class_name = claim["spec"]["storageClassName"]
+        for _ in range(self.random.choice((0, 1, 2, 3))):
+            self.objects.append(self.free_volume(class_name))
+        if self.chance(0.12):
+            kept = self.free_volume(class_name)
+            metadata = claim["metadata"]
+            uid = self.random.choice(({}, {"uid": metadata["uid"]}, {"uid": "another"}))
+            reference = {"name": metadata["name"], "namespace": metadata["namespace"], **uid}
+            kept["spec"]["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **reference}
+            self.objects.append(kept)
+
+    def in_tree(self) -> Json:
+        name = f"disk-{self.number()}"
+        uri = f"/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}"
+        return self.random.choice(
+            (
+                {"gcePersistentDisk": {"pdName": name}},
+                {"awsElasticBlockStore": {"volumeID": self.random.choice((f"vol-{name}", "aws://t0/strange"))}},
+                {"azureDisk": {"diskName": name, "diskURI": uri, "kind": "Managed"}},
+                {"cinder": {"volumeID": name}},
+                {"portworxVolume": {"volumeID": name}},
+                {"nfs": {"server": "nfs.example.com", "path": f"/{name}"}},
+            )
+        )
+
+    def spoil(self, claim: Json) -> None:
+        form = self.random.choice(("lost", "gone", "deleted", "now", "classless", "no class", "modeless", "prebound"))
+        metadata, spec = claim["metadata"], claim["spec"]
+        if form == "lost":
+            spec["volumeName"] = "pv-lost"
+            claim["status"]["phase"] = "Lost"
+        elif form == "deleted":
+            metadata.update(deletionTimestamp="2026-01-02T00:00:00Z", finalizers=["kubernetes.io/pvc-protection"])
+        elif form == "classless":
+            del spec["storageClassName"]
+        elif form == "prebound":
+            spec.update(storageClassName=LATER, volumeName="pv-wanted")
+        elif form != "gone":
+            spec["storageClassName"] = {"now": NOW, "no class": NO_CLASS, "modeless": MODELESS}[form]
+        if form != "gone":
+            self.objects.append(claim)
+
+
+class TogetherDraft(BindingDraft):
+    """All four beside TaintToleration: who rejects first. Other pods have disks and claims, too."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random, TAINTS, *OF_VOLUMES)
+        for pod in self.running():
+            for _ in range(self.random.choice((0, 1, 2))):
+                if self.chance(0.3):
+                    self.mount_disk(pod)
+                    continue
+                claim = self.claim(f"claim-{self.number()}", pod["metadata"]["namespace"])
+                self.objects.append(claim)
+                self.mount_claim(pod, claim["metadata"]["name"])
+                self.bind(claim, in_tree=self.chance(0.1))
+        if self.chance(0.3):
+            self.mount_disk(self.pod)
+        for claim in self.objects:
+            if claim["kind"] == "PersistentVolumeClaim" and self.chance(0.05):
+                claim["spec"]["accessModes"] = ["ReadWriteOncePod"]
+
+    def csi_node(self, name: str) -> Json:
+        found = super().csi_node(name)
+        found["metadata"]["annotations"] = {MIGRATED: ",".join(IN_TREE)}
+        limits = {driver: self.random.randint(0, 4) for driver in self.some((*DRIVERS, EBS), 1, 3)}
+        found["spec"]["drivers"] = [
+            {"name": driver, "nodeID": f"id-{name}", "topologyKeys": None, "allocatable": {"count": count}}
+            for driver, count in limits.items()
+        ]
+        return found
+
+
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
     "zones": ZoneDraft,
     "restrictions": RestrictionDraft,
     "limits": LimitDraft,
+    "binding": BindingDraft,
+    "volumes": TogetherDraft,
 }

@@ -1,0 +1,88 @@
+"""The claims of a pod: which are bound, which wait for the pod's node, and why there may be no node for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from app.framework.claims import claim_not_found, is_for_pod, not_for_pod
+from app.framework.interface import Objects
+from app.framework.status import TOO_LONG
+from app.kube.core_v1 import Pod
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
+from app.kube.persistent_volumes import PersistentVolumeClaim
+from app.kube.quoting import quoted
+from app.kube.storage_v1 import WAIT_FOR_FIRST_CONSUMER
+from app.kube.volumes import VOLUMES
+
+REASON_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
+REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
+
+
+class NoNode(Exception):  # no error: no node will do
+    """``reason`` is kube-scheduler's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ModelessClass(Exception):
+    """A StorageClass does not say when its claims are bound: the API server stores none of these."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"VolumeBindingMode not set for StorageClass {quoted(name)}")
+
+
+class Demand(Struct, frozen=True):
+    """In the order of the pod's volumes, a claim as often as it is named. ``waiting``: for the first pod's node."""
+
+    bound: tuple[PersistentVolumeClaim, ...]
+    waiting: tuple[PersistentVolumeClaim, ...]
+
+
+def claims_of(objects: Objects, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+    """All of a pod. Raises ``NoNode`` for the first one with which no node will do."""
+    if VOLUMES in pod.spec.oversized:
+        raise NoNode(REASON_LONG_VOLUMES)
+    for volume in pod.spec.volumes:
+        name = volume.claim_name(pod.name)
+        if name is None:
+            continue
+        claim = objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, name)
+        own = volume.claim is None
+        if claim is None and own:
+            waiting = "waiting for ephemeral volume controller to create the persistentvolumeclaim"
+            raise NoNode(f"{waiting} {quoted(name)}")
+        if claim is None:
+            raise NoNode(claim_not_found(name))
+        if claim.lost:
+            lost = f"bound to non-existent persistentvolume {quoted(claim.volume_name)}"
+            raise NoNode(f"persistentvolumeclaim {quoted(name)} {lost}")
+        if claim.terminating:
+            raise NoNode(f"persistentvolumeclaim {quoted(name)} is being deleted")
+        if own and not is_for_pod(claim, pod):
+            raise NoNode(not_for_pod(claim, pod))
+        yield claim
+
+
+def demand_of(objects: Objects, pod: Pod) -> Demand:
+    """Raises ``NoNode``, also where a claim should be bound by now; ``ModelessClass``; ``Unreadable``."""
+    claims = tuple(claims_of(objects, pod))
+    unbound = [it for it in claims if not it.is_bound]
+    waits = [_waits(objects, it) for it in unbound]
+    if not all(waits):
+        raise NoNode(REASON_IMMEDIATE)
+    return Demand(tuple(it for it in claims if it.is_bound), tuple(unbound))
+
+
+def _waits(objects: Objects, claim: PersistentVolumeClaim) -> bool:
+    """Whether it is bound once a node is chosen. One that names its volume is not: that is for the controller."""
+    found = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
+    if found is None:
+        return False
+    if found.binding_mode is None:
+        raise ModelessClass(claim.class_name)
+    return found.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name
