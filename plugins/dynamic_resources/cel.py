@@ -269,14 +269,9 @@ def _conditional(test: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
 
 
 def _call(node: Call) -> Evaluate:
-    if node.function == "has" and node.target is None and len(node.arguments) == 1:
-        return _has(node.arguments[0])
-    if node.function in _MACROS and len(node.arguments) == 2 and isinstance(node.arguments[0], Name):
-        return _over(node)
-    if node.function == "bind" and node.target == Name("cel") and len(node.arguments) == 3:
-        return _bound(node)
-    if node.target == Name("optional"):
-        return _optional(node)
+    special = _special(node)
+    if special is not None:
+        return special
     arguments = tuple(map(_compiled, node.arguments))
     if node.target is not None:
         arguments = (_compiled(node.target), *arguments)
@@ -300,6 +295,39 @@ def _call(node: Call) -> Evaluate:
     return evaluate
 
 
+def _special(node: Call) -> Evaluate | None:
+    """What is no call of a function with values: macros, ``optional``, and membership in a list of constants."""
+    count = len(node.arguments)
+    if node.function == "has" and node.target is None and count == 1:
+        return _has(node.arguments[0])
+    if node.function in _MACROS and count == _OF_A_MACRO and isinstance(node.arguments[0], Name):
+        return _over(node)
+    if node.function == "bind" and node.target == Name("cel") and count == _OF_A_BINDING:
+        return _bound(node)
+    if node.target == Name("optional"):
+        return _optional(node)
+    if node.function == "in" and _is_constant(node.arguments[1]):
+        return _among(_compiled(node.arguments[0]), _compiled(node.arguments[1]))
+    return None
+
+
+def _is_constant(node: Any) -> bool:
+    return isinstance(node, ListOf) and bool(node.items) and all(isinstance(it, Literal) for it in node.items)
+
+
+def _among(item: Evaluate, of: Evaluate) -> Evaluate:
+    """Upstream makes a set of constants, in which it cannot look for a version."""
+
+    def evaluate(scope: Scope) -> bool:
+        scope.step()
+        found = item(scope)
+        if isinstance(found, Semver):
+            raise CelError("internal error: runtime error: hash of unhashable type cel.Semver")
+        return _contained(found, of(scope))
+
+    return evaluate
+
+
 def _has(asked: Any) -> Evaluate:
     if not isinstance(asked, Select) or asked.optional:
         raise Unsupported("has() of what is no field")
@@ -316,6 +344,8 @@ def _has(asked: Any) -> Evaluate:
 
 
 _MACROS: Final = ("exists", "all", "exists_one")
+_OF_A_MACRO: Final = 2
+_OF_A_BINDING: Final = 3
 
 
 def _over(node: Call) -> Evaluate:

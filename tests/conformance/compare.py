@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.conformance import generate, oracle
+from tests.conformance.dra import ONLY_IN
 from tests.conformance.histories import ASKED, HISTORIES, History
 from tests.conformance.per_node import UNLAWFUL
 from tests.conformance.replay import replayed
@@ -130,7 +131,8 @@ def _answers(command: Sequence[str], asked: Sequence[bytes]) -> list[bytes]:
 def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answers:
     """Ask everybody at once. Each batch has fresh processes, so that no release is asked too much of one."""
     ours = pool.submit(batch.ours)
-    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in oracles.items()}
+    asked = {minor: path for minor, path in oracles.items() if minor in ONLY_IN.get(batch.topic, oracles)}
+    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in asked.items()}
     lawful = [] if batch.topic in UNLAWFUL else batch.cases
     strict = pool.submit(_answers, [str(next(iter(oracles.values()))), "-validate"], lawful)
     return Answers(ours.result(), {minor: said.result() for minor, said in theirs.items()}, strict.result())

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.conformance import per_node
+from tests.conformance import dra, per_node
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -74,13 +74,13 @@ SPREADING: Final[Mapping[str, Callable[[Random], Draft]]] = {
 }
 """Topics of PodTopologySpread alone."""
 
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS}
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **dra.TOPICS}
 
 
 def revision() -> str:
     """Tells one state of the generators, that of histories included, from another."""
     here = Path(__file__)
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "histories.py")))
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "dra.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
