@@ -30,7 +30,7 @@ _QUOTA: Final = "requests."
 class PodClaim(Struct, frozen=True, gc=False):
     """An entry of ``spec.resourceClaims``. ``name`` is that of the entry.
 
-    ``claim`` or ``template`` is ``None`` where it is not said. ``generated`` is the claim that was made of the template,
+    ``claim`` or ``template`` is ``None`` where it is not said. ``generated`` is the claim that was made of the template
     if one was needed; ``status``: whether the pod's status says anything of it yet.
     """
 

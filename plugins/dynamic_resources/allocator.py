@@ -9,9 +9,9 @@ A tenant can write claims for which such a search takes hours. It has a number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -32,7 +32,7 @@ from app.kube.resource_v1 import (
 )
 from plugins.dynamic_resources.capacity import consumed, fits
 from plugins.dynamic_resources.cel import CelError
-from plugins.dynamic_resources.constraints import Constraint, constraint_of
+from plugins.dynamic_resources.constraints import Constraint, Match, constraint_of
 from plugins.dynamic_resources.pools import Pool, device_matches
 from plugins.dynamic_resources.unjudged import (
     REASON_LONG_OBJECT,
@@ -55,6 +55,12 @@ ALL: Final = "All"
 EXACT_COUNT: Final = "ExactCount"
 _TAINTED: Final = ("NoSchedule", "NoExecute")
 _NONE: Final[Amounts] = {}
+
+_MOST_CHOICES: Final = 32
+"""Of values that several constraints could mean, before they are left out of account."""
+
+_Value: TypeAlias = tuple[type, object]
+_NO_VALUE: Final[_Value] = (object, None)
 
 RequestKey: TypeAlias = tuple[int, int, int]
 """Which claim, which of its requests, which of the alternatives of that."""
@@ -327,18 +333,43 @@ class Search:
         """
         if any(it.device.shareable for it in self._devices):
             return False
+        constraints = [(claim, it) for claim, each in enumerate(self._constraints) for it in each]
+        same = [(claim, it) for claim, it in constraints if isinstance(it, Match)][:_MOST_CHOICES]
+        values = [list(dict.fromkeys(self._values(it))) or [_NO_VALUE] for _, it in same]
+        choices = list(islice(product(*values), _MOST_CHOICES + 1))
+        if len(choices) > _MOST_CHOICES:
+            return self._too_few([])
+        return all(self._too_few([(*it, value) for it, value in zip(same, each, strict=True)]) for each in choices)
+
+    def _values(self, constraint: Match) -> Iterator[_Value]:
+        for it in self._devices:
+            has, value = constraint.lookup(it.slice.driver, it.device)
+            if has:
+                yield (type(value), value)
+
+    def _too_few(self, chosen: Sequence[tuple[int, Match, _Value]]) -> bool:
+        """The same where each constraint means one value."""
         owner: dict[int, tuple[RequestKey, int]] = {}
+        would_do: dict[RequestKey, list[int]] = {}
         for key, request in self._requests.items():
             if not request.parent and not request.admin_access:
-                would_do = self._would_do(key)
+                would_do[key] = self._would_do(key, request, chosen)
                 for number in range(request.count):
-                    if not _matched((key, number), {key: would_do}, owner, set(), self._would_do):
+                    if not _matched((key, number), would_do, owner, set()):
                         return True
         return False
 
-    def _would_do(self, key: RequestKey) -> list[int]:
+    def _would_do(self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]) -> list[int]:
         known = self._selectable.get(key) or [None] * len(self._devices)
-        return [place for place, found in enumerate(known) if found is not False and not self._taken[place]]
+        meant = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
+        return [
+            it.place
+            for it, selectable, taken in zip(self._devices, known, self._taken, strict=True)
+            if selectable is not False
+            and not taken
+            and not _prevented(it.device.taints, request.request)
+            and all(_has(constraint, it, value) for constraint, value in meant)
+        ]
 
     # One device.
 
@@ -503,20 +534,22 @@ class Search:
         return left
 
 
+def _has(constraint: Match, it: _Candidate, value: _Value) -> bool:
+    has, found = constraint.lookup(it.slice.driver, it.device)
+    return has and (type(found), found) == value
+
+
 def _matched(
     slot: tuple[RequestKey, int],
-    known: dict[RequestKey, list[int]],
+    would_do: Mapping[RequestKey, list[int]],
     owner: dict[int, tuple[RequestKey, int]],
     seen: set[int],
-    would_do: Callable[[RequestKey], list[int]],
 ) -> bool:
     """Whether a device can be had for ``slot`` by moving others, each to another that would do for it."""
-    if slot[0] not in known:
-        known[slot[0]] = would_do(slot[0])
-    for place in known[slot[0]]:
+    for place in would_do[slot[0]]:
         if place not in seen:
             seen.add(place)
-            if place not in owner or _matched(owner[place], known, owner, seen, would_do):
+            if place not in owner or _matched(owner[place], would_do, owner, seen):
                 owner[place] = slot
                 return True
     return False

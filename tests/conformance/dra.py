@@ -165,12 +165,12 @@ class DeviceDraft(NodeDraft):
         self.add_other_claims()
         self.add_claims()
         self.objects += [*self.slices, *self.claims]
-        if self.chance(0.04):
+        if self.chance(0.03):
             for point in self.random.choice((("preFilter",), ("filter", "score"), ("score",))):
                 self.config["plugins"][point] = {"disabled": [{"name": DEVICES}]}
 
     def _node_count(self) -> int:
-        return self.weighted({1: 5, 2: 15, 3: 25, 4: 25, 6: 20, 9: 10})
+        return self.weighted({1: 1, 3: 15, 4: 25, 6: 30, 8: 20, 12: 10})
 
     # What there is.
 
@@ -179,7 +179,7 @@ class DeviceDraft(NodeDraft):
             expressions = usual
             if name == "big" and not self.one_slice and not self.beta:  # an error there depends on the order of pools
                 expressions = (f"device.driver == '{GPU}' && '{GPU}' in device.capacity", *usual[1:])
-            if self.chance(0.95):
+            if self.chance(0.99):
                 spec: Json = self._maybe("selectors", list(map(_cel, expressions)))
                 if self.beta and name in ("gpu", "big") and self.chance(0.6):
                     spec["extendedResourceName"] = "gpu.test/device"
@@ -193,7 +193,7 @@ class DeviceDraft(NodeDraft):
         for node in self.nodes:
             name = node["metadata"]["name"]
             for driver in (GPU,) if self.one_slice else self.some((GPU, NIC), 1, 2):
-                if self.chance(0.85):
+                if self.chance(0.75):
                     self._pool(driver, name, {"nodeName": name}, 1 if self.one_slice else self.random.choice((1, 1, 2)))
         if not self.one_slice and self.chance(0.5):
             self._pool(self.random.choice(DRIVERS), "net", self._wide(), self.random.choice((1, 2)))
@@ -295,7 +295,7 @@ class DeviceDraft(NodeDraft):
 
     def add_other_claims(self) -> None:
         """Claims of others, which have some of the devices."""
-        share = self.random.choice((0, 0.2, 0.4, 0.7))
+        share = self.random.choice((0, 0.2, 0.4, 0.6))
         taken = [it for it in self.devices if self.chance(share)]
         for index, (driver, pool, device, node) in enumerate(taken):
             claim = self._claim(f"taken{index}", self.random.choice(("default", "team-a")), [self._exactly("r")])
@@ -305,7 +305,7 @@ class DeviceDraft(NodeDraft):
     def add_claims(self) -> None:
         named: list[Json] = []
         statuses: list[Json] = []
-        count = self.weighted({0: 4, 1: 55, 2: 25, 3: 10})
+        count = self.weighted({0: 2, 1: 70, 2: 22, 3: 5})
         alternatives = self.one_slice or self.beta
         all_allocated = self.chance(0.15)
         for index in range(count):
@@ -358,11 +358,11 @@ class DeviceDraft(NodeDraft):
         return {"name": name, "firstAvailable": some}
 
     def _asked(self) -> Json:
-        found: Json = {"deviceClassName": self.weighted({"gpu": 50, "any": 20, "big": 15, "nic": 8, "none": 2})}
+        found: Json = {"deviceClassName": self.weighted({"gpu": 50, "any": 20, "big": 20, "nic": 5, "none": 0.5})}
         if self.chance(0.12):
             found["allocationMode"] = "All"
         else:
-            found.update(allocationMode="ExactCount", count=self.weighted({1: 60, 2: 25, 3: 10, 5: 4, 33: 0.5}))
+            found.update(allocationMode="ExactCount", count=self.weighted({1: 72, 2: 20, 3: 6, 5: 1, 33: 0.2}))
         if self.chance(0.4):
             found["selectors"] = [
                 _cel(self.random.choice(self.expressions)) for _ in range(self.random.choice((1, 1, 2)))
@@ -385,7 +385,7 @@ class DeviceDraft(NodeDraft):
         return {**key, "operator": "Equal", **self._maybe("value", self.random.choice(("", "x"))), **effect}
 
     def _constrain(self, claim: Json) -> None:
-        if not self.chance(0.25):
+        if not self.chance(0.2):
             return
         names = [it["name"] for it in claim["spec"]["devices"]["requests"]]
         names += [
@@ -463,19 +463,19 @@ class DeviceDraft(NodeDraft):
             owner["uid"] = self.weighted({owner["uid"]: 9, "another": 1})
             controller = self.chance(0.93)
         claim["metadata"]["ownerReferences"] = [{**owner, "controller": controller}]
-        if self.chance(0.9):
+        if self.chance(0.96):
             statuses.append(
                 {"name": entry["name"], **self._maybe("resourceClaimName", name if self.chance(0.92) else "")}
             )
 
     def _spoil(self, claim: Json) -> None:
-        if self.chance(0.04):
+        if self.chance(0.02):
             self.claims.remove(claim)
-        elif self.chance(0.03):
+        elif self.chance(0.02):
             claim["metadata"].update(
                 deletionTimestamp="2026-01-02T00:00:00Z", deletionGracePeriodSeconds=0, finalizers=["example.com/keep"]
             )
-        elif self.chance(0.03):
+        elif self.chance(0.02):
             next(iter(_every(claim)))["deviceClassName"] = "absent"
 
     # Extended resources.
