@@ -9,8 +9,9 @@ A tenant can write claims for which such a search takes hours. It has a number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ from app.kube.resource_v1 import (
 )
 from plugins.dynamic_resources.capacity import consumed, fits
 from plugins.dynamic_resources.cel import CelError
-from plugins.dynamic_resources.constraints import Constraint, constraint_of
+from plugins.dynamic_resources.constraints import Constraint, Match, constraint_of
 from plugins.dynamic_resources.pools import Pool, device_matches
 from plugins.dynamic_resources.unjudged import (
     REASON_LONG_OBJECT,
@@ -40,8 +41,8 @@ from plugins.dynamic_resources.unjudged import (
     Unjudged,
 )
 
-MOST_STEPS: Final = 6000
-"""Devices looked at for one node: some 10 ms. A node with 16 devices takes a few hundred."""
+MOST_STEPS: Final = 5000
+"""Devices looked at for one node: some 20 ms. A node with 16 devices takes a few hundred."""
 
 STEPS_OF_A_SELECTOR: Final = 8
 """What it counts to ask a selector about a device for the first time."""
@@ -54,6 +55,12 @@ ALL: Final = "All"
 EXACT_COUNT: Final = "ExactCount"
 _TAINTED: Final = ("NoSchedule", "NoExecute")
 _NONE: Final[Amounts] = {}
+
+_MOST_CHOICES: Final = 32
+"""Of values that several constraints could mean, before they are left out of account."""
+
+_Value: TypeAlias = tuple[type, object]
+_NO_VALUE: Final[_Value] = (object, None)
 
 RequestKey: TypeAlias = tuple[int, int, int]
 """Which claim, which of its requests, which of the alternatives of that."""
@@ -93,8 +100,9 @@ class _TooMany(Exception):
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """A device in its place."""
+    """A device in its ``place`` among all of the node."""
 
+    place: int
     device: Device
     id: DeviceID
     slice: ResourceSlice
@@ -136,7 +144,14 @@ class Search:
         self.steps = 0
         self._requests: dict[RequestKey, _Request] = {}
         self._constraints: list[list[Constraint]] = []
-        self._selectable: dict[tuple[DeviceID, RequestKey], bool] = {}
+        self._devices = [
+            _Candidate(place, device, (it.driver, it.pool, device.name), it, pool)
+            for place, (device, it, pool) in enumerate(
+                (device, it, pool) for pool in pools for it in pool.slices for device in it.devices
+            )
+        ]
+        self._taken = [it.id[2] in uses(it.slice.pool_id).taken for it in self._devices]
+        self._selectable: dict[RequestKey, list[bool | None]] = {}
         self._allocating: dict[DeviceID, set[int]] = {}
         self._capacity: dict[DeviceID, dict[str, Amount]] = {}
         self._available: dict[str, dict[str, dict[str, Amount]]] = {}
@@ -149,9 +164,13 @@ class Search:
         if total > MOST_DEVICES:
             raise Unjudged(REASON_STEPS)
         try:
-            done = self._allocate(0, 0, 0, 0, alternative=False, start=(0, 0, 0))
+            done = self._allocate(0, 0, 0, 0, alternative=False, start=0)
         except _TooMany:
             raise AllocationError("allocation max size exceeded") from None
+        except Unjudged:
+            if self.steps <= MOST_STEPS or not self._cannot_do():
+                raise
+            done = False
         if done:
             return tuple(frozenset(it for it in found if "/" in it) for found in self._results)
         return Failed(INVALID_POOLS if any(it.invalid for it in self._pools) else "")
@@ -210,21 +229,16 @@ class Search:
                 )
             if pool.invalid:
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently invalid")
-            for it in pool.slices:
-                for device in it.devices:
-                    candidate = _Candidate(device, (it.driver, it.pool, device.name), it, pool)
-                    if self._is_selectable(key, request, candidate) and self._has_capacity(request, candidate):
-                        found.append(candidate)
+            of_pool = (it for it in self._devices if it.pool is pool)
+            found += (it for it in of_pool if self._is_selectable(key, request, it) and self._has_capacity(request, it))
         return found
 
     # The search.
 
-    def _allocate(
-        self, claim: int, number: int, place: int, taken: int, *, alternative: bool, start: tuple[int, int, int]
-    ) -> bool:
+    def _allocate(self, claim: int, number: int, place: int, taken: int, *, alternative: bool, start: int) -> bool:
         """Find a device for what is asked for there, and for all that follows. ``taken``: devices it has already.
 
-        ``alternative``: it is one particular alternative of its request. ``start``: where in the pools it goes on; the
+        ``alternative``: it is one particular alternative of its request. ``start``: the place at which it goes on; the
         order of the devices of one request makes no difference. Raises ``_TooMany``.
         """
         self._step()
@@ -232,7 +246,7 @@ class Search:
             return True
         if number >= len(self._claims[claim].spec.requests):
             try:
-                return self._allocate(claim + 1, 0, 0, 0, alternative=False, start=(0, 0, 0))
+                return self._allocate(claim + 1, 0, 0, 0, alternative=False, start=0)
             except _TooMany:
                 return False  # another choice in this claim may leave the next an alternative with fewer devices
         request = self._requests[claim, number, place]
@@ -242,12 +256,12 @@ class Search:
         if every and not request.all_devices:
             return False
         if taken >= request.count:
-            return self._allocate(claim, number + 1, 0, 0, alternative=False, start=(0, 0, 0))
+            return self._allocate(claim, number + 1, 0, 0, alternative=False, start=0)
         if len(self._results[claim]) + request.count - taken > MOST_RESULTS:
             raise _TooMany
         here = (claim, number, place)
         if every:
-            return self._take(here, taken, request, request.all_devices[taken], alternative, (0, 0, 0), must=True)
+            return self._take(here, taken, request, request.all_devices[taken], alternative, 0, must=True)
         return self._take_any(here, taken, request, alternative, start)
 
     def _first_available(self, claim: int, number: int) -> bool:
@@ -255,7 +269,7 @@ class Search:
         place = 0
         while (claim, number, place) in self._requests:
             try:
-                if self._allocate(claim, number, place, 0, alternative=True, start=(0, 0, 0)):
+                if self._allocate(claim, number, place, 0, alternative=True, start=0):
                     return True
                 too_many = False
             except _TooMany:
@@ -265,30 +279,20 @@ class Search:
             raise _TooMany
         return False
 
-    def _take_any(
-        self, here: RequestKey, taken: int, request: _Request, alternative: bool, start: tuple[int, int, int]
-    ) -> bool:
-        first_pool, first_slice, first_device = start
-        for pool_at in range(first_pool, len(self._pools)):
-            pool = self._pools[pool_at]
-            for slice_at in range(first_slice if pool_at == first_pool else 0, len(pool.slices)):
-                found = pool.slices[slice_at]
-                begin = first_device if (pool_at, slice_at) == (first_pool, first_slice) else 0
-                for device_at in range(begin, len(found.devices)):
-                    device = found.devices[device_at]
-                    self._step()
-                    candidate = _Candidate(device, (pool.driver, pool.name, device.name), found, pool)
-                    if self._is_usable(here, request, candidate):
-                        following = (pool_at, slice_at, device_at + 1)
-                        if self._take(here, taken, request, candidate, alternative, following, must=False):
-                            return True
+    def _take_any(self, here: RequestKey, taken: int, request: _Request, alternative: bool, start: int) -> bool:
+        for candidate in islice(self._devices, start, None):
+            self._step()
+            if self._is_usable(here, request, candidate) and self._take(
+                here, taken, request, candidate, alternative, candidate.place + 1, must=False
+            ):
+                return True
         return False
 
     def _is_usable(self, here: RequestKey, request: _Request, candidate: _Candidate) -> bool:
         if request.admin_access:
             if here[0] in self._allocating.get(candidate.id, ()):
                 return False
-        elif self._is_in_use(candidate.id):
+        elif self._taken[candidate.place] or self._allocating.get(candidate.id):
             return False
         return self._is_selectable(here, request, candidate) and self._has_capacity(request, candidate)
 
@@ -299,7 +303,7 @@ class Search:
         request: _Request,
         candidate: _Candidate,
         alternative: bool,
-        following: tuple[int, int, int],
+        following: int,
         *,
         must: bool,
     ) -> bool:
@@ -321,15 +325,64 @@ class Search:
         if self.steps > MOST_STEPS:
             raise Unjudged(REASON_STEPS)
 
+    def _cannot_do(self) -> bool:
+        """Whether there are too few devices for what has to be found, however they are given out.
+
+        Asked when the steps are used up: to try all the ways in which it does not work is what takes them. What nobody
+        has asked a selector about yet counts as if it would do.
+        """
+        if any(it.device.shareable for it in self._devices):
+            return False
+        constraints = [(claim, it) for claim, each in enumerate(self._constraints) for it in each]
+        same = [(claim, it) for claim, it in constraints if isinstance(it, Match)][:_MOST_CHOICES]
+        values = [list(dict.fromkeys(self._values(it))) or [_NO_VALUE] for _, it in same]
+        choices = list(islice(product(*values), _MOST_CHOICES + 1))
+        if len(choices) > _MOST_CHOICES:
+            return self._too_few([])
+        return all(self._too_few([(*it, value) for it, value in zip(same, each, strict=True)]) for each in choices)
+
+    def _values(self, constraint: Match) -> Iterator[_Value]:
+        for it in self._devices:
+            has, value = constraint.lookup(it.slice.driver, it.device)
+            if has:
+                yield (type(value), value)
+
+    def _too_few(self, chosen: Sequence[tuple[int, Match, _Value]]) -> bool:
+        """The same where each constraint means one value."""
+        owner: dict[int, tuple[RequestKey, int]] = {}
+        would_do: dict[RequestKey, list[int]] = {}
+        for key, request in self._requests.items():
+            if not request.parent and not request.admin_access:
+                would_do[key] = self._would_do(key, request, chosen)
+                for number in range(request.count):
+                    if not _matched((key, number), would_do, owner, set()):
+                        return True
+        return False
+
+    def _would_do(self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]) -> list[int]:
+        known = self._selectable.get(key) or [None] * len(self._devices)
+        meant = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
+        return [
+            it.place
+            for it, selectable, taken in zip(self._devices, known, self._taken, strict=True)
+            if selectable is not False
+            and not taken
+            and not _prevented(it.device.taints, request.request)
+            and all(_has(constraint, it, value) for constraint, value in meant)
+        ]
+
     # One device.
 
     def _is_selectable(self, key: RequestKey, request: _Request, it: _Candidate) -> bool:
-        found = self._selectable.get((it.id, key))
+        known = self._selectable.get(key)
+        if known is None:
+            known = self._selectable[key] = [None] * len(self._devices)
+        found = known[it.place]
         if found is None:
             found = self._selected(self._claims[key[0]], request, it)
             if found and it.slice.per_device:
                 found = device_matches(self._node, it.device)
-            self._selectable[it.id, key] = found
+            known[it.place] = found
         return found
 
     def _selected(self, claim: ResourceClaim, request: _Request, it: _Candidate) -> bool:
@@ -351,14 +404,12 @@ class Search:
         device = it.device
         if not device.capacity and not request.request.capacity:
             return True
+        self._step()
         allocated = self._use(it.id).shared.get(device.name) or _NONE
         return fits(request.request.capacity, device.capacity, allocated, self._capacity.get(it.id, _NONE))
 
     def _use(self, device: DeviceID) -> Use:
         return self._uses((device[0], device[1]))
-
-    def _is_in_use(self, device: DeviceID) -> bool:
-        return device[2] in self._use(device).taken or bool(self._allocating.get(device))
 
     def _is_shared(self, device: DeviceID) -> bool:
         return self._use(device).shared.get(device[2]) is not None or device in self._capacity
@@ -380,7 +431,7 @@ class Search:
     def _is_free(self, here: RequestKey, request: _Request, it: _Candidate) -> bool:
         if request.admin_access:
             return it.device.shareable or here[0] not in self._allocating.get(it.id, ())
-        return not self._is_in_use(it.id)
+        return not self._taken[it.place] and not self._allocating.get(it.id)
 
     def _take_counters(self, it: _Candidate, undo: list[Undo]) -> bool:
         """Whoever shares a device has no need of counters beyond those of the first."""
@@ -444,6 +495,7 @@ class Search:
 
         Kept by the pool's name alone, as upstream does: pools of two drivers may have the same.
         """
+        self._step(3)
         name = it.pool.name
         available = self._available.get(name)
         if available is None:
@@ -480,6 +532,27 @@ class Search:
                             if counter in counters:
                                 counters[counter] -= amount
         return left
+
+
+def _has(constraint: Match, it: _Candidate, value: _Value) -> bool:
+    has, found = constraint.lookup(it.slice.driver, it.device)
+    return has and (type(found), found) == value
+
+
+def _matched(
+    slot: tuple[RequestKey, int],
+    would_do: Mapping[RequestKey, list[int]],
+    owner: dict[int, tuple[RequestKey, int]],
+    seen: set[int],
+) -> bool:
+    """Whether a device can be had for ``slot`` by moving others, each to another that would do for it."""
+    for place in would_do[slot[0]]:
+        if place not in seen:
+            seen.add(place)
+            if place not in owner or _matched(owner[place], would_do, owner, seen):
+                owner[place] = slot
+                return True
+    return False
 
 
 def _roll_back(undo: list[Undo]) -> None:

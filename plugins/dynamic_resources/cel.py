@@ -52,6 +52,13 @@ class CelError(Exception):
     """What a scheduler's evaluation ends with, in its words."""
 
 
+class _NoOverload(CelError):
+    """An operator or function met a type that it is not for."""
+
+    def __init__(self, operator: str = "") -> None:
+        super().__init__(f"{_NO_OVERLOAD}: {operator}" if operator else _NO_OVERLOAD)
+
+
 class Scope:
     """The variables of one evaluation, and the steps that are left to it."""
 
@@ -127,7 +134,11 @@ class Selector:
 
 
 def _conversion(found: Any) -> str:
-    return f"type conversion error from '{_type(found)}' to 'bool'"
+    if isinstance(found, str):
+        return "unsupported native conversion from string to 'bool'"
+    if isinstance(found, int | float):
+        return f"unsupported type conversion from '{_type(found)}' to bool"
+    return f"type conversion error from '{_type(found).rpartition('.')[2]}' to 'bool'"
 
 
 def _type(found: Any) -> str:
@@ -200,7 +211,7 @@ def _maybe(target: Any, key: Any) -> Optional:
         return Optional(True, target[key]) if key in target else NOTHING
     if isinstance(target, tuple) and isinstance(key, int):
         return Optional(True, target[key]) if 0 <= key < len(target) else NOTHING
-    raise CelError(_NO_OVERLOAD)
+    return NOTHING
 
 
 def _found(target: Any, key: Any) -> Any:
@@ -212,11 +223,11 @@ def _found(target: Any, key: Any) -> Any:
         return target[key]
     if isinstance(target, tuple):
         if not isinstance(key, int) or isinstance(key, bool):
-            raise CelError(_NO_OVERLOAD)
+            raise _NoOverload
         if not 0 <= key < len(target):
             raise CelError(f"index out of bounds: {key}")
         return target[key]
-    raise CelError(_NO_OVERLOAD)
+    raise CelError(f"no such key: {_shown(key)}")
 
 
 def _shown(key: Any) -> str:
@@ -251,21 +262,16 @@ def _conditional(test: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
         scope.step()
         found = test(scope)
         if not isinstance(found, bool):
-            raise CelError(_NO_OVERLOAD)
+            raise _NoOverload
         return yes(scope) if found else no(scope)
 
     return evaluate
 
 
 def _call(node: Call) -> Evaluate:
-    if node.function == "has" and node.target is None and len(node.arguments) == 1:
-        return _has(node.arguments[0])
-    if node.function in _MACROS and len(node.arguments) == 2 and isinstance(node.arguments[0], Name):
-        return _over(node)
-    if node.function == "bind" and node.target == Name("cel") and len(node.arguments) == 3:
-        return _bound(node)
-    if node.target == Name("optional"):
-        return _optional(node)
+    special = _special(node)
+    if special is not None:
+        return special
     arguments = tuple(map(_compiled, node.arguments))
     if node.target is not None:
         arguments = (_compiled(node.target), *arguments)
@@ -274,9 +280,50 @@ def _call(node: Call) -> Evaluate:
     if function is None:
         raise Unsupported("a function that is not known")
 
+    name, says_types = node.function, node.function in _GUARDED
+
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        return function(*(it(scope) for it in arguments))
+        given = [it(scope) for it in arguments]
+        try:
+            return function(*given)
+        except _NoOverload:
+            if says_types:
+                raise CelError(f"{_NO_OVERLOAD}: {name}({', '.join(map(_type, given))})") from None
+            raise
+
+    return evaluate
+
+
+def _special(node: Call) -> Evaluate | None:
+    """What is no call of a function with values: macros, ``optional``, and membership in a list of constants."""
+    count = len(node.arguments)
+    if node.function == "has" and node.target is None and count == 1:
+        return _has(node.arguments[0])
+    if node.function in _MACROS and count == _OF_A_MACRO and isinstance(node.arguments[0], Name):
+        return _over(node)
+    if node.function == "bind" and node.target == Name("cel") and count == _OF_A_BINDING:
+        return _bound(node)
+    if node.target == Name("optional"):
+        return _optional(node)
+    if node.function == "in" and _is_constant(node.arguments[1]):
+        return _among(_compiled(node.arguments[0]), _compiled(node.arguments[1]))
+    return None
+
+
+def _is_constant(node: Any) -> bool:
+    return isinstance(node, ListOf) and bool(node.items) and all(isinstance(it, Literal) for it in node.items)
+
+
+def _among(item: Evaluate, of: Evaluate) -> Evaluate:
+    """Upstream makes a set of constants, in which it cannot look for a version."""
+
+    def evaluate(scope: Scope) -> bool:
+        scope.step()
+        found = item(scope)
+        if isinstance(found, Semver):
+            raise CelError("internal error: runtime error: hash of unhashable type cel.Semver")
+        return _contained(found, of(scope))
 
     return evaluate
 
@@ -291,14 +338,14 @@ def _has(asked: Any) -> Evaluate:
         target = of(scope)
         if isinstance(target, Optional):
             target = target.value if target.present else {}
-        if not isinstance(target, dict):
-            raise CelError(_NO_OVERLOAD)
-        return isinstance(target, Domains) or field in target
+        return isinstance(target, Domains) or (isinstance(target, dict) and field in target)
 
     return evaluate
 
 
 _MACROS: Final = ("exists", "all", "exists_one")
+_OF_A_MACRO: Final = 2
+_OF_A_BINDING: Final = 3
 
 
 def _over(node: Call) -> Evaluate:
@@ -311,7 +358,7 @@ def _over(node: Call) -> Evaluate:
     def evaluate(scope: Scope) -> bool:
         target = of(scope)
         if not isinstance(target, dict | tuple):
-            raise CelError(_NO_OVERLOAD)
+            raise _NoOverload
         within = Scope({**scope.variables})
         fault: CelError | None = None
         count = 0
@@ -376,6 +423,8 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return a == b
     if type(a) is not type(b) and not (isinstance(a, dict) and isinstance(b, dict)):
+        if isinstance(a, Amounting | Semver):
+            raise _NoOverload
         return False
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(equal, a, b))
@@ -386,16 +435,16 @@ def equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _compared(a: Any, b: Any) -> int:
+def _compared(operator: str, a: Any, b: Any) -> int:
     """Below 0, 0 or above, of what has an order."""
+    if not isinstance(a, int | float | str):
+        raise _without(operator, a)
     if isinstance(a, bool) and isinstance(b, bool):
         return a - b
     numbers = isinstance(a, int | float) and isinstance(b, int | float)
     texts = isinstance(a, str) and isinstance(b, str)
     if isinstance(a, bool) or isinstance(b, bool) or not (numbers or texts):
-        raise CelError(_NO_OVERLOAD)
-    if texts:
-        a, b = a.encode(errors="surrogatepass"), b.encode(errors="surrogatepass")
+        raise _NoOverload
     return int(a > b) - int(a < b)
 
 
@@ -404,12 +453,17 @@ def _contained(item: Any, of: Any) -> bool:
         return isinstance(item, str) and item in of
     if isinstance(of, tuple):
         return any(equal(item, it) for it in of)
-    raise CelError(_NO_OVERLOAD)
+    raise _NoOverload
+
+
+def _without(operator: str, first: Any) -> CelError:
+    """What is said where the first operand is of a type that never has the operator."""
+    return _NoOverload("" if isinstance(first, str) else operator)
 
 
 def _not(it: Any) -> bool:
     if not isinstance(it, bool):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     return not it
 
 
@@ -426,8 +480,10 @@ def _fitting(found: int) -> int:
 def _negative(it: Any) -> Any:
     if isinstance(it, float):
         return -it
+    if not isinstance(it, int):
+        raise _without("-_", it)
     if not _is_int(it):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     return _fitting(-it)
 
 
@@ -436,22 +492,28 @@ def _plus(a: Any, b: Any) -> Any:
         if len(a) + len(b) > _LONGEST_TEXT:
             raise Unsupported("a text or list that is too long")
         return a + b
-    return _arithmetic(a, b, lambda x, y: x + y)
+    if isinstance(a, str | tuple):
+        raise _NoOverload
+    return _arithmetic("_+_", a, b, lambda x, y: x + y)
 
 
-def _arithmetic(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> Any:
+def _arithmetic(operator: str, a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> Any:
     if _is_int(a) and _is_int(b):
         return _fitting(operation(a, b))
     if isinstance(a, float) and isinstance(b, float):
         return operation(a, b)
-    raise CelError(_NO_OVERLOAD)
+    if not _is_int(a) and not isinstance(a, float):
+        raise _without(operator, a)
+    raise _NoOverload
 
 
 def _divided(a: Any, b: Any) -> Any:
     if isinstance(a, float) and isinstance(b, float):
         raise Unsupported("a division of fractions")
+    if not _is_int(a) and not isinstance(a, float):
+        raise _without("_/_", a)
     if not (_is_int(a) and _is_int(b)):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     if b == 0:
         raise CelError("division by zero")
     found = abs(a) // abs(b)
@@ -459,8 +521,10 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def _rest(a: Any, b: Any) -> Any:
-    if not (_is_int(a) and _is_int(b)):
-        raise CelError(_NO_OVERLOAD)
+    if not _is_int(a):
+        raise _without("_%_", a)
+    if not _is_int(b):
+        raise _NoOverload
     if b == 0:
         raise CelError("modulus by zero")
     found = abs(a) % abs(b)
@@ -469,7 +533,7 @@ def _rest(a: Any, b: Any) -> Any:
 
 def _text(it: Any) -> str:
     if not isinstance(it, str):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     return it
 
 
@@ -482,7 +546,7 @@ def _ascii(change: Callable[[str], str]) -> Callable[[Any], str]:
 
 def _size(it: Any) -> int:
     if not isinstance(it, str | tuple | dict):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload("size")
     return len(it)
 
 
@@ -507,13 +571,13 @@ def _order(a: Any, b: Any) -> int:
     if isinstance(a, Semver) and isinstance(b, Semver):
         first, second = a.order(), b.order()
         return int(first > second) - int(first < second)
-    raise CelError(_NO_OVERLOAD)
+    raise _NoOverload
 
 
 def _of_amount(function: Callable[[Amounting], Any]) -> Callable[[Any], Any]:
     def of(it: Any) -> Any:
         if not isinstance(it, Amounting):
-            raise CelError(_NO_OVERLOAD)
+            raise _NoOverload
         return function(it)
 
     return of
@@ -529,7 +593,7 @@ def _as_integer(it: Amounting) -> int:
 def _summed(sign: int) -> Callable[[Any, Any], Amounting]:
     def of(a: Any, b: Any) -> Amounting:
         if not isinstance(a, Amounting) or not (isinstance(b, Amounting) or _is_int(b)):
-            raise CelError(_NO_OVERLOAD)
+            raise _NoOverload
         return Amounting(a.amount + sign * (b.amount if isinstance(b, Amounting) else b * 10**9))
 
     return of
@@ -538,7 +602,7 @@ def _summed(sign: int) -> Callable[[Any, Any], Amounting]:
 def _number(place: int) -> Callable[[Any], int]:
     def of(it: Any) -> int:
         if not isinstance(it, Semver):
-            raise CelError(_NO_OVERLOAD)
+            raise _NoOverload
         return it.numbers[place]
 
     return of
@@ -546,7 +610,7 @@ def _number(place: int) -> Callable[[Any], int]:
 
 def _value(it: Any) -> Any:
     if not isinstance(it, Optional):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     if not it.present:
         raise CelError("optional.none() dereference")
     return it.value
@@ -554,19 +618,19 @@ def _value(it: Any) -> Any:
 
 def _or_value(it: Any, other: Any) -> Any:
     if not isinstance(it, Optional):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     return it.value if it.present else other
 
 
 def _or(it: Any, other: Any) -> Any:
     if not isinstance(it, Optional) or not isinstance(other, Optional):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     return it if it.present else other
 
 
 def _has_value(it: Any) -> bool:
     if not isinstance(it, Optional):
-        raise CelError(_NO_OVERLOAD)
+        raise _NoOverload
     return it.present
 
 
@@ -575,32 +639,41 @@ def _as_text(it: Any) -> str:
         return _shown(it)
     if isinstance(it, int | str):
         return str(it)
-    raise Unsupported("a conversion that is not known")
+    if isinstance(it, float):
+        raise Unsupported("a conversion that is not known")
+    raise _NoOverload
 
 
 _FUNCTIONS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("==", 2): equal,
     ("!=", 2): lambda a, b: not equal(a, b),
-    ("<", 2): lambda a, b: _compared(a, b) < 0,
-    ("<=", 2): lambda a, b: _compared(a, b) <= 0,
-    (">", 2): lambda a, b: _compared(a, b) > 0,
-    (">=", 2): lambda a, b: _compared(a, b) >= 0,
+    ("<", 2): lambda a, b: _compared("_<_", a, b) < 0,
+    ("<=", 2): lambda a, b: _compared("_<=_", a, b) <= 0,
+    (">", 2): lambda a, b: _compared("_>_", a, b) > 0,
+    (">=", 2): lambda a, b: _compared("_>=_", a, b) >= 0,
     ("in", 2): _contained,
     ("!", 1): _not,
     ("-", 1): _negative,
     ("+", 2): _plus,
-    ("-", 2): lambda a, b: _arithmetic(a, b, lambda x, y: x - y),
-    ("*", 2): lambda a, b: _arithmetic(a, b, lambda x, y: x * y),
+    ("-", 2): lambda a, b: _arithmetic("_-_", a, b, lambda x, y: x - y),
+    ("*", 2): lambda a, b: _arithmetic("_*_", a, b, lambda x, y: x * y),
     ("/", 2): _divided,
     ("%", 2): _rest,
     ("size", 1): _size,
     ("string", 1): _as_text,
     ("quantity", 1): _amount,
     ("isQuantity", 1): lambda it: parse_amount(_text(it)) is not None,
+    ("sign", 1): _of_amount(lambda it: (it.amount > 0) - (it.amount < 0)),
     ("semver", 1): _semver,
     ("isSemver", 1): lambda it: parse_semver(_text(it)) is not None,
 }
 """By name and number of arguments."""
+
+_GUARDED: Final = frozenset({
+    "add", "asInteger", "compareTo", "isGreaterThan", "isInteger", "isLessThan", "isQuantity", "isSemver", "lowerAscii",
+    "major", "minor", "patch", "quantity", "semver", "sign", "string", "sub", "upperAscii",
+})  # fmt: skip
+"""Functions that say with which types they were called, where these are wrong."""
 
 _METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("size", 1): _size,
@@ -613,7 +686,6 @@ _METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("compareTo", 2): _order,
     ("isGreaterThan", 2): lambda a, b: _order(a, b) > 0,
     ("isLessThan", 2): lambda a, b: _order(a, b) < 0,
-    ("sign", 1): _of_amount(lambda it: (it.amount > 0) - (it.amount < 0)),
     ("isInteger", 1): _of_amount(lambda it: whole(it) is not None),
     ("asInteger", 1): _of_amount(_as_integer),
     ("add", 2): _summed(1),

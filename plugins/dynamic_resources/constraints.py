@@ -26,7 +26,7 @@ class Constraint(Protocol):
 def constraint_of(claim: str, index: int, found: DeviceConstraint) -> Constraint:
     """Raises ``AllocationError``."""
     if found.match_attribute is not None:
-        return _Match(found.requests, found.match_attribute)
+        return Match(found.requests, found.match_attribute)
     if found.distinct_attribute is not None:
         return _Distinct(found.requests, found.distinct_attribute)
     raise AllocationError(f"claim {claim}, constraint #{index}: empty constraint (unsupported constraint type?)")
@@ -40,12 +40,13 @@ class _OfRequests:
         self._attribute = attribute
         self._count = 0
 
-    def _concerns(self, request: str, subrequest: str) -> bool:
+    def concerns(self, request: str, subrequest: str) -> bool:
+        """Whether it is about a request, or an alternative of it."""
         if not self._requests or request in self._requests:
             return True
         return bool(subrequest) and f"{request}/{subrequest}" in self._requests
 
-    def _lookup(self, driver: str, device: Device) -> tuple[bool, AttributeValue]:
+    def lookup(self, driver: str, device: Device) -> tuple[bool, AttributeValue]:
         """Whether the device has the attribute, and its value; a driver may leave its own domain out."""
         name = self._attribute
         if name in device.attributes:
@@ -56,7 +57,7 @@ class _OfRequests:
         return False, None
 
 
-class _Match(_OfRequests):
+class Match(_OfRequests):
     """All have the same value. The first may have any."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
@@ -64,9 +65,9 @@ class _Match(_OfRequests):
         self._value: AttributeValue = None
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        if not self._concerns(request, subrequest):
+        if not self.concerns(request, subrequest):
             return True
-        has, value = self._lookup(driver, device)
+        has, value = self.lookup(driver, device)
         if not has:
             return False
         if not self._count:
@@ -77,7 +78,7 @@ class _Match(_OfRequests):
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
-        if self._concerns(request, subrequest):
+        if self.concerns(request, subrequest):
             self._count -= 1
 
 
@@ -89,9 +90,9 @@ class _Distinct(_OfRequests):
         self._values: dict[str, AttributeValue] = {}
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        if not self._concerns(request, subrequest):
+        if not self.concerns(request, subrequest):
             return True
-        has, value = self._lookup(driver, device)
+        has, value = self.lookup(driver, device)
         if not has:
             return False
         if self._count and any(value is None or _same(value, it) for it in self._values.values()):
@@ -101,7 +102,7 @@ class _Distinct(_OfRequests):
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
-        if self._concerns(request, subrequest):
+        if self.concerns(request, subrequest):
             self._values.pop(request, None)
             self._count -= 1
 

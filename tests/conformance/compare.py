@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.conformance import generate, oracle
+from tests.conformance.dra import ONLY_IN
 from tests.conformance.histories import ASKED, HISTORIES, History
 from tests.conformance.replay import replayed
 from tests.controlplane.binaries import DEFAULT_KUBERNETES, RELEASES, BuildError
@@ -164,8 +165,9 @@ def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answe
     oracles = {minor: path for minor, path in oracles.items() if not is_older(minor, batch.topic)}
     if not oracles:
         return Answers((), {}, ())
-    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in oracles.items()}
     lawful = [] if batch.topic in generate.UNLAWFUL else batch.cases
+    asked = {minor: path for minor, path in oracles.items() if minor in ONLY_IN.get(batch.topic, oracles)}
+    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in asked.items()}
     strict = pool.submit(_answers, [str(next(iter(oracles.values()))), "-validate"], lawful)
     return Answers(_results(ours), _results(theirs), strict.result())
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tests.conformance import allocations, interpod, per_node, preemption, volumes
 from tests.conformance import affinity, per_node
+from tests.conformance import dra, per_node
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -92,6 +93,7 @@ UNLAWFUL: Final = per_node.UNLAWFUL | affinity.UNLAWFUL
 
 NOT_BEFORE: Final[Mapping[str, str]] = dict.fromkeys(affinity.SINCE_136, "1.36")
 """The first minor that is asked about a topic, where older ones say something else."""
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **dra.TOPICS}
 
 
 def revision() -> str:
@@ -100,6 +102,7 @@ def revision() -> str:
     others = (here.with_name(f"{module.__name__.rpartition('.')[2]}.py") for module in _OTHERS)
     sources = (here, here.with_name("draft.py"), here.with_name("histories.py"), *others)
     sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "affinity.py", "histories.py")))
+    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "dra.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -17,6 +17,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/policy"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	policyvalidation "k8s.io/kubernetes/pkg/apis/policy/validation"
+	"k8s.io/kubernetes/pkg/apis/resource"
+	_ "k8s.io/kubernetes/pkg/apis/resource/install"
+	resourcevalidation "k8s.io/kubernetes/pkg/apis/resource/validation"
 )
 
 // validated says what the API server would have against the objects of a case. Kinds not known here are an error too.
@@ -59,6 +62,12 @@ func mistakes(object runtime.Object) field.ErrorList {
 		return validation.ValidateReplicationController(it, podutil.GetValidationOptionsFromPodTemplate(it.Spec.Template, nil))
 	case *apps.ReplicaSet:
 		return appsvalidation.ValidateReplicaSet(it, podutil.GetValidationOptionsFromPodTemplate(&it.Spec.Template, nil))
+	case *resource.ResourceClaim:
+		return resourcevalidation.ValidateResourceClaim(it)
+	case *resource.ResourceSlice:
+		return resourcevalidation.ValidateResourceSlice(it)
+	case *resource.DeviceClass:
+		return resourcevalidation.ValidateDeviceClass(it)
 	case *apps.StatefulSet:
 		return appsvalidation.ValidateStatefulSet(it, podutil.GetValidationOptionsFromPodTemplate(&it.Spec.Template, nil))
 	case *policy.PodDisruptionBudget:
