@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import Annotated, Final, Self, final
+from typing import Annotated, Final, Self, TypeAlias, final
 from zlib import crc32
 
 from msgspec import Struct
@@ -80,15 +80,26 @@ class DefaultPreemptionArgs(PluginArgs):
         return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
 
 
-class _Found(Struct):
-    """What the dry runs have said so far, by node."""
+_Cost: TypeAlias = tuple[int, int, int, int, float]
 
-    victims: dict[str, Victims] = {}
+
+class _Found(Struct):
+    """What the dry runs have said so far. ``best``: the first of the nodes that cost the least, with its victims."""
+
+    candidates: int = 0
+    best: tuple[_Cost, str, Victims] | None = None
     statuses: dict[str, Status] = {}
+
+    def add(self, name: str, victims: Victims) -> None:
+        """A node that could be freed."""
+        self.candidates += 1
+        cost = _cost(victims)
+        if self.best is None or cost < self.best[0]:
+            self.best = (cost, name, victims)
 
     def is_enough(self, wanted: int) -> bool:
         """There are as many as wanted, and one of them breaks no budget."""
-        return len(self.victims) >= wanted and any(not it.pdb_violations for it in self.victims.values())
+        return self.candidates >= wanted and self.best is not None and not self.best[-1].pdb_violations
 
 
 @final
@@ -128,15 +139,15 @@ class DefaultPreemption(PreemptionPlugin):
             return 0
         victims, status = self.select_victims_on_node(state, pod, node)
         if victims.pods:
-            found.victims[name] = victims
+            found.add(name, victims)
         else:
             found.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
         return 1 + len(node.pods)
 
     def _chosen(self, found: _Found) -> PostFilterAnswer:
-        if found.victims:
-            node = self.select_candidates(found.victims)[0]
-            return PostFilterResult(node, found.victims[node]), SUCCESS
+        if found.best is not None:
+            _, node, victims = found.best
+            return PostFilterResult(node, victims), SUCCESS
         faults = [it for it in found.statuses.values() if it.code is Code.ERROR]
         if faults:
             return None, error("preemption: " + ", ".join(dict.fromkeys(it.message for it in faults)))
@@ -261,7 +272,7 @@ def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
     return found
 
 
-def _cost(victims: Victims) -> tuple[int, int, int, int, float]:
+def _cost(victims: Victims) -> _Cost:
     """The least is the best: budgets broken, the highest priority, the sum of all, how many, and who runs longest.
 
     The last is asked of the pods with the highest priority.

@@ -99,6 +99,7 @@ def cycled(
         "node": node,
         "postFilter": None,
         "nominatedNode": None,
+        "victims": None,
     }
 
 
@@ -178,6 +179,18 @@ class TestCycle:
 
         helped = {"postFilter": SUCCESS, "nominatedNode": "n1"}
         assert (200, {**cycled(None, {"n1": TOO_FULL}), **helped}) == found
+
+    async def test_who_would_have_to_go(self, tmp_path: Path) -> None:
+        """Nobody goes: the answer says whom the caller would have to evict, and where."""
+        settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("DefaultPreemption"))
+        urgent = {**NEW, "spec": {**NEW["spec"], "priority": 7}}
+        async with serving(settings) as api:
+            found = await ask(api, "cycle", {"pod": urgent, "nodes": ["n1"]})
+            again = await ask(api, "cycle", {"pod": urgent, "nodes": ["n1"]})
+
+        victims = {"pods": ["default/web-1"], "numPDBViolations": 0}
+        helped = {"postFilter": SUCCESS, "nominatedNode": "n1", "victims": victims}
+        assert (200, {**cycled(None, {"n1": TOO_FULL}), **helped}) == found == again
 
     async def test_the_pick_is_due_at_bind(self, api: Api) -> None:
         """A filter whose answer depends on where the pick went waits for its bind."""

@@ -4,6 +4,7 @@ Knows nothing of Homeport. Most nodes are refused by something that an eviction 
 anti-affinity are drawn whether or not a plugin of the profile reads them: who adds one has to add its name alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
@@ -21,7 +22,7 @@ FILTERS: Final[Mapping[str, Sequence[str]]] = {
 
 PRIORITIES: Final = (-(2**31), -10, 0, 0, 1, 10, 10, 100, 500, 2_000_001_000)
 MOST_TIED: Final = 12
-"""Pods of a node that may have started in one second: Go sorts so many in the order in which they were, more not."""
+"""With more pods, no two of a node may have started together: up to so many Go's sort keeps equals in their order."""
 
 
 class PreemptionDraft(Draft):
@@ -35,7 +36,6 @@ class PreemptionDraft(Draft):
         self.priorities = random.sample(PRIORITIES, random.choice((1, 2, 3, 6)))
         self.budgeted = random.choice((0, 0, 1, 2, 5))
         self.started = 0
-        self.crowd: dict[str, int] = {}
         traits = draw_traits(
             random,
             keyless=random.choice((0, 0, 0, 0.15)),
@@ -109,17 +109,15 @@ class PreemptionDraft(Draft):
 
     def populate(self) -> None:
         super().populate()
-        for pod in self.objects:
-            if pod["kind"] == "Pod" and "nodeName" in pod["spec"]:
-                self._begin(pod)
+        bound = [it for it in self.objects if it["kind"] == "Pod" and "nodeName" in it["spec"]]
+        crowd = Counter(pod["spec"]["nodeName"] for pod in bound)
+        for pod in bound:
+            self._begin(pod, together=self.tied and crowd[pod["spec"]["nodeName"]] <= MOST_TIED)
         self.objects += [self.budget(index) for index in range(self.budgeted)]
         self.random.shuffle(self.objects)
 
-    def _begin(self, pod: Json) -> None:
+    def _begin(self, pod: Json, *, together: bool) -> None:
         """When it was started, and perhaps that it goes for another."""
-        node = pod["spec"]["nodeName"]
-        self.crowd[node] = self.crowd.get(node, 0) + 1
-        together = self.tied and self.crowd[node] <= MOST_TIED
         if not (together and self.chance(self.unstarted)):
             self.started += 0 if together and self.chance(0.4) else 1
             pod["status"]["startTime"] = self._time(self.started)

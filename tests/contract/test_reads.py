@@ -18,6 +18,7 @@ from app.framework.interface import (
     Handle,
     PluginArgs,
     PluginSpec,
+    PostFilterPlugin,
     PreFilterPlugin,
     Reads,
     ScorePlugin,
@@ -325,6 +326,10 @@ class LacksBase(_Made, PreFilterPlugin):
         return SUCCESS
 
 
+class LacksPostFilter(_Made, PostFilterPlugin):
+    """Names a base of which it has nothing."""
+
+
 class LacksScore(_Made, ScorePlugin):
     """Names the base, and has neither of its forms."""
 
@@ -351,6 +356,13 @@ class SaysTooMuch(Plain, ClusterFilterPlugin):
             None,
             "names ScorePlugin as a base, and has neither score nor score_nodes",
             id="neither form of score",
+        ),
+        pytest.param(
+            LacksPostFilter,
+            Reads.CLUSTER,
+            None,
+            "names PostFilterPlugin as a base, and has neither post_filter nor post_filter_steps",
+            id="neither form of postFilter",
         ),
         pytest.param(
             SaysTooMuch,

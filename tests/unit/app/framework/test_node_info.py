@@ -56,6 +56,20 @@ def test_pods_are_added_and_taken_away_on_copies() -> None:
     assert ["a", "b"] == names_on(info)
 
 
+def test_a_copy_may_be_changed_by_itself() -> None:
+    a, b = taking("a", "1", 80), taking("b", "2", 81)
+    info = whole(a, b)
+    copy, not_kept = info.with_pods(()), whole(a, b, kept=False)
+
+    copy.drop(a.uid)
+    not_kept.drop(a.uid)
+    assert seen(whole(b)) == seen(copy) == seen(not_kept)
+    copy.put(a)
+    assert seen(whole(a, b)) == seen(copy) == seen(info)
+    with pytest.raises(KeyError):
+        copy.drop("unknown")
+
+
 def test_a_pod_is_added_once() -> None:
     newer = make_pod("a", labels={"v": "2"})
 

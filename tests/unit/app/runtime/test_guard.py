@@ -91,6 +91,17 @@ def test_an_error_is_told_in_kube_schedulers_words(point: str, expected: str) ->
     assert error(expected, "Broken") == raised.value.status == plugin_error("Broken", point, "no such thing").status
 
 
+def test_a_fault_of_another_plugin_that_it_asked_for_is_told_once() -> None:
+    """As in a dry run: one plugin has the filters run, and one of these fails."""
+    guard = Guard(Metrics())
+
+    with capture_logs() as logs, pytest.raises(PluginError) as raised:
+        guard.call("Tries", "PostFilter", guard.call, "Broken", "Filter", broken)
+
+    assert "Broken" == raised.value.status.plugin
+    assert ["Broken"] == [it["plugin"] for it in logs]
+
+
 @pytest.mark.parametrize(("terse", "expected"), [(False, ["A", "A", "A", "B"]), (True, ["A", "B"])])
 def test_a_terse_guard_logs_one_fault_of_a_kind(terse: bool, expected: list[str]) -> None:
     """A saved case may fail on thousands of nodes, and says so in its verdict."""

@@ -5,11 +5,13 @@ What it decides and how it is answered: tests/api/test_cycle_explain.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState, StateKey
@@ -17,9 +19,11 @@ from app.framework.interface import (
     FilterPlugin,
     PostFilterPlugin,
     PostFilterResult,
+    PostFilterSteps,
     PreEnqueuePlugin,
     PreFilterPlugin,
     Unprepared,
+    Victims,
 )
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
@@ -103,6 +107,47 @@ class Fails(FromSpec, PostFilterPlugin):
         return None, error("a screw is loose")
 
 
+class Walks(FromSpec, PostFilterPlugin):
+    """Takes as many steps as it is told, and says how many pods were on the node at each; others act between them."""
+
+    between: ClassVar[list[Callable[[], object]]] = []
+
+    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        seen = [self._pods(state)]
+        for act in tuple(self.between):
+            act()
+            state = yield
+            seen.append(self._pods(state))
+        return PostFilterResult("n1", Victims((POD,))), unschedulable(f"saw {seen}")
+
+    def _pods(self, state: CycleState) -> int:
+        node = self.handle.nodes.get("n1")
+        return state.read(SEEN).count * len(node.pods if node else ())
+
+
+class NeedsMore(FromSpec, PostFilterPlugin):
+    """After a step it finds that something is to be made first."""
+
+    made = 0
+
+    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield
+        if not self.made:
+            raise Unprepared(self._steps())
+        return None, unschedulable(f"made {self.made}")
+
+    def _steps(self) -> Iterator[None]:
+        self.made += 1
+        yield
+
+
+class Leaves(FromSpec, PreFilterPlugin):
+    """Rejects the pod for good once n2 is gone."""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        return (SUCCESS if self.handle.nodes.get("n2") else unresolvable("n2 is gone")), None
+
+
 def verb(*plugins: type[FromSpec]) -> CycleVerb:
     """Of two full nodes and one with room; ``Full`` and these plugins judge."""
     judges: tuple[type[FromSpec], ...] = (Full, *plugins)
@@ -164,6 +209,35 @@ class TestPostFilter:
             post_filter=unschedulable(*reasons).by("Helps"),
             nominated="n1",
         ) == await verb(Helps).run(POD, ["n1", "n9"])
+
+    async def test_in_steps_each_is_on_the_picture_as_it_is_then_without_the_pod(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = verb(Walks)
+        cluster = found._context.cluster
+        cluster.upsert_pod(replace(POD, node_name="n1"))
+        come = [partial(cluster.upsert_pod, make_pod(name, node="n1")) for name in ("a", "b")]
+        monkeypatch.setattr(Walks, "between", come)
+
+        assert Cycle(
+            statuses={"n1": NO.by("Full")},
+            post_filter=unschedulable("saw [0, 1, 2]").by("Walks"),
+            nominated="n1",
+            victims=Victims((POD,)),
+        ) == await found.run(POD, ["n1"])
+
+    async def test_where_prefilter_rejects_by_then_nothing_would_help(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = verb(Leaves, Walks)
+        monkeypatch.setattr(Walks, "between", [partial(found._context.cluster.delete_node, "n2")])
+
+        assert Cycle(
+            statuses={"n1": NO.by("Full")}, post_filter=unresolvable("n2 is gone").by("Leaves")
+        ) == await found.run(POD, ["n1"])
+
+    async def test_what_a_step_rests_on_is_made_and_all_done_anew(self) -> None:
+        found = await verb(NeedsMore).run(POD, ["n1"])
+
+        assert unschedulable("made 1").by("NeedsMore") == found.post_filter
 
     async def test_a_nomination_may_be_taken_back(self) -> None:
         found = await verb(Clears).run(POD, ["n1"])

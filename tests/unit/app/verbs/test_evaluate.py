@@ -15,9 +15,9 @@ import pytest
 from app.__main__ import main
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, ScorePlugin
+from app.framework.interface import FilterPlugin, Handle, PreFilterPlugin, ScorePlugin
 from app.framework.node_info import NodeInfo
-from app.framework.status import Status, unschedulable
+from app.framework.status import Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile, resolve
@@ -30,6 +30,7 @@ from tests.fakes import FromSpec, NoArgs, spec_of
 from tests.harness import only
 
 SPREAD: Final = "PodTopologySpread"
+PREEMPTION: Final = "DefaultPreemption"
 WEB: Final = {"app": "web"}
 NODES: Final = [node_object(f"n{number}", zone=f"z{number}") for number in (1, 2)]
 RUNNING: Final = pod_object("web-1", labels=WEB, node="n1")
@@ -65,6 +66,118 @@ def judged(found: JsonObject | bytes) -> Any:
 
 def bad(message: str, name: str = "one more") -> JsonObject:
     return {"name": name, "error": message}
+
+
+class TestPreemption:
+    """Whom DefaultPreemption would have evicted, in the words of the format. The rules have tests of their own."""
+
+    CONFIG: Final = only(SPREAD, PREEMPTION)
+    HIGH: Final = {**POD, "spec": {**POD["spec"], "priority": 10}}
+    OLD: Final = pod_object("old", labels=WEB, node="n1", status={"startTime": "2025-01-01T00:00:00Z"})
+    BUDGET: Final = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": WEB}},
+        "status": {"disruptionsAllowed": 0},
+    }
+
+    def told(self, **fields: Any) -> JsonObject:
+        """What is said beside the verdict itself."""
+        line = case(**{"config": self.CONFIG, "pod": self.HIGH, "preempt": {"nodes": ["n1", "n2"]}, **fields})
+        found = judged(line)
+        return {key: value for key, value in found.items() if key not in VERDICT}
+
+    def test_on_each_node_named_and_whatever_the_filters_said(self) -> None:
+        nobody = {
+            "code": "UnschedulableAndUnresolvable",
+            "plugin": "",
+            "reasons": ["No preemption victims found for incoming pod"],
+        }
+
+        assert {
+            "victims": {"n1": {"pods": ["default/web-1"], "numPDBViolations": 0}},
+            "noVictims": {"n2": nobody},
+            "pick": ["n1"],
+        } == self.told()
+        assert {"victims": {}, "noVictims": {}, "pick": []} == self.told(preempt={"nodes": []})
+        assert {} == self.told(preempt=None)
+
+    def test_budgets_are_counted(self) -> None:
+        found = self.told(objects=[*NODES, RUNNING, self.OLD, self.BUDGET], preempt={"nodes": ["n1"]})
+
+        assert {"n1": {"pods": ["default/old", "default/web-1"], "numPDBViolations": 2}} == found["victims"]
+
+    def test_where_nobody_has_to_go_it_is_an_error_of_the_node(self) -> None:
+        found = self.told(objects=[*NODES, RUNNING, pod_object("other", node="n2")], preempt={"nodes": ["n2"]})
+
+        reasons = ['expected at least one victim pod on node "n2"']
+        assert {"n2": {"code": "Error", "plugin": "", "reasons": reasons}} == found["noVictims"]
+        assert ({}, []) == (found["victims"], found["pick"])
+
+    def test_only_nodes_that_an_eviction_may_cure_are_picked(self) -> None:
+        """On a node that the pod fits, and on one that it never fits, there may be victims all the same."""
+        cordoned = node_object("n3", zone="z3", unschedulable=True)
+        config = only("NodeUnschedulable", SPREAD, PREEMPTION)
+
+        found = self.told(objects=[cordoned, *NODES, RUNNING], config=config, preempt={"nodes": ["n3", "n1"]})
+
+        assert ["n1"] == found["pick"]
+
+    def test_who_must_not_is_told_so(self) -> None:
+        pod = {**self.HIGH, "spec": {**self.HIGH["spec"], "preemptionPolicy": "Never"}}
+
+        assert {
+            "victims": {},
+            "noVictims": {},
+            "pick": [],
+            "notEligible": "not eligible due to preemptionPolicy=Never.",
+        } == self.told(pod=pod)
+
+    @pytest.mark.parametrize(
+        ("answer", "expected"),
+        [
+            pytest.param(unresolvable("never"), [], id="unresolvable: no node is a candidate"),
+            pytest.param(unschedulable("not now"), ["n1"], id="unschedulable: all nodes are"),
+        ],
+    )
+    def test_where_prefilter_rejects(self, answer: Status, expected: list[str]) -> None:
+        class Refuses(FromSpec, PreFilterPlugin):
+            def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+                return answer, None
+
+        line = case(config=only(SPREAD, PREEMPTION, "Refuses"), pod=self.HIGH, preempt={"nodes": ["n1"]})
+        found = json.loads(evaluator(spec_of(Refuses)).evaluate(encoded(line)))
+
+        assert (expected, {}) == (found["pick"], found["noVictims"])
+        assert expected == list(found["victims"])
+
+    def test_the_nomination_that_is_under_way_is_waited_for(self) -> None:
+        """Its victim terminates. Where the node would not do by now, the pod may have others evicted again."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        going = pod_object("going", labels=WEB, node="n1", terminating=True, status={"conditions": [condition]})
+        pod = {**self.HIGH, "status": {"phase": "Pending", "nominatedNodeName": "n1"}}
+        closed = [node_object("n1", zone="z1", unschedulable=True), NODES[1]]
+        config = only("NodeUnschedulable", SPREAD, PREEMPTION)
+
+        waits = self.told(objects=[*NODES, RUNNING, going], pod=pod)
+        again = self.told(objects=[*closed, RUNNING, going], pod=pod, config=config)
+
+        assert "not eligible due to a terminating pod on the nominated node." == waits["notEligible"]
+        assert "notEligible" not in again
+
+    def test_a_plugin_that_fails_is_an_error_of_the_node(self) -> None:
+        class Breaks(FromSpec, FilterPlugin):
+            def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+                if not node.pods:
+                    raise ZeroDivisionError("a screw is loose")
+                return unschedulable("full")
+
+        line = case(config=only(PREEMPTION, "Breaks"), pod=self.HIGH, preempt={"nodes": ["n1"]})
+        found = json.loads(evaluator(spec_of(Breaks)).evaluate(encoded(line)))
+
+        assert ({}, []) == (found["victims"], found["pick"])
+        assert ("Error", "Breaks") == (found["noVictims"]["n1"]["code"], found["noVictims"]["n1"]["plugin"])
 
 
 class TestVerdict:
@@ -242,8 +355,18 @@ class TestBadCase:
             ),
             pytest.param(
                 encoded(case(preempt={"nodes": ["n1"]})),
-                bad("preempt: plugins not available: [DefaultPreemption]"),
-                id="a case about preemption",
+                bad("preempt: the profile has no DefaultPreemption"),
+                id="a case about preemption without its plugin",
+            ),
+            pytest.param(
+                encoded(case(config=only(SPREAD, PREEMPTION), preempt={"nodes": ["n1", "n9"]})),
+                bad("preempt.nodes: no such node: n9"),
+                id="whom to evict on a node that is not there",
+            ),
+            pytest.param(
+                encoded(case(preempt=["n1"])),
+                bad("Expected `object | null`, got `array` - at `$.preempt`"),
+                id="preempt is no object",
             ),
         ],
     )

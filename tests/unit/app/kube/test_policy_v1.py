@@ -1,0 +1,84 @@
+"""Rules of PodDisruptionBudgets: whom they protect, what they allow, and how much of them is read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.kube.kinds import POD_DISRUPTION_BUDGETS
+from app.kube.meta_v1 import LARGEST_PART
+from app.kube.policy_v1 import MOST_DISRUPTED, PodDisruptionBudget, decode_budget
+from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
+from tests.builders import JsonObject, encoded, expression
+
+WEB = {"app": "web"}
+LONG = {"matchExpressions": [expression("app", "In", *(f"{it:060}" for it in range(LARGEST_PART // 60)))]}
+INVALID = {"matchExpressions": [expression("app", "Is")]}
+OTHERS = {"matchExpressions": [expression("app", "DoesNotExist")]}
+
+
+def budget(spec: JsonObject | None = None, status: JsonObject | None = None) -> PodDisruptionBudget:
+    return decode_budget(encoded({"metadata": {"name": "b", "namespace": "shop"}, "spec": spec, "status": status}))
+
+
+def test_a_budget_is_reduced_to_what_is_counted() -> None:
+    found = decode_budget(
+        encoded(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "b", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+                "spec": {"minAvailable": "50%", "selector": {"matchLabels": WEB}},
+                "status": {"disruptionsAllowed": 2, "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"}},
+            }
+        )
+    )
+
+    selector = Selector((Requirement("app", IN, ("web",)),))
+    assert PodDisruptionBudget("shop", "b", "u", "7", selector, 2, frozenset({"web-1"})) == found
+    assert ("shop", "b") == found.key
+    assert POD_DISRUPTION_BUDGETS.decode is decode_budget
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "expected"),
+    [
+        pytest.param({"selector": {"matchLabels": WEB}}, WEB, True, id="selected"),
+        pytest.param({"selector": {"matchLabels": WEB}}, {"app": "db"}, False, id="not selected"),
+        pytest.param({"selector": {}}, WEB, False, id="an empty selector protects nobody"),
+        pytest.param({"selector": None}, WEB, False, id="a null selector"),
+        pytest.param(None, WEB, False, id="no spec"),
+        pytest.param({"selector": INVALID}, WEB, False, id="no selector at all"),
+        pytest.param({"selector": OTHERS}, {}, False, id="no labels"),
+        pytest.param({"selector": LONG}, WEB, True, id="a selector that is too long protects all of the namespace"),
+    ],
+)
+def test_whom_it_protects(spec: JsonObject | None, labels: Mapping[str, str], expected: bool) -> None:
+    assert expected == budget(spec).selects(labels)
+
+
+def test_what_is_too_long_is_not_kept() -> None:
+    many: dict[str, Any] = {f"web-{it}": "2026-01-01T00:00:00Z" for it in range(MOST_DISRUPTED)}
+
+    assert EVERYTHING == budget({"selector": LONG}).selector
+    assert MOST_DISRUPTED == len(budget(status={"disruptedPods": many}).disrupted_pods)
+    assert frozenset() == budget(status={"disruptedPods": {**many, "one": None}}).disrupted_pods
+    assert frozenset() == budget(status={"disruptedPods": {"x" * (1 << 20): None}}).disrupted_pods
+
+
+def test_what_is_not_said_allows_nothing() -> None:
+    assert [0, 0, 0] == [budget(status=it).disruptions_allowed for it in (None, {}, {"disruptionsAllowed": None})]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "field"),
+    [
+        pytest.param({"selector": []}, {}, "spec.selector", id="a list of selectors"),
+        pytest.param({}, {"disruptionsAllowed": 1 << 31}, "status.disruptionsAllowed", id="more than int32"),
+        pytest.param({}, {"disruptedPods": ["web-1"]}, "status.disruptedPods", id="a list of names"),
+    ],
+)
+def test_what_is_wrong_is_named(spec: JsonObject, status: JsonObject, field: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=field):
+        budget(spec, status)
