@@ -290,9 +290,11 @@ class TestBindRecheck:
 
     def test_its_times_and_faults_are_counted_from_the_start(self) -> None:
         framework = built(rechecking("FiltersOnly"))
-        faults = framework._guard._metrics.plugin_faults.collect()[0].samples
+        (faults,) = framework._guard._metrics.plugin_faults.collect()
 
-        assert {"Filter"} == {it.labels["extension_point"] for it in faults if it.labels["plugin"] == "FiltersOnly"}
+        assert {"Filter"} == {
+            it.labels["extension_point"] for it in faults.samples if it.labels["plugin"] == "FiltersOnly"
+        }
 
     def test_of_one_that_scores_here_the_filter_can_be_asked_at_bind_alone(self) -> None:
         framework = built(rechecking("Alpha", plugins={"filter": "-Alpha", "preFilter": "-Alpha"}))
