@@ -66,8 +66,8 @@ chart-docs: $(READY) ## make the chart's README from its values
 conformance-sample: $(READY) control-plane ## compare a fixed sample of generated cases with the Go plugins
 	@$(BIN)/python -m tests.conformance.compare $(SAMPLE)
 
-chaos: $(READY) control-plane ## try to break a hard constraint and count (SHORT=1, ONLY="race kills", SEED=, JSON=)
-	@$(BIN)/python -m tests.chaos $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
+chaos: $(READY) control-plane ## try to break a hard constraint and count (SHORT=1, STOCK=1, ONLY="race kills", SEED=, JSON=)
+	@$(BIN)/python -m tests.chaos $(if $(SHORT),--short) $(if $(STOCK),--stock) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(JSON),--json $(JSON))
 
 fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=1, ONLY=requests, SEED=, COUNT=, JSON=)

@@ -1,8 +1,10 @@
 """A whole scheduler in a few lines, for people who write their own: Homeport decides, this only asks and obeys.
 
 It waits for pods whose ``spec.schedulerName`` is ``homeport``, runs one scheduling cycle for each at Homeport
-(``POST /api/v1/cycle``) and binds them through Homeport (``POST /bind``), which re-checks before it binds.
+(``POST /api/v1/cycle``) and binds them through Homeport (``POST /bind``), which re-checks before it binds. Nobody
+else filters, so Homeport's profile of that name must be a complete one, as that of ``tiny_scheduler.yaml`` is.
 
+    homeport serve --config examples/tiny_scheduler.yaml
     python examples/tiny_scheduler.py --api https://127.0.0.1:6443 --token TOKEN --ca ca.crt
 """
 
@@ -15,6 +17,7 @@ import urllib.request
 from typing import Any
 
 SCHEDULER_NAME = "homeport"
+PRESET = "complete"
 RETRY_SECONDS = 1.0
 PENDING = "fieldSelector=spec.nodeName%3D&allowWatchBookmarks=true"
 
@@ -51,6 +54,10 @@ def post(url: str, body: object) -> Any:
 def schedule(homeport: str, pod: Pod) -> str:
     """One cycle and one bind. Returns why the pod still waits; empty once it is bound."""
     cycle = post(f"{homeport}/api/v1/cycle", {"pod": pod})
+    if cycle["preset"] != PRESET:
+        return (
+            f"Homeport's profile {cycle['profile']} leaves filters to its caller, who has none: see tiny_scheduler.yaml"
+        )
     if not cycle["node"]:
         statuses = [cycle["preEnqueue"], *cycle["filter"].values()]
         return "; ".join(sorted({reason for status in statuses for reason in status["reasons"]}))

@@ -60,7 +60,8 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
-"""What a profile enables at ``multiPoint`` unless it says otherwise, with its weights.
+"""What a profile enables at ``multiPoint`` unless it says otherwise, with its weights: the preset ``delegated``.
 
-The other plugins run where a profile names them: kube-scheduler has them, and runs them before it asks Homeport.
+The other plugins run in the preset ``complete``, which is kube-scheduler's default profile and those of these that it
+lacks, or where a profile names them: kube-scheduler has them, and runs them before it asks Homeport.
 """

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 import plugins
 from app.config.durations import parse_duration
 from app.config.mistakes import field_names
-from app.config.profile import Profile
+from app.config.profile import Preset, Profile
 from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
 from app.framework.interface import PluginSpec
 from app.main import Service
@@ -108,6 +108,24 @@ class TestSettings:
         defaults = {to_camel(name): field.default for name, field in TracingConfiguration.model_fields.items()}
 
         assert defaults == {ticked(name)[0]: _value(next(iter(ticked(default)), None), 0) for name, default, _ in rows}
+
+    def test_every_word_of_a_profile_is_in_its_section(self) -> None:
+        text = page("configuration.md").partition("\n## Profiles\n")[2]
+
+        assert [] == [word for name in Profile.model_fields if f"`{(word := to_camel(name))}`" not in text]
+
+    def test_every_preset_is_there_and_delegated_is_told_by_its_plugins(self) -> None:
+        shown = {ticked(name)[0]: what for name, what, _ in table(page("configuration.md"), "preset")}
+
+        assert list(get_args(Preset)) == list(shown)
+        assert ", ".join(DEFAULT_WEIGHTS) in shown["delegated"]
+
+    def test_the_profiles_shown_are_good_ones(self) -> None:
+        shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "configuration.md", "yaml") if "profiles:" in it]
+
+        assert ["default-scheduler", "batch", "*"] == [
+            Profile.model_validate(profile).scheduler_name for it in shown for profile in it["profiles"]
+        ]
 
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
         block = blocks(ROOT / "docs" / "configuration.md", "yaml")[0]

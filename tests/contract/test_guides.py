@@ -61,7 +61,7 @@ class TestWriteAPlugin:
 
         listed = homeport(venv, "plugins", cwd=tmp_path).stdout.splitlines()
 
-        assert ["QuietNodes", "filter", "label", "quiet_nodes"] == cells(listed[-1])
+        assert ["QuietNodes", "filter", "label", "-", "-", "quiet_nodes"] == cells(listed[-1])
 
     def test_the_profile_is_a_good_one(self, tmp_path: Path) -> None:
         (tmp_path / "homeport.yaml").write_text(blocks(PLUGINS, "yaml")[0])

@@ -21,7 +21,6 @@ ELSEWHERE: Final = {
     "tests/api/test_listeners.py": ["app/server/listener.py", "app/server/root.py", "app/server/pages.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],
     "tests/api/test_tracing.py": ["app/server/spans.py"],
-    "tests/contract/test_third_party.py": ["app/commands/plugins.py"],
     "tests/unit/app/cache/test_cluster.py": ["app/cache/checking.py"],
     "tests/unit/app/config/test_settings.py": [
         f"app/config/{name}.py" for name in ("document", "flags", "mistakes", "sources", "variables")

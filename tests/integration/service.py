@@ -124,16 +124,16 @@ def counted(metrics: str, verb: str) -> dict[str, int]:
     return found
 
 
-def scheduler_config(homeport: Homeport, **extender: object) -> Mapping[str, Any]:
-    """The configuration from examples/, with this Homeport's address; `extender` changes fields of its entry."""
-    config: dict[str, Any] = yaml.safe_load(SCHEDULER_CONFIG.read_text())
+def scheduler_config(homeport: Homeport, file: Path = SCHEDULER_CONFIG, **extender: object) -> Mapping[str, Any]:
+    """A configuration from examples/, with this Homeport's address; `extender` changes fields of its entry."""
+    config: dict[str, Any] = yaml.safe_load(file.read_text())
     path = urlsplit(config["extenders"][0]["urlPrefix"]).path
     config["extenders"][0].update({"urlPrefix": f"{homeport.url}{path}", **extender})
     del config["clientConnection"], config["leaderElection"]
     return config
 
 
-def start_scheduler(plane: ControlPlane, homeport: Homeport, **extender: object) -> Scheduler:
+def start_scheduler(plane: ControlPlane, homeport: Homeport, **extender: Any) -> Scheduler:
     """A stock kube-scheduler with PodTopologySpread disabled that asks this Homeport."""
     return plane.start_scheduler(scheduler_config(homeport, **extender))
 

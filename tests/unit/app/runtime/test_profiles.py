@@ -288,6 +288,14 @@ class TestBindRecheck:
         assert ("Delta", "FiltersOnly") == framework.added_at_bind
         assert {"Delta", "FiltersOnly"}.isdisjoint(framework.plugins)
 
+    def test_its_times_and_faults_are_counted_from_the_start(self) -> None:
+        framework = built(rechecking("FiltersOnly"))
+        (faults,) = framework._guard._metrics.plugin_faults.collect()
+
+        assert {"Filter"} == {
+            it.labels["extension_point"] for it in faults.samples if it.labels["plugin"] == "FiltersOnly"
+        }
+
     def test_of_one_that_scores_here_the_filter_can_be_asked_at_bind_alone(self) -> None:
         framework = built(rechecking("Alpha", plugins={"filter": "-Alpha", "preFilter": "-Alpha"}))
 
