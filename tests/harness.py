@@ -121,14 +121,9 @@ class World:
         else:
             self.cluster.others.upsert(kind, slim)
 
-    def pod(self, name: str = "web-1", **fields: Unpack[PodFields]) -> Pod:
-        """A pod with all that the profile's plugins read of it."""
-        return self.cluster.core.decode_pod(encoded(pod_object(name, **fields)))
-
-    def pod(self, found: JsonObject) -> Pod:
-        """A pod with all parts that the profile's plugins read."""
-        return self.cluster.core.decode_pod(encoded(found))
-
+    def pod(self, found: JsonObject | str = "web-1", **fields: Unpack[PodFields]) -> Pod:
+        """A pod with all parts that the profile's plugins read: as JSON would have it, or of a name and some fields."""
+        return self.cluster.core.decode_pod(encoded(pod_object(found, **fields) if isinstance(found, str) else found))
 
     def candidates(self, names: Collection[str] | None = None) -> Candidates:
         """The nodes named, else all."""

@@ -31,6 +31,9 @@ from app.kube.quantity import OverlongQuantity, quantity_of
 CLAIM_SPEC: Final = "spec.devices"
 SLICE_SPEC: Final = "spec"
 
+_LONGEST_NAME: Final = 317
+"""Of an extended resource, domain and all."""
+
 MOST_REQUESTS: Final = 32
 MOST_SELECTORS: Final = 32
 MOST_RESULTS: Final = 32
@@ -716,6 +719,11 @@ def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[Coun
         raise msgspec.ValidationError(f"{SLICE_SPEC}: {error}") from None
 
 
+def _resource_name(name: str) -> str:
+    """An overlong one is none."""
+    return sys.intern(name) if len(name) <= _LONGEST_NAME else ""
+
+
 def decode_device_class(raw: bytes | Raw) -> DeviceClass:
     """Decode one DeviceClass. Raises ``msgspec.DecodeError``."""
     found = _CLASS.decode(raw)
@@ -728,7 +736,7 @@ def decode_device_class(raw: bytes | Raw) -> DeviceClass:
         uid=meta.uid or "",
         created=meta.creation_timestamp or "",
         selectors=selectors,
-        extended_resource=sys.intern(spec.extended_resource_name or ""),
+        extended_resource=_resource_name(spec.extended_resource_name or ""),
         oversized=oversized,
         resource_version=meta.resource_version or "",
     )

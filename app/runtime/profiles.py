@@ -166,7 +166,6 @@ def build(
     dry_runs = DryRuns()
     plugins = _built(profile, replace(handle, dry_run=dry_runs), kinds)
     slots = {point: _slots(profile, profile.at(point), plugins, kinds) for point in POINTS}
-    slots = {point: _slots(profile, point, plugins, kinds) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)

@@ -161,13 +161,12 @@ def _answers(command: Sequence[str], asked: Sequence[bytes]) -> list[bytes]:
 
 def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answers:
     """Ask everybody at once. Each batch has fresh processes, so that no release is asked too much of one."""
-    ours = {minor: pool.submit(batch.ours, minor) for minor in oracles}
-    oracles = {minor: path for minor, path in oracles.items() if not is_older(minor, batch.topic)}
+    oracles = {minor: path for minor, path in oracles.items() if is_asked(minor, batch.topic)}
     if not oracles:
-        return Answers((), {}, ())
+        return Answers({}, {}, ())
+    ours = {minor: pool.submit(batch.ours, minor) for minor in oracles}
+    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in oracles.items()}
     lawful = [] if batch.topic in generate.UNLAWFUL else batch.cases
-    asked = {minor: path for minor, path in oracles.items() if minor in ONLY_IN.get(batch.topic, oracles)}
-    theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in asked.items()}
     strict = pool.submit(_answers, [str(next(iter(oracles.values()))), "-validate"], lawful)
     return Answers(_results(ours), _results(theirs), strict.result())
 
@@ -176,10 +175,11 @@ def _results(said: Mapping[str, Future[Any]]) -> dict[str, Sequence[bytes]]:
     return {minor: it.result() for minor, it in said.items()}
 
 
-def is_older(minor: str, topic: str) -> bool:
-    """Whether a release came before what a topic is about."""
-    first = generate.NOT_BEFORE.get(topic, "")
-    return bool(first) and [*map(int, minor.split("."))] < [*map(int, first.split("."))]
+def is_asked(minor: str, topic: str) -> bool:
+    """Whether a release has what a topic is about."""
+    first = generate.NOT_BEFORE.get(topic, "0")
+    is_older = [*map(int, minor.split("."))] < [*map(int, first.split("."))]
+    return not is_older and minor in ONLY_IN.get(topic, (minor,))
 
 
 def _refuse_invalid(validated: Sequence[bytes]) -> None:

@@ -15,9 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.conformance import allocations, interpod, per_node, preemption, volumes
-from tests.conformance import affinity, per_node
-from tests.conformance import dra, per_node
+from tests.conformance import affinity, allocations, dra, interpod, per_node, preemption, volumes
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -76,7 +74,7 @@ SPREADING: Final[Mapping[str, Callable[[Random], Draft]]] = {
 }
 """Topics of PodTopologySpread alone."""
 
-_OTHERS: Final = (per_node, allocations, interpod, volumes, preemption)
+_OTHERS: Final = (per_node, affinity, allocations, interpod, volumes, dra, preemption)
 """Modules of further topics."""
 
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
@@ -84,16 +82,11 @@ TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
     **{topic: draw for module in _OTHERS for topic, draw in module.TOPICS.items()},
 }
 
-UNLAWFUL: Final = per_node.UNLAWFUL | allocations.UNLAWFUL
+UNLAWFUL: Final = per_node.UNLAWFUL | affinity.UNLAWFUL | allocations.UNLAWFUL
 """Topics with objects that API validation refuses."""
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **affinity.TOPICS}
-
-
-UNLAWFUL: Final = per_node.UNLAWFUL | affinity.UNLAWFUL
 
 NOT_BEFORE: Final[Mapping[str, str]] = dict.fromkeys(affinity.SINCE_136, "1.36")
 """The first minor that is asked about a topic, where older ones say something else."""
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {**SPREADING, **per_node.TOPICS, **dra.TOPICS}
 
 
 def revision() -> str:
@@ -101,8 +94,6 @@ def revision() -> str:
     here = Path(__file__)
     others = (here.with_name(f"{module.__name__.rpartition('.')[2]}.py") for module in _OTHERS)
     sources = (here, here.with_name("draft.py"), here.with_name("histories.py"), *others)
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "affinity.py", "histories.py")))
-    sources = (here, *map(here.with_name, ("draft.py", "per_node.py", "dra.py", "histories.py")))
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

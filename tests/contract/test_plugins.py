@@ -123,8 +123,6 @@ def profile_of(spec: PluginSpec[Any]) -> JsonObject:
     return only(*({spec.name} - {"PrioritySort", "DefaultBinder"}))
 
 
-def slim(world: World, pod: JsonObject) -> Pod:
-    return world.cluster.core.decode_pod(encoded(pod))
 class TestSpec:
     def test_names_are_unique(self) -> None:
         names = [spec.name for spec in Registry(IN_TREE, DEFAULT_WEIGHTS)]
@@ -222,7 +220,6 @@ def test_a_plugin_changes_neither_pod_nor_node(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
-    asking = slim(world, pod)
     asking = world.pod(pod)
     before = seen(world, asking)
 
@@ -240,7 +237,6 @@ def test_the_batch_form_says_what_the_per_node_form_says(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
-    asking = slim(world, pod)
     asking = world.pod(pod)
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
@@ -265,9 +261,6 @@ def test_a_plugin_survives_pods_full_of_nulls(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
-    statuses, _ = deciding(world, spec.name, slim(world, pod))
-
     statuses, _ = deciding(world, spec.name, world.pod(pod))
-
 
     assert [] == [it for it in statuses if it.code is Code.ERROR]

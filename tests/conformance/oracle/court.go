@@ -14,7 +14,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -212,11 +211,6 @@ func newDRAManager(ctx context.Context, world *cluster, client kubernetes.Interf
 		}
 	}
 	return manager, err
-	// The scheduler's event handlers tell it which classes stand behind extended resources.
-	if cache, ok := manager.DeviceClassResolver().(*extendedresourcecache.ExtendedResourceCache); ok && cache != nil {
-		if _, err := resources.DeviceClasses().Informer().AddEventHandler(cache); err != nil {
-			return nil, err
-	return manager, nil
 }
 
 // cycle is Scheduler.schedulePod without sampling, extenders and the shortcuts for one feasible or nominated node.

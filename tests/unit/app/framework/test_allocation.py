@@ -17,9 +17,9 @@ from app.framework.allocation import (
 )
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import core_v1
-from app.kube.device_classes import DeviceClass
 from app.kube.extras import Extra
 from app.kube.kinds import DEVICE_CLASSES
+from app.kube.resource_v1 import DeviceClass
 from tests.builders import container, encoded, node_object, pod_object
 from tests.harness import World
 
@@ -57,9 +57,9 @@ def test_classes_are_known_as_they_come_and_go() -> None:
     names = (GPU, "deviceclass.resource.kubernetes.io/fast")
 
     told = [[classes.backs(it) for it in names]]
-    world.cluster.others.upsert(DEVICE_CLASSES, DeviceClass("fast", "u1", GPU))
+    world.cluster.others.upsert(DEVICE_CLASSES, DeviceClass("fast", "u1", extended_resource=GPU))
     told.append([classes.backs(it) for it in names])
-    world.cluster.others.upsert(DEVICE_CLASSES, DeviceClass("fast", "u1", ""))
+    world.cluster.others.upsert(DEVICE_CLASSES, DeviceClass("fast", "u1"))
     told.append([classes.backs(it) for it in names])
 
     assert [[False, False], [True, True], [False, True]] == told
@@ -93,7 +93,7 @@ class TestComparison:
 
     def test_devices_are_not_counted(self) -> None:
         world = World()
-        world.cluster.others.upsert(DEVICE_CLASSES, DeviceClass("fast", "u1", "z.io/b"))
+        world.cluster.others.upsert(DEVICE_CLASSES, DeviceClass("fast", "u1", extended_resource="z.io/b"))
         classes = DeviceClassResources(world.cluster, "1.36")
         comparison = Comparison([ResourceSpec(name="z.io/b")], {"z.io/b": 1}, classes)
 

@@ -40,5 +40,5 @@ def test_a_plugin_of_ours_does_not_stay_in_the_scheduler() -> None:
 def test_a_release_starts_without_what_came_later() -> None:
     registry = Registry([], {"PrioritySort": 1, "NodeDeclaredFeatures": 1})
 
-    assert {"PrioritySort": 1} == registry.defaults("1.35")
-    assert {"PrioritySort": 1, "NodeDeclaredFeatures": 1} == registry.defaults("1.36")
+    assert {"PrioritySort": 1} == registry.preset("delegated", "1.35")
+    assert {"PrioritySort": 1, "NodeDeclaredFeatures": 1} == registry.preset("delegated", "1.36")

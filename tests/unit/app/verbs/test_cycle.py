@@ -5,10 +5,9 @@ What it decides and how it is answered: tests/api/test_cycle_explain.py.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Final
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Final
 
 import pytest
 from msgspec.structs import replace

@@ -248,14 +248,6 @@ class TestVerdict:
         assert ({"n1": {}, "n2": {}}, {"n1": 1, "n2": 1}) == (found["score"], found["total"])
 
 
-class NodeDeclaredFeatures(ScorePlugin):
-    def __init__(self, args: NoArgs, handle: Handle) -> None:
-        pass
-
-    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return 7
-
-
 class TestRelease:
     """1.36 scores what a pod makes of a node, 1.35 what the node is then."""
 
@@ -277,14 +269,14 @@ class TestRelease:
         assert 75 == self.scored(only(self.BALANCE) | {"release": "1.35"}, "1.36")
 
     def test_the_default_profile_is_that_of_the_release(self) -> None:
-        def scored(release: str) -> JsonObject:
-            specs = [*IN_TREE, spec_of(NodeDeclaredFeatures)]
-            defaults = {"PrioritySort": 1, "DefaultBinder": 1, "NodeDeclaredFeatures": 1}
-            line = Evaluator(Registry(specs, defaults), Guard(Metrics()), release).evaluate(encoded(case(config={})))
-            found: JsonObject = json.loads(line)["score"]["n1"]
-            return found
+        def rejected(release: str) -> str:
+            pod = pod_object("pending", more={"hostNetwork": True, "hostUsers": False})
+            found = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
+            line = found.evaluate(encoded(case(config={}, objects=[self.NODE], pod=pod)))
+            plugin: str = json.loads(line)["filter"]["n1"]["plugin"]
+            return plugin
 
-        assert [{}, {"NodeDeclaredFeatures": 7}] == [scored(it) for it in ("1.35", "1.36")]
+        assert ["", "NodeDeclaredFeatures"] == [rejected(it) for it in ("1.35", "1.36")]
 
 
 class TestBadCase:
