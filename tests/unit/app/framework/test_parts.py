@@ -4,7 +4,6 @@ from app.framework.parts import Part, extras_of
 from app.kube.core_v1 import Pod, PodSpec
 from app.kube.extras import Extra
 
-
 ON_DEMAND = {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.POD_AFFINITY}
 
 
