@@ -228,6 +228,100 @@ def make_workload(name: str = "web", selector: JsonObject | None = None, *, reso
     return decode_workload(encoded(workload_object("ReplicaSet", name, selector, resource_version=resource_version)))
 
 
+def storage_object(api_version: str, kind: str, name: str, *, namespace: str = "", **fields: Any) -> JsonObject:
+    """An object that volumes rest on; ``labels``, ``annotations`` and the like are its metadata's."""
+    own = ("labels", "annotations", "ownerReferences", "deletionTimestamp", "uid", "resourceVersion")
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1"}
+    metadata |= {key: fields.pop(key) for key in own if key in fields}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def claim_object(
+    name: str = "data",
+    *,
+    volume: str = "",
+    class_name: str | None = None,
+    size: str | None = "1Gi",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    phase: str = "",
+    node: str | None = None,
+    more: JsonObject | None = None,
+    **metadata: Any,
+) -> JsonObject:
+    """A PersistentVolumeClaim of ``default``, bound to ``volume`` if that is given; ``node`` is the selected one."""
+    annotations = dict(metadata.pop("annotations", {}))
+    if volume:
+        annotations["pv.kubernetes.io/bind-completed"] = "yes"
+    if node is not None:
+        annotations["volume.kubernetes.io/selected-node"] = node
+    spec: JsonObject = {"accessModes": list(modes), **(more or {})}
+    if size is not None:
+        spec["resources"] = {"requests": {"storage": size}}
+    if volume:
+        spec["volumeName"] = volume
+    if class_name is not None:
+        spec["storageClassName"] = class_name
+    status = {"phase": phase or ("Bound" if volume else "Pending")}
+    metadata.setdefault("namespace", "default")
+    return storage_object(
+        "v1", "PersistentVolumeClaim", name, annotations=annotations, spec=spec, status=status, **metadata
+    )
+
+
+def volume_object(
+    name: str = "pv-1",
+    *,
+    class_name: str = "",
+    size: str = "1Gi",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    claim: str = "",
+    zone: str = "",
+    phase: str = "",
+    more: JsonObject | None = None,
+    **metadata: Any,
+) -> JsonObject:
+    """A PersistentVolume of a CSI driver; ``claim`` of ``default`` has it, ``zone`` is its node affinity."""
+    spec: JsonObject = {"accessModes": list(modes), "capacity": {"storage": size}, "storageClassName": class_name}
+    if claim:
+        spec["claimRef"] = {"namespace": "default", "name": claim, "uid": f"uid-{claim}"}
+    if zone:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term(expression(ZONE, "In", zone))]}}
+    spec |= {"csi": {"driver": "a.example.com", "volumeHandle": f"handle-{name}"}} if more is None else more
+    status = {"phase": phase or ("Bound" if claim else "Available")}
+    return storage_object("v1", "PersistentVolume", name, spec=spec, status=status, **metadata)
+
+
+def class_object(
+    name: str = "later", *, provisioner: str = "a.example.com", mode: str | None = "WaitForFirstConsumer", **fields: Any
+) -> JsonObject:
+    """A StorageClass."""
+    return storage_object(
+        "storage.k8s.io/v1", "StorageClass", name, provisioner=provisioner, volumeBindingMode=mode, **fields
+    )
+
+
+def csi_node_object(name: str = "n1", *, migrated: str = "", **limits: int | None) -> JsonObject:
+    """A CSINode; ``limits`` by driver, underscores for dots."""
+    drivers = [
+        {"name": driver.replace("_", "."), "allocatable": None if count is None else {"count": count}}
+        for driver, count in limits.items()
+    ]
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": migrated} if migrated else {}
+    return storage_object("storage.k8s.io/v1", "CSINode", name, annotations=annotations, spec={"drivers": drivers})
+
+
+def mounting(*claims: str, ephemeral: Sequence[str] = (), **sources: JsonObject) -> JsonObject:
+    """``more`` of a pod: volumes of ``claims``, of ``ephemeral`` ones by their name, and of other ``sources``."""
+    volumes: list[JsonObject] = [
+        {"name": f"v{index}", "persistentVolumeClaim": {"claimName": name}} for index, name in enumerate(claims)
+    ]
+    volumes += [{"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for name in ephemeral]
+    volumes += [{"name": f"in-line-{index}", key: value} for index, (key, value) in enumerate(sources.items())]
+    return {"volumes": volumes}
+
+
 def _present(**fields: Any) -> JsonObject:
     return {key: value for key, value in fields.items() if value is not _UNSET}
 

@@ -48,6 +48,13 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
         kinds.REPLICA_SETS,
         kinds.STATEFUL_SETS,
         kinds.DEVICE_CLASSES,
+        kinds.PERSISTENT_VOLUME_CLAIMS,
+        kinds.PERSISTENT_VOLUMES,
+        kinds.STORAGE_CLASSES,
+        kinds.CSI_NODES,
+        kinds.CSI_DRIVERS,
+        kinds.VOLUME_ATTACHMENTS,
+        kinds.CSI_STORAGE_CAPACITIES,
     )
 }
 

@@ -41,6 +41,9 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
     ],
+    "tests/unit/plugins/volume_binding/test_plugin.py": [
+        f"plugins/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
+    ],
     "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],

@@ -1,0 +1,139 @@
+"""Rules of the volumes of pods: those that matter are kept, in their order, and bounded."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.kube.core_v1 import Pod, core_v1
+from app.kube.csi_migration import EBS, GCE, MigratedVolume
+from app.kube.extras import Extra
+from app.kube.volumes import MOST_VOLUMES, Disk, PodVolume
+from tests.builders import JsonObject, encoded, mounting, pod_object
+
+CORE = core_v1([Extra.VOLUMES])
+
+
+def pod(*volumes: JsonObject) -> Pod:
+    return CORE.decode_pod(encoded(pod_object(more={"volumes": list(volumes)})))
+
+
+def test_claims_and_disks_are_kept_and_nothing_else() -> None:
+    found = pod(
+        {"name": "token", "projected": {"sources": []}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "none", "persistentVolumeClaim": None},
+        {"name": "disk", "gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+    )
+
+    disk = Disk("gcePersistentDisk", "d", read_only=True)
+    migrated = MigratedVolume(GCE, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d")
+    assert (
+        PodVolume("data", claim="data-0"),
+        PodVolume("scratch", ephemeral=True),
+        PodVolume("disk", disks=(disk,), migrated=migrated),
+    ) == found.spec.volumes
+    assert ["data-0", "web-1-scratch", None] == [it.claim_name(found.name) for it in found.spec.volumes]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        pytest.param({"persistentVolumeClaim": {}}, PodVolume("v", claim=""), id="a claim without a name"),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "aws://z/strange"}},
+            PodVolume(
+                "v",
+                disks=(Disk("awsElasticBlockStore", "aws://z/strange"),),
+                untranslatable="failed to translate Kubernetes ID to EBS Volume ID"
+                " Invalid format for AWS volume (aws://z/strange)",
+            ),
+            id="a disk that is none of the CSI driver",
+        ),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+            PodVolume("v", disks=(Disk("awsElasticBlockStore", "vol-1"),), migrated=MigratedVolume(EBS, "vol-1")),
+            id="a disk of EBS",
+        ),
+        pytest.param(
+            {"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Shared"}},
+            PodVolume("v", untranslatable="kind(Shared) is not supported in csi migration"),
+            id="a disk of Azure that nobody manages",
+        ),
+        pytest.param(
+            {"cinder": {"volumeID": "c"}},
+            PodVolume("v", migrated=MigratedVolume("kubernetes.io/cinder", "c")),
+            id="a volume of Cinder",
+        ),
+        pytest.param(
+            {"portworxVolume": {"volumeID": "p"}},
+            PodVolume("v", migrated=MigratedVolume("kubernetes.io/portworx-volume", "p")),
+            id="a volume of Portworx",
+        ),
+        pytest.param(
+            {"iscsi": {"iqn": "iqn.a", "readOnly": None}}, PodVolume("v", disks=(Disk("iscsi", "iqn.a"),)), id="iSCSI"
+        ),
+        pytest.param(
+            {"rbd": {"monitors": ["a", "b"], "image": "i", "pool": "p"}},
+            PodVolume("v", disks=(Disk("rbd", "i", monitors=("a", "b"), pool="p"),)),
+            id="RBD",
+        ),
+    ],
+)
+def test_each_source_is_read(source: JsonObject, expected: PodVolume) -> None:
+    assert (expected,) == pod({"name": "v", **source}).spec.volumes
+
+
+def gce(**fields: Any) -> Disk:
+    return Disk("gcePersistentDisk", **{"name": "d", **fields})
+
+
+def rbd(*monitors: str, **fields: Any) -> Disk:
+    return Disk("rbd", **{"name": "i", "pool": "p", **fields}, monitors=monitors)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        pytest.param(gce(), gce(), True, id="the same disk"),
+        pytest.param(gce(), gce(name="e"), False, id="another one"),
+        pytest.param(gce(), Disk("iscsi", "d"), False, id="one of another sort"),
+        pytest.param(gce(read_only=True), gce(), True, id="one of them writes"),
+        pytest.param(gce(read_only=True), gce(read_only=True), False, id="both only read"),
+        pytest.param(*[Disk("awsElasticBlockStore", "d", read_only=True)] * 2, True, id="EBS, however it is used"),
+        pytest.param(rbd("a", "b"), rbd("b", "c"), True, id="an image with a monitor in common"),
+        pytest.param(rbd("a"), rbd("b"), False, id="without one"),
+        pytest.param(rbd("a"), rbd("a", pool="q"), False, id="of another pool"),
+        pytest.param(rbd("a", read_only=True), rbd("a", read_only=True), False, id="an image that both read"),
+    ],
+)
+def test_two_pods_cannot_have_one_disk(one: Disk, other: Disk, expected: bool) -> None:
+    assert (expected, expected) == (one.conflicts(other), other.conflicts(one))
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "expected"),
+    [
+        pytest.param(MOST_VOLUMES, 1, (MOST_VOLUMES, ()), id="as many as are read"),
+        pytest.param(MOST_VOLUMES + 1, 1, (0, ("spec.volumes",)), id="more"),
+        pytest.param(2, 40_000, (0, ("spec.volumes",)), id="longer than is read"),
+    ],
+)
+def test_they_are_bounded(count: int, length: int, expected: tuple[int, tuple[str, ...]]) -> None:
+    found = CORE.decode_pod(encoded(pod_object(more=mounting(*["x" * length] * count)))).spec
+
+    assert expected == (len(found.volumes), found.oversized)
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        pytest.param({"name": 7, "persistentVolumeClaim": {"claimName": "a"}}, id="a name that is a number"),
+        pytest.param({"name": "v", "persistentVolumeClaim": {"claimName": []}}, id="a claim that is a list"),
+        pytest.param({"name": "v", "rbd": {"monitors": "a"}}, id="monitors that are a text"),
+    ],
+)
+def test_what_makes_no_sense_is_told_by_its_field(volume: JsonObject) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"^spec\.volumes: "):
+        pod(volume)
