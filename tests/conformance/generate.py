@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.conformance import affinity, allocations, dra, interpod, per_node, preemption, volumes
+from tests.conformance import affinity, allocations, dra, interpod, per_node, preemption, volumes, whole_profile
 from tests.conformance.draft import HARD, HOSTNAME, SOFT, ZONE, Draft, Json, draw_traits
 
 
@@ -74,7 +74,7 @@ SPREADING: Final[Mapping[str, Callable[[Random], Draft]]] = {
 }
 """Topics of PodTopologySpread alone."""
 
-_OTHERS: Final = (per_node, affinity, allocations, interpod, volumes, dra, preemption)
+_OTHERS: Final = (per_node, affinity, allocations, interpod, volumes, dra, preemption, whole_profile)
 """Modules of further topics."""
 
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
