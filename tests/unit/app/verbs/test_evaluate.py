@@ -189,8 +189,8 @@ class TestBadCase:
                 id="a profile that lacks what each must have",
             ),
             pytest.param(
-                encoded(case(config=only("NodePorts", "NodeAffinity"))),
-                bad("plugins not available: [NodePorts NodeAffinity]"),
+                encoded(case(config=only("NodePorts", "GangScheduling"))),
+                bad("plugins not available: [NodePorts GangScheduling]"),
                 id="in-tree plugins that do not run here",
             ),
             pytest.param(
@@ -209,7 +209,7 @@ class TestBadCase:
 
         for named in (found, case(config=None), case(config={})):
             error = judged(named)["error"]
-            assert error.startswith("plugins not available: [SchedulingGates NodeAffinity NodePorts")
+            assert error.startswith("plugins not available: [NodePorts ")
             assert SPREAD not in error
 
     def test_a_plugin_that_fails_is_told(self) -> None:
