@@ -445,12 +445,13 @@ class KeptVerdicts:
         found = self._entry(KeptScores, self._scores, slot, pod)
         found.refresh(self._picture)
         known = found.scores
-        new = list(filterfalse(known.__contains__, names))
-        if new:
-            if len(new) > found.at_once():
-                raise Unprepared(self._scores_in_steps(found, new, score))
+        try:
+            return list(map(known.__getitem__, names))
+        except KeyError:
             nodes = self._picture.kept_nodes
-            own = [nodes[it].name for it in dict.fromkeys(new)]
+            own = [nodes[it].name for it in dict.fromkeys(filterfalse(known.__contains__, names))]
+            if len(own) > found.at_once():
+                raise Unprepared(self._scores_in_steps(found, own, score)) from None
             known.update(zip(own, score(found, own), strict=True))
             self._scores.put(found.key, found, found.weight())
         return list(map(known.__getitem__, names))
