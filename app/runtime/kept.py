@@ -49,6 +49,16 @@ _MOST_AGAIN: Final = 256
 _MOST_AT_ONCE: Final = 8192
 """Nodes that are judged for the first time in one step of the event loop: some milliseconds a plugin."""
 
+_LIGHT: Final = 4 << 10
+"""Bytes of a pod's part by which a node is judged in next to no time."""
+
+_BYTES_AT_ONCE: Final = 5 << 20
+"""Of heavier parts, such as hundreds of affinity terms: bytes times nodes in one step. 64 KiB as a pod has them are 400
+KiB here, and up to a millisecond a node.
+"""
+
+_FEWEST_AT_ONCE: Final = 8
+
 _PIECE: Final = 64
 """Nodes compared in one step of a check."""
 
@@ -76,6 +86,11 @@ def _size(value: Any) -> int:
     if isinstance(value, Struct):
         return 60 + sum(_size(getattr(value, name)) for name in value.__struct_fields__)
     return 30
+
+
+def _at_once(size: int) -> int:
+    """How many nodes are judged in one step by so many bytes of a pod."""
+    return _MOST_AT_ONCE if size <= _LIGHT else max(_FEWEST_AT_ONCE, _BYTES_AT_ONCE // size)
 
 
 class _Dated:
@@ -152,11 +167,11 @@ class Kept(_Dated):
     seen before for another ``Kept``.
     """
 
-    __slots__ = ("_own", "judged", "key", "objects", "pod", "rejected", "serial", "slot", "stands")
+    __slots__ = ("_size", "judged", "key", "objects", "pod", "rejected", "serial", "slot", "stands")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
-        self._own = _ENTRY_BYTES + _size(key)
+        self._size = _size(key)
         self.key = key
         self.slot = slot
         self.pod = pod
@@ -167,7 +182,12 @@ class Kept(_Dated):
 
     def weight(self) -> int:
         """Bytes, as estimated."""
-        return self._own + _NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
+        names = _NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
+        return _ENTRY_BYTES + self._size + names
+
+    def at_once(self) -> int:
+        """How many nodes are judged in one step."""
+        return _at_once(self._size)
 
     def refresh(self, picture: Picture, judge: Judge) -> None:
         """Nodes that changed count as not judged; those that were rejected are judged again at once."""
@@ -185,7 +205,7 @@ class Kept(_Dated):
     def _again(self, names: Sequence[str], picture: Picture, judge: Judge) -> None:
         before = {name: self.rejected.pop(name) for name in names}
         try:
-            if len(names) <= _MOST_AGAIN:
+            if len(names) <= min(_MOST_AGAIN, self.at_once()):
                 self.judge([name for name in names if name in picture.kept_nodes], picture, judge)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
@@ -273,11 +293,11 @@ class KeptPass(_Dated):
 class KeptScores(_Dated):
     """The raw scores that one plugin gave nodes, for the pods of one signature. ``pod`` is what it sees of them."""
 
-    __slots__ = ("_own", "key", "objects", "pod", "scores", "slot")
+    __slots__ = ("_size", "key", "objects", "pod", "scores", "slot")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
-        self._own = _ENTRY_BYTES + _size(key)
+        self._size = _size(key)
         self.key = key
         self.slot = slot
         self.pod = pod
@@ -286,7 +306,11 @@ class KeptScores(_Dated):
 
     def weight(self) -> int:
         """Bytes, as estimated."""
-        return self._own + 2 * _NAME_BYTES * len(self.scores)
+        return _ENTRY_BYTES + self._size + 2 * _NAME_BYTES * len(self.scores)
+
+    def at_once(self) -> int:
+        """How many nodes are scored in one step."""
+        return _at_once(self._size)
 
     def refresh(self, picture: Picture) -> None:
         """Nodes that changed are not scored."""
@@ -301,13 +325,19 @@ class KeptScores(_Dated):
 E = TypeVar("E", Kept, KeptScores)
 
 
-def _most_missing(each: Iterable[Kept], names: Sequence[str]) -> int:
-    """How many of ``names`` one of the plugins has to judge, at most."""
-    most, left = 0, names
+def _are_too_many(each: Iterable[Kept], names: Sequence[str]) -> bool:
+    """Whether one of the plugins has to judge more of ``names`` than it can in one step."""
+    left = names
     for kept in each:
-        most = max(most, len(kept.judged.missing(left)))
+        if len(kept.judged.missing(left)) > kept.at_once():
+            return True
         left = [it for it in left if it not in kept.rejected]
-    return most
+    return False
+
+
+def _fewest_at_once(each: Iterable[Kept]) -> int:
+    """How many nodes all of the plugins can judge in one step."""
+    return min(kept.at_once() for kept in each)
 
 
 class KeptVerdicts:
@@ -370,7 +400,7 @@ class KeptVerdicts:
         left = found.left(names)
         if len(left) < len(names):
             new = found.missing(names, picture)
-            if len(new) > _MOST_AT_ONCE and _most_missing(each, new) > _MOST_AT_ONCE:
+            if len(new) > _fewest_at_once(each) and _are_too_many(each, new):
                 raise Unprepared(self._in_steps(each, new, judge))
             if new:
                 self._judge(key, found, each, new, judge)
@@ -386,9 +416,9 @@ class KeptVerdicts:
 
     def _in_steps(self, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> Iterator[None]:
         """Judge ``names`` some at a time, each on the picture as it is then."""
-        nodes = self._picture.kept_nodes
-        for start in range(0, len(names), _STEP):
-            some: Sequence[str] = [it for it in names[start : start + _STEP] if it in nodes]
+        nodes, step = self._picture.kept_nodes, min(_STEP, _fewest_at_once(each))
+        for start in range(0, len(names), step):
+            some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
             for kept in each:
                 kept.refresh(self._picture, judge)
                 kept.judge(kept.judged.missing(some), self._picture, judge)
@@ -408,7 +438,10 @@ class KeptVerdicts:
         return kept.stands
 
     def scores(self, slot: PluginSlot, pod: Pod, names: Sequence[str], score: Score) -> list[int]:
-        """The raw scores of ``names``, all of them nodes of the picture, in their order. Raises ``PluginError``."""
+        """The raw scores of ``names``, all of them nodes of the picture, in their order.
+
+        Raises ``PluginError``, or ``Unprepared`` where there are too many to be scored at once.
+        """
         found = self._entry(KeptScores, self._scores, slot, pod)
         found.refresh(self._picture)
         known = found.scores
@@ -417,9 +450,22 @@ class KeptVerdicts:
         except KeyError:
             nodes = self._picture.kept_nodes
             own = [nodes[it].name for it in dict.fromkeys(filterfalse(known.__contains__, names))]
+            if len(own) > found.at_once():
+                raise Unprepared(self._scores_in_steps(found, own, score)) from None
             known.update(zip(own, score(found, own), strict=True))
             self._scores.put(found.key, found, found.weight())
         return list(map(known.__getitem__, names))
+
+    def _scores_in_steps(self, found: KeptScores, names: Sequence[str], score: Score) -> Iterator[None]:
+        """Score ``names`` some at a time, each as it is then."""
+        nodes, step = self._picture.kept_nodes, min(_STEP, found.at_once())
+        for start in range(0, len(names), step):
+            found.refresh(self._picture)
+            some = dict.fromkeys(nodes[it].name for it in names[start : start + step] if it in nodes)
+            own = list(filterfalse(found.scores.__contains__, some))
+            found.scores.update(zip(own, score(found, own), strict=True))
+            yield
+        self._scores.put(found.key, found, found.weight())
 
     def checking_verdicts(self, judge: Judge) -> Iterator[str]:
         """What is kept and differs from what plugins say now, by plugin; empty for each step in which nothing does.

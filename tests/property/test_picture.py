@@ -385,7 +385,9 @@ class Picture(RuleBasedStateMachine):
             assert ports == {it.port for it in info.ports}
         for image in strategies.IMAGES:
             nodes = [it for it in self.nodes.values() if image in str(it["status"])]
+            found = self.cluster.aggregates.images([image])
             assert len(nodes) == self.cluster.aggregates.nodes_with_image(image)
+            assert [(1 << 20, len(nodes))] * bool(nodes) == [(it.size, it.nodes) for it in found.values()]
 
     def _on(self, name: str) -> list[JsonObject]:
         return [pod for pod in self._placed() if pod["spec"]["nodeName"] == name]

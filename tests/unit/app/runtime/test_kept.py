@@ -207,9 +207,65 @@ def test_what_the_first_rejects_the_others_never_judge(monkeypatch: pytest.Monke
         desk.taint(name)
     with pytest.raises(Unprepared) as raised:
         desk.passing()
-    assert 1 == len(list(raised.value.steps))
+    assert 3 == len(list(raised.value.steps))
+    assert {"A"} == {it[0] for it in desk.asked}
 
     assert ([], []) == desk.passing()
+
+
+HEAVY = make_pod("new", labels={"app": "x" * 60_000})
+
+
+@pytest.mark.parametrize(
+    ("bytes_at_once", "steps"), [pytest.param(130_000, 2, id="two at a time"), pytest.param(1, 3, id="one at least")]
+)
+def test_fewer_are_judged_at_once_the_heavier_the_pod_is(
+    monkeypatch: pytest.MonkeyPatch, bytes_at_once: int, steps: int
+) -> None:
+    monkeypatch.setattr(kept_module, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(kept_module, "_FEWEST_AT_ONCE", 1)
+    desk = Desk("A", "B")
+    desk.taint("n2")
+    assert (["n1", "n3"], ["A n1", "A n2", "A n3", "B n1", "B n3"]) == desk.passing()
+
+    with pytest.raises(Unprepared) as raised:
+        desk.passing(pod=HEAVY)
+    assert steps == len(list(raised.value.steps))
+
+    assert (["n1", "n3"], []) == desk.passing(pod=HEAVY)
+
+
+def test_what_is_judged_again_is_judged_when_it_is_asked_for_if_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_module, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(kept_module, "_FEWEST_AT_ONCE", 1)
+    desk = Desk()
+    for name in ("n1", "n2"):
+        desk.taint(name)
+    for name in ("n1", "n2", "n3"):
+        desk.passing(name, pod=HEAVY)
+    for name in ("n1", "n2"):
+        desk.clear(name)
+
+    assert (["n1"], ["A n1"]) == desk.passing("n1", pod=HEAVY)
+
+
+def test_scores_by_a_heavy_pod_are_given_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_module, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(kept_module, "_FEWEST_AT_ONCE", 1)
+    desk = Desk(reads=Reads.PODS_ON_NODE)
+    (slot,) = desk.slots
+    names = ["n1", "n2", "n3"]
+
+    with pytest.raises(Unprepared) as raised:
+        desk.verdicts.scores(slot, HEAVY, names, desk.score)
+    steps = iter(raised.value.steps)
+    next(steps)
+    desk.cluster.upsert_pod(make_pod("bound", node="n2"))
+    desk.cluster.delete_node("n3")
+    assert 2 == len(list(steps))
+
+    assert [0, 1] == desk.verdicts.scores(slot, HEAVY, names[:2], desk.score)
+    assert ["A n1", "A n2"] == desk.asked
 
 
 def test_a_plugin_that_fails_leaves_what_others_said_weighed() -> None:

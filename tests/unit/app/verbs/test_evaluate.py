@@ -344,6 +344,8 @@ class TestBadCase:
                 encoded(case(config=only("GangScheduling"))),
                 bad("plugins not available: [GangScheduling]"),
                 id="an in-tree plugin that does not run here",
+                encoded(case(config=only("NodePorts", "GangScheduling"))),
+                bad("plugins not available: [NodePorts GangScheduling]"),
             ),
             pytest.param(
                 encoded(case(preempt={"nodes": ["n1"]})),
@@ -372,6 +374,7 @@ class TestBadCase:
 
         for named in (found, case(config=None), case(config={})):
             assert f"plugins not available: [{' '.join(elsewhere)}]" == judged(named)["error"]
+            assert error.startswith("plugins not available: [NodePorts ")
 
     def test_a_plugin_that_fails_is_told(self) -> None:
         odd = pod_object("odd", spread=[constraint(selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]})])
