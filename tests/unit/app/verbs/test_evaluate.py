@@ -135,10 +135,7 @@ class TestVerdict:
         assert ({"n1": {}, "n2": {}}, {"n1": 1, "n2": 1}) == (found["score"], found["total"])
 
 
-class NodeDeclaredFeatures(ScorePlugin):
-    def __init__(self, args: NoArgs, handle: Handle) -> None:
-        pass
-
+class NodeDeclaredFeatures(FromSpec, ScorePlugin):
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return 7
 
