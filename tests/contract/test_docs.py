@@ -33,7 +33,6 @@ from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome
 from plugins import DEFAULT_WEIGHTS, IN_TREE
-from plugins.sticky_node.args import StickyNodeArgs
 from tests.controlplane.processes import ProcessGroup, free_port
 
 ROOT: Final = Path(__file__).parents[2]
@@ -223,11 +222,13 @@ class TestCatalogue:
         assert reasons() == {name: found for name, found in shown.items() if found}
 
     def test_the_arguments_shown_are_good_ones(self) -> None:
-        _, block = blocks(ROOT / "plugins" / "README.md", "yaml")
-        (found,) = yaml.safe_load(block)["pluginConfig"]
+        _, *shown = blocks(ROOT / "plugins" / "README.md", "yaml")
+        given = {it["name"]: it["args"] for block in shown for it in yaml.safe_load(block)["pluginConfig"]}
+        specs = {spec.name: spec for spec in IN_TREE}
+        found: dict[str, Any] = {name: specs[name].args.model_validate(args) for name, args in given.items()}
 
-        assert "StickyNode" == found["name"]
-        assert 3 == len(StickyNodeArgs.model_validate(found["args"]).owners)
+        assert ["StickyNode", "NodeResourcesFit"] == list(found)
+        assert 3 == len(found["StickyNode"].owners)
 
 
 def section(plugin: str) -> str:
