@@ -14,7 +14,6 @@ from app.framework.allocation import (
     Comparison,
     DeviceClassResources,
     ResourceSpec,
-    Use,
     int64,
     may_be_backed,
     quotient,
@@ -91,17 +90,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not comparison.asks:
                 return 0
         uses = comparison.uses(node, non_zero=False)
-        with_pod = _balance([_share(it, it.taken + it.asked) for it in uses])
+        with_pod = _balance([_share(taken + asked, there) for there, taken, asked, _ in uses])
         if not self._scores_improvement:
             return with_pod
         half = MAX_NODE_SCORE // 2
-        gain = int64(half + with_pod - _balance([_share(it, it.taken) for it in uses]))
+        gain = int64(half + with_pod - _balance([_share(taken, there) for there, taken, _, _ in uses]))
         return int64(half + quotient(gain, 2))
 
 
-def _share(use: Use, taken: int) -> float:
+def _share(taken: int, there: int) -> float:
     """Of what there is; nothing is taken more than whole."""
-    return min(float(int64(taken)) / float(use.allocatable), 1.0)
+    share = float(int64(taken)) / float(there)
+    return share if share < 1 else 1.0
 
 
 def _balance(shares: Sequence[float]) -> int:

@@ -7,7 +7,7 @@ size for anybody, so that the same is done here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -85,16 +85,10 @@ def may_be_backed(name: str) -> bool:
     return is_extended_resource(name) or name.startswith(_IMPLICIT)
 
 
-class Use(NamedTuple):
-    """Of one resource of a node, neither of them wrapped: what there is, never 0, and what the pods on it take.
-
-    ``asked``: what the pod asks for that is to come · ``weight``: of the resource.
-    """
-
-    allocatable: int
-    taken: int
-    asked: int
-    weight: int
+Use: TypeAlias = tuple[int, int, int, int]
+"""Of one resource of a node: what there is, never 0; what the pods on it take; what the pod asks for that is to come;
+the weight of the resource. None of them is wrapped.
+"""
 
 
 class Comparison:
@@ -135,7 +129,7 @@ class Comparison:
             there = allocatable.get(name, 0)
             if there:
                 taken = for_cpu_and_memory if name in (CPU, MEMORY) else requested
-                found.append(Use(there, taken.get(name, 0), asked, weight))
+                found.append((there, taken.get(name, 0), asked, weight))
             elif backed:
                 raise NotCounted(name)
         return found

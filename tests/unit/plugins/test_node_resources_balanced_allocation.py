@@ -95,7 +95,7 @@ def test_nodes_are_not_compared_by_devices_of_a_class() -> None:
 
     with pytest.raises(PluginError, match="stands for devices of a DeviceClass"):
         score(pod(**{"cpu": "2", GPU: "1"}), node(), device_class, resources=resources)
-    assert 75 == score(pod(**{"cpu": "2", GPU: "1"}), node(), device_class, release="1.35", resources=resources) - 25
+    assert 100 == score(pod(**{"cpu": "2", GPU: "1"}), node(), device_class, release="1.35", resources=resources)
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,6 @@ def test_what_kube_scheduler_refuses_is_refused(resources: list[JsonObject], sai
 
 
 def test_cpu_and_memory_unless_something_else_is_said() -> None:
-    for given in ({}, {"resources": []}):
-        assert CPU_AND_MEMORY == NodeResourcesBalancedAllocationArgs.model_validate(given).resources
+    given: list[JsonObject] = [{}, {"resources": []}]
+
+    assert [CPU_AND_MEMORY] * 2 == [NodeResourcesBalancedAllocationArgs.model_validate(it).resources for it in given]

@@ -74,19 +74,19 @@ class TestComparison:
         encoded(pod_object("p", containers=[container(requests={"cpu": "1", GPU: "1"}), container()]))
     )
 
-    def uses(self, *names: str, non_zero: bool = False, **asked: int) -> list[Use]:
-        comparison = Comparison([ResourceSpec(name=it) for it in names], {"cpu": 500, **asked}, None)
+    def uses(self, *names: str, non_zero: bool = False, gpus: int = 0) -> list[Use]:
+        comparison = Comparison([ResourceSpec(name=it) for it in names], {"cpu": 500, GPU: gpus}, None)
         return comparison.uses(NodeInfo(self.NODE, {self.POD.uid: self.POD}), non_zero=non_zero)
 
     def test_what_is_there_what_is_taken_and_what_is_asked_for(self) -> None:
-        assert [Use(4000, 1000, 500, 1)] == self.uses("cpu", "memory", "unknown", "pods", "ephemeral-storage")
+        assert [(4000, 1000, 500, 1)] == self.uses("cpu", "memory", "unknown", "pods", "ephemeral-storage")
 
     def test_with_something_for_who_does_not_say(self) -> None:
-        assert [Use(4000, 1100, 500, 1)] == self.uses("cpu", non_zero=True)
+        assert [(4000, 1100, 500, 1)] == self.uses("cpu", non_zero=True)
 
     def test_what_not_every_node_has_counts_only_if_it_is_asked_for(self) -> None:
         assert [] == self.uses(GPU)
-        assert [Use(2, 1, 1, 1)] == self.uses(GPU, **{GPU: 1})
+        assert [(2, 1, 1, 1)] == self.uses(GPU, gpus=1)
 
     def test_whether_anything_is_asked_for(self) -> None:
         assert [False, True] == [Comparison(CPU_AND_MEMORY, it, None).asks for it in ({GPU: 1}, {"memory": 1})]

@@ -248,6 +248,7 @@ class TestVerdict:
         assert ({"n1": {}, "n2": {}}, {"n1": 1, "n2": 1}) == (found["score"], found["total"])
 
 
+class NodeDeclaredFeatures(FromSpec, ScorePlugin):
 class TestRelease:
     """1.36 scores what a pod makes of a node, 1.35 what the node is then."""
 

@@ -189,7 +189,7 @@ class TestScores:
         assert {"n1": 87} == world.score(world.pod(with_gpu))[FIT]
 
     def test_nodes_are_not_compared_by_devices_of_a_class(self) -> None:
-        args = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": GPU}]}}
+        args: JsonObject = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": GPU}]}}
         world = World(node(), CLASS, profile=profile(**args))
         with_gpu = pod_object("pending", containers=[container(requests={GPU: "1"})])
 

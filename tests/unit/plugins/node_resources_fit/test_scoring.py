@@ -19,7 +19,7 @@ def score(kind: str, *uses: Use, shape: list[tuple[int, int]] | None = None) -> 
 
 
 def use(there: int, taken: int, asked: int = 0, weight: int = 1) -> Use:
-    return Use(there, taken, asked, weight)
+    return there, taken, asked, weight
 
 
 @pytest.mark.parametrize(
