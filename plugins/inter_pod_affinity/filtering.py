@@ -160,7 +160,7 @@ class RequiredState:
             tuple((key, it.stamp()) for key, it in self.refusing.items()),
         )
 
-    def keys(self) -> list[str]:
+    def topology_keys(self) -> list[str]:
         """The topology keys of all terms, each once."""
         repelled = (it.key for _, it in self.repelled)
         return list(dict.fromkeys((*(it.key for it in self.drawn), *repelled, *self.refusing)))
@@ -220,8 +220,7 @@ class RequiredState:
     # Many nodes.
 
     def judged(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """``judge`` for all nodes; why it rejects is asked of those that it rejects. Raises ``Unprepared``."""
-        all_prepared(partial(counts.values, key) for key in self.keys())
+        """``judge`` for all nodes; why it rejects is asked of those that it rejects."""
         passed = self._passing(nodes, counts)
         return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
 
