@@ -25,7 +25,7 @@ _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
 
 _BY_THE_RULE: Final = frozenset(
     {
-        *(("", kind) for kind in ("Pod", "Node", "Service", "ReplicationController")),
+        *(("", kind) for kind in ("Pod", "Node", "Namespace", "Service", "ReplicationController")),
         *(("apps", kind) for kind in ("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet")),
         *(("batch", kind) for kind in ("Job", "CronJob")),
         ("policy", "PodDisruptionBudget"),

@@ -89,8 +89,11 @@ class Occupied:
 
     def inside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
         """Those of ``names`` that are in one of these domains."""
+        values = self.values()
+        if not values:
+            return ()
         on_node = nodes.values(self.key, counts.values(self.key))
-        return list(compress(names, map(self.values().__contains__, map(on_node.get, names))))
+        return list(compress(names, map(values.__contains__, map(on_node.get, names))))
 
     def known(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
         """Those of ``names`` that have the topology key."""
@@ -160,7 +163,7 @@ class RequiredState:
             tuple((key, it.stamp()) for key, it in self.refusing.items()),
         )
 
-    def keys(self) -> list[str]:
+    def topology_keys(self) -> list[str]:
         """The topology keys of all terms, each once."""
         repelled = (it.key for _, it in self.repelled)
         return list(dict.fromkeys((*(it.key for it in self.drawn), *repelled, *self.refusing)))
@@ -220,8 +223,7 @@ class RequiredState:
     # Many nodes.
 
     def judged(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """``judge`` for all nodes; why it rejects is asked of those that it rejects. Raises ``Unprepared``."""
-        all_prepared(partial(counts.values, key) for key in self.keys())
+        """``judge`` for all nodes; why it rejects is asked of those that it rejects."""
         passed = self._passing(nodes, counts)
         return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
 
@@ -241,11 +243,11 @@ class RequiredState:
 
     def _rejections(self, nodes: Candidates, passed: Sequence[str], counts: Counts) -> Mapping[str, Status]:
         rejected: dict[str, Status] = {}
-        names: Sequence[str] = list(set(nodes.names).difference(passed))
+        names = list(set(nodes.names).difference(passed)) if passed else nodes.names
         for narrowed, status in self._steps(nodes, counts):
             left = narrowed(names)
             if len(left) != len(names):
-                rejected.update(dict.fromkeys(set(names).difference(left), status))
+                rejected.update(dict.fromkeys(set(names).difference(left) if left else names, status))
                 names = left
         return rejected
 

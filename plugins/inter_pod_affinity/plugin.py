@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, final
 
 from pydantic import Field
@@ -19,6 +20,8 @@ from app.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
+    Unprepared,
+    all_prepared,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
@@ -80,6 +83,7 @@ class InterPodAffinity(
         found = self._required(pod)
         if not found.decides:
             return SKIP, None
+        all_prepared(partial(self._counts.values, key) for key in found.topology_keys())
         state.write(REQUIRED, found)
         return SUCCESS, None
 
@@ -108,7 +112,10 @@ class InterPodAffinity(
         return _required_of(state).judge_certain(node, in_flight)
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        own = self._own.of(pod)
+        try:
+            own = self._own.of(pod)
+        except Unprepared:
+            return True  # its namespaces are looked at when it is decided on
         return own.draw(other) or own.repel(other) or bool(refusing_keys(other, self._newcomer(pod)))
 
     def signature(self, pod: Pod) -> Hashable | None:
@@ -120,7 +127,7 @@ class InterPodAffinity(
         if invalid:
             return invalid
         found = self._required(pod)
-        return found.stamp(), tuple(map(self._counts.stamp, found.keys()))
+        return found.stamp(), tuple(map(self._counts.stamp, found.topology_keys()))
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         affinity = pod.spec.pod_affinity
@@ -131,6 +138,7 @@ class InterPodAffinity(
         found = preferred_state(self._own.of(pod), self._newcomer(pod), self._hard_weight, self._terms)
         if found is None:
             return SKIP
+        all_prepared(partial(self._counts.values, key) for key in found.topology_keys())
         state.write(PREFERRED, found)
         return SUCCESS
 
@@ -146,7 +154,10 @@ class InterPodAffinity(
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         if self._ignores_others and not pod.spec.pod_affinity.has_preferred:
             return False
-        if self._own.of(pod).weigh(other):
+        try:
+            if self._own.of(pod).weigh(other):
+                return True
+        except Unprepared:
             return True
         newcomer = self._newcomer(pod)
         return any(it.within(other.namespace).matches(newcomer) for it in self._weighed_terms(other))

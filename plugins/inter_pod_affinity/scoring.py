@@ -37,12 +37,14 @@ class PreferredState:
     def clone(self) -> Self:
         return self
 
+    def topology_keys(self) -> list[str]:
+        """The topology keys of all terms, each once."""
+        return list(dict.fromkeys((*self.own, *self.others)))
+
     def raw_scores(self, nodes: Candidates, counts: Counts) -> ScoreClasses:
-        """The sum of weights of each node's domains. Raises ``Unprepared``."""
-        keys = list(dict.fromkeys((*self.own, *self.others)))
-        all_prepared(partial(counts.values, key) for key in keys)
+        """The sum of weights of each node's domains."""
         totals = [0] * len(nodes)
-        for key in keys:
+        for key in self.topology_keys():
             values = list(map(nodes.values(key, counts.values(key)).get, nodes.names))
             for weights in self._weights(key, values):
                 totals = list(map(add, totals, map(weights.get, values, repeat(0))))

@@ -336,7 +336,7 @@ def run(changes: int, seed: int, *, asked_every: int = 3) -> JsonObject:
 def main() -> int:
     try:
         changes, seed = int(os.environ.get("CHANGES") or 1_000_000), int(os.environ.get("SEED") or 1)
-        found = run(changes, seed, asked_every=12)
+        found = run(changes, seed, asked_every=50)
     except Difference as difference:
         sys.stdout.write(json.dumps({"difference": str(difference)}) + "\n")
         return 1

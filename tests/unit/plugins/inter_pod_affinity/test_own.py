@@ -88,6 +88,7 @@ class TestNamespaces:
         selected = term(namespaceSelector={"matchLabels": {"team": "a"}})
         pod = pod_of(world, {"podAntiAffinity": {REQUIRED: [selected]}})
 
+        assert world.framework.depends(pod, pod_of(world, labels={"app": "another"}))
         with pytest.raises(Unprepared) as raised:
             resolved.of(pod)
         assert 3 == sum(1 for _ in raised.value.steps)
