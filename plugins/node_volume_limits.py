@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from app.kube.kinds import (
     Kind,
 )
 from app.kube.persistent_volumes import PersistentVolumeClaim
-from app.kube.storage_v1 import CSINode, VolumeAttachment
+from app.kube.storage_v1 import VolumeAttachment
 from app.kube.volumes import VOLUMES, PodVolume
 
 NAME: Final = "NodeVolumeLimits"
@@ -38,12 +38,14 @@ _FULL: Final = unschedulable(REASON_FULL).by(NAME)
 _UNREAD: Final = unresolvable(REASON_LONG_VOLUMES).by(NAME)
 
 _OF_CLAIMS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
-_NO_LIMITS: Final[Mapping[str, int]] = {}
 _NOT_MADE_YET: Final = "\0"
 """Begins the handle of a volume that is still to be made; no handle of a driver does."""
 
 Volumes = Mapping[str, str]
 """Volumes by their name in the cluster, driver and handle, each with its driver."""
+
+
+_NOTHING: Final[Volumes] = {}
 
 
 class NodeVolumeLimitsArgs(PluginArgs):
@@ -60,24 +62,37 @@ class _NoClaim(Exception):  # no error: no node will do
         self.status = unresolvable(f"looking up PVC {namespace}/{name}: {claim_not_found(name)}")
 
 
-class _New(Struct, frozen=True):
-    """What the pod would add: to a node that tells of its CSI drivers (true), and to one that does not."""
+class _Asked:
+    """What one search rests on: what the pod would add to a node, and ``versions`` of what says what a claim is."""
 
-    by_node: dict[bool, Volumes | Status]
+    __slots__ = ("_added", "_new", "versions")
 
-    def clone(self) -> _New:
+    def __init__(self, added: Callable[[bool], Volumes | Status], versions: tuple[int, ...]) -> None:
+        self._added = added
+        self._new: dict[bool, Volumes | Status] = {}
+        self.versions = versions
+
+    def new(self, *, told: bool) -> Volumes | Status:
+        """For a node that tells of its CSI drivers, or one that does not."""
+        found = self._new.get(told)
+        if found is None:
+            found = self._new[told] = self._added(told)
+        return found
+
+    def clone(self) -> _Asked:
         return self
 
 
 class _Attached(Struct, frozen=True):
     """What the pods on a node have attached, and what that rests on."""
 
-    rests_on: Hashable
+    pods: tuple[str, ...]
+    versions: tuple[int, ...]
     volumes: Volumes
     by_driver: Mapping[str, int]
 
 
-_STATE: Final[StateKey[_New]] = StateKey(NAME)
+_STATE: Final[StateKey[_Asked]] = StateKey(NAME)
 
 
 @final
@@ -101,22 +116,30 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         csi_node = self._objects.get(CSI_NODES, "", node.name)
-        new = self._new(state, pod, csi_node)
+        asked = self._asked(state, pod)
+        new = asked.new(told=csi_node is not None)
         if isinstance(new, Status):
             return new
-        limits = _NO_LIMITS if csi_node is None else csi_node.limits
-        if not new or not limits:
+        if not new or csi_node is None or not csi_node.limits:
             return SUCCESS
-        attached = self._attached_to(node)
-        more = Counter(driver for name, driver in new.items() if name not in attached.volumes)
-        if not more:
-            return SUCCESS
-        others = Counter(driver for name, driver in self._told(node.name).items() if name not in attached.volumes)
+        attached = self._attached_to(node, asked.versions)
+        more: dict[str, int] = {}
+        for name, driver in new.items():
+            if name not in attached.volumes:
+                more[driver] = more.get(driver, 0) + 1
         for driver, count in more.items():
-            limit = limits.get(driver)
-            if limit is not None and attached.by_driver.get(driver, 0) + others[driver] + count > limit:
+            limit = csi_node.limits.get(driver)
+            if limit is not None and attached.by_driver.get(driver, 0) + count > limit - self._others(node, driver):
                 return _FULL
         return SUCCESS
+
+    def _others(self, node: NodeInfo, driver: str) -> int:
+        """How many volumes of a driver are attached that no pod has, by the VolumeAttachments."""
+        told = self._told(node.name)
+        if not told:
+            return 0
+        attached = self._attached[node.name].volumes
+        return sum(its == driver and name not in attached for name, its in told.items())
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         return _is_counted(pod) and _is_counted(other)
@@ -125,10 +148,11 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         """Counts a volume of a bind in flight where that leaves less room: a volume that is shared does not."""
         flying = {it.uid for it in in_flight if it.node_name == node.name}
         csi_node = self._objects.get(CSI_NODES, "", node.name)
-        new = self._new(state, pod, csi_node)
+        asked = self._asked(state, pod)
+        new = asked.new(told=csi_node is not None)
         if isinstance(new, Status) or csi_node is None or flying.isdisjoint(node.mounts):
             return self.filter(state, pod, node)
-        every = self._attached_to(node).volumes
+        every = self._attached_to(node, asked.versions).volumes
         certain = self._volumes(it for uid, it in node.mounts.items() if uid not in flying)
         told = self._told(node.name)
         for driver in {driver for name, driver in new.items() if name not in certain}:
@@ -143,17 +167,14 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
             return NO_CLAIMS
         return (found, self._nodes.mounts_generation, self._versions(*_OF_CLAIMS, CSI_NODES, VOLUME_ATTACHMENTS))
 
-    def _new(self, state: CycleState, pod: Pod, csi_node: CSINode | None) -> Volumes | Status:
+    def _asked(self, state: CycleState, pod: Pod) -> _Asked:
         """Worked out once for all nodes of a search."""
         try:
-            found = state.read(_STATE).by_node
+            return state.read(_STATE)
         except StateNotFound:
-            found = {}
-            state.write(_STATE, _New(found))
-        told = csi_node is not None
-        if told not in found:
-            found[told] = self._added(pod, told=told)
-        return found[told]
+            found = _Asked(lambda told: self._added(pod, told=told), self._versions(*_OF_CLAIMS))
+            state.write(_STATE, found)
+            return found
 
     def _added(self, pod: Pod, *, told: bool) -> Volumes | Status:
         if VOLUMES in pod.spec.oversized:
@@ -163,15 +184,15 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         except _NoClaim as missing:
             return missing.status
 
-    def _attached_to(self, node: NodeInfo) -> _Attached:
+    def _attached_to(self, node: NodeInfo, versions: tuple[int, ...]) -> _Attached:
         """By the pods on a node; kept as long as these are the same, and so is all that says what a claim is."""
-        rests_on = (tuple(node.mounts), self._versions(*_OF_CLAIMS))
         found = self._attached.get(node.name)
-        if found is None or found.rests_on != rests_on:
+        pods = tuple(node.mounts)
+        if found is None or found.pods != pods or found.versions != versions:
             volumes = self._volumes(node.mounts.values())
             if len(self._attached) > 2 * len(self._nodes.list()):
                 self._attached.clear()  # of nodes that are gone, most of it
-            found = self._attached[node.name] = _Attached(rests_on, volumes, Counter(volumes.values()))
+            found = self._attached[node.name] = _Attached(pods, versions, volumes, Counter(volumes.values()))
         return found
 
     def _versions(self, *kinds: Kind[Any]) -> tuple[int, ...]:
@@ -231,7 +252,8 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
                 if it.attacher and it.volume_name is not None:
                     by_node.setdefault(it.node_name, []).append(it)
             self._attachments, self._attachments_at = by_node, version
-        return dict(self._attached_by(self._attachments.get(node, ())))
+        found = self._attachments.get(node)
+        return _NOTHING if found is None else dict(self._attached_by(found))
 
     def _attached_by(self, attachments: Iterable[VolumeAttachment]) -> Iterator[tuple[str, str]]:
         for it in attachments:

@@ -63,8 +63,10 @@ class ByLabel(Generic[T]):
 
     def near(self, labels: Mapping[str, str]) -> Iterator[T]:
         """In their order, those that a node with these labels may be able to use."""
+        places = [self._anywhere] if self._anywhere else []
+        places.extend(self._places(labels))
         last = -1
-        for index in merge(self._anywhere, *self._places(labels)):
+        for index in merge(*places) if len(places) > 1 else (places[0] if places else ()):
             if index != last:
                 yield self._things[index]
             last = index

@@ -11,8 +11,9 @@ from app.framework.interface import Objects
 from app.framework.node_info import NodeInfo
 from app.kube.kinds import CSI_NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from app.kube.storage_v1 import StorageClass
 from plugins.volume_binding.demand import Demand
-from plugins.volume_binding.supply import Placed, Room, Volumes, smallest_first
+from plugins.volume_binding.supply import Fitting, Placed, Room, Volumes, smallest_first
 
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
@@ -53,6 +54,8 @@ class Placing:
         self._waiting = demand.waiting
         self._given = [it for it in demand.waiting if it.selected_node is not None]
         self._open = smallest_first(it for it in demand.waiting if it.selected_node is None)
+        self._known: dict[str, Fitting] = {}
+        self._classes: dict[str, StorageClass | None] = {}
 
     def clone(self) -> Placing:
         return self
@@ -67,11 +70,11 @@ class Placing:
     def reasons(self, node: NodeInfo) -> tuple[str, ...]:
         """Why the node will not do, in kube-scheduler's order; empty if it will."""
         found = self._of_bound(node)
-        return (*((found,) if found == REASON_AFFINITY else ()), *self._of_waiting(node), *self._if_gone(found))
-
-    @staticmethod
-    def _if_gone(found: str) -> tuple[str, ...]:
-        return (found,) if found == REASON_GONE else ()
+        if not found and not self._waiting:
+            return ()
+        affinity = (found,) if found == REASON_AFFINITY else ()
+        gone = (found,) if found == REASON_GONE else ()
+        return (*affinity, *self._of_waiting(node), *gone)
 
     def _of_bound(self, node: NodeInfo) -> str:
         """What is wrong with the first volume with which something is."""
@@ -95,9 +98,10 @@ class Placing:
         return found.migrated
 
     def _of_waiting(self, node: NodeInfo) -> tuple[str, ...]:
-        if any(it.selected_node != node.name for it in self._given):
+        if self._given and any(it.selected_node != node.name for it in self._given):
             return (REASON_NO_VOLUME,)
-        return self._unmade([*self._given, *self._unmatched(node)[1]], node.node.labels)
+        left = [*self._given, *self._unmatched(node)[1]]
+        return self._unmade(left, node.node.labels) if left else ()
 
     def _unmatched(self, node: NodeInfo) -> tuple[dict[str, PersistentVolume], list[PersistentVolumeClaim]]:
         """The volumes that open claims take, the smallest first, by name of the claim; and the claims without one."""
@@ -106,22 +110,35 @@ class Placing:
         chosen: dict[str, PersistentVolume] = {}
         left: list[PersistentVolumeClaim] = []
         for claim in self._open:
-            volume = self._volumes.fitting(claim).smallest(labels, taken)
+            volume = self._fitting(claim).smallest(labels, taken)
             if volume is None:
                 left.append(claim)
             else:
                 taken[volume.name] = chosen[claim.name] = volume
         return chosen, left
 
+    def _fitting(self, claim: PersistentVolumeClaim) -> Fitting:
+        """Looked for at the first node: what is wrong with a claim is told there."""
+        found = self._known.get(claim.name)
+        if found is None:
+            found = self._known[claim.name] = self._volumes.fitting(claim)
+        return found
+
     def _unmade(self, claims: Iterable[PersistentVolumeClaim], labels: Mapping[str, str]) -> tuple[str, ...]:
         """Why volumes cannot be made for the node: the reason of the first of which one cannot."""
         for claim in claims:
-            storage_class = self._objects.get(STORAGE_CLASSES, "", claim.class_name)
+            storage_class = self._class_of(claim)
             if storage_class is None or not self._room.is_made(storage_class) or not storage_class.allows(labels):
                 return (REASON_NO_VOLUME,)
             if not self._room.suffices(claim, storage_class, labels):
                 return (REASON_NO_ROOM,)
         return ()
+
+    def _class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        name = claim.class_name
+        if name not in self._classes:
+            self._classes[name] = self._objects.get(STORAGE_CLASSES, "", name)
+        return self._classes[name]
 
     def plan(self, node: NodeInfo) -> Plan:
         """What would be done for the claims that wait, on a node that will do."""

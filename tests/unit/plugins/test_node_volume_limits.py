@@ -43,7 +43,7 @@ def attached(volume: str, node: str = "n1", attacher: str = "a.example.com") -> 
     return storage_object("storage.k8s.io/v1", "VolumeAttachment", f"attachment-{volume}", spec=spec)
 
 
-def world(*objects: JsonObject, **limits: int | None) -> World:
+def world(*objects: JsonObject, **limits: Any) -> World:
     """A node with ``limits``, underscores for dots; and one that tells of no driver."""
     nodes = (node_object("n1"), node_object("n2"), csi_node_object("n1", **limits))
     return World(*nodes, *stored("a", "b", "c"), *objects, profile=only(NAME))
@@ -88,7 +88,7 @@ def test_a_node_takes_so_many_volumes_of_a_driver(
     ],
 )
 def test_a_volume_that_is_to_be_made_counts_for_its_class(storage_class: list[JsonObject], expected: Answer) -> None:
-    limits = {"a_example_com": 0, "ebs_csi_aws_com": 0}
+    limits: dict[str, Any] = {"a_example_com": 0, "ebs_csi_aws_com": 0}
     found = world(claim_object("new", class_name="now"), *storage_class, **limits)
 
     assert {"n1": expected, "n2": "Success"} == found.filter(found.pod(more=mounting("new")))

@@ -24,7 +24,7 @@ def refused(reason: str) -> Answer:
     return ("UnschedulableAndUnresolvable", NAME, (reason,))
 
 
-def running(name: str, node: str = "n1", *claims: str, namespace: str = "default", **sources: JsonObject) -> JsonObject:
+def running(name: str, node: str = "n1", *claims: str, namespace: str = "default", **sources: Any) -> JsonObject:
     return pod_object(name, node=node, namespace=namespace, more=mounting(*claims, **sources))
 
 

@@ -54,9 +54,9 @@ def test_a_class_may_not_say_when_its_claims_are_bound() -> None:
 def test_a_node_tells_of_limits_and_of_drivers_that_were_migrated() -> None:
     found = decode_csi_node(encoded(csi_node_object(a_b=3, c=None, migrated="x,y,")))
 
-    assert ({"a.b": 3}, {"x", "y"}) == (found.limits, found.migrated)
+    assert ({"a.b": 3}, frozenset({"x", "y"})) == (dict(found.limits), found.migrated)
     bare = decode_csi_node(encoded(storage_object(API, "CSINode", "n1", annotations={"other": "1"})))
-    assert ({}, frozenset()) == (bare.limits, bare.migrated)
+    assert ({}, frozenset()) == (dict(bare.limits), bare.migrated)
 
 
 def test_a_driver_tells_of_capacity_or_does_not() -> None:
@@ -69,10 +69,8 @@ def test_a_driver_tells_of_capacity_or_does_not() -> None:
 
 def test_an_attachment_is_of_a_volume_and_a_node() -> None:
     spec = {"attacher": "a", "nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}}
-    found = [
-        decode_attachment(encoded(storage_object(API, "VolumeAttachment", "v", spec=it)))
-        for it in (spec, {"source": {}}, None)
-    ]
+    specs: list[Any] = [spec, {"source": {}}, None]
+    found = [decode_attachment(encoded(storage_object(API, "VolumeAttachment", "v", spec=it))) for it in specs]
 
     assert VolumeAttachment("v", "uid-v", "a", "n1", "pv-1") == found[0]
     assert [("", None)] * 2 == [(it.attacher, it.volume_name) for it in found[1:]]
