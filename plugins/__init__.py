@@ -18,6 +18,7 @@ from plugins import (
     node_unschedulable,
     pod_topology_spread,
     priority_sort,
+    selector_spread,
     sticky_node,
     taint_toleration,
 )
@@ -31,6 +32,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     node_name.SPEC,
     taint_toleration.SPEC,
     default_preemption.SPEC,
+    selector_spread.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

@@ -34,6 +34,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/verbs/test_filter.py": [f"app/verbs/{name}.py" for name in ("outcome", "readiness", "reading")],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py"],
+    "tests/unit/plugins/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
     "tests/unit/plugins/pod_topology_spread/test_filtering.py": [
         f"plugins/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
     ],
