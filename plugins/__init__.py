@@ -28,6 +28,7 @@ from plugins import (
     pod_topology_spread,
     priority_sort,
     scheduling_gates,
+    selector_spread,
     sticky_node,
     taint_toleration,
     volume_binding,
@@ -57,6 +58,7 @@ IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
     dynamic_resources.SPEC,
     default_preemption.SPEC,
     inter_pod_affinity.SPEC,
+    selector_spread.SPEC,
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}

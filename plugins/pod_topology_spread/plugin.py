@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, final
 
 from app.framework.cycle_state import CycleState, StateNotFound
+from app.framework.default_selectors import KINDS, DefaultSelectors
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     BatchFilterPlugin,
@@ -35,7 +36,6 @@ from plugins.pod_topology_spread.constraints import (
     own_constraints,
     unread_part,
 )
-from plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.explaining import explained
 from plugins.pod_topology_spread.filtering import HARD, UNREAD, hard_state, judged
 from plugins.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state

@@ -49,7 +49,7 @@ DOCUMENTS: Final = sorted(
 )
 ADRS: Final = sorted((ROOT / "docs" / "adr").glob("*.md"))
 NOT_BY_DEFAULT: Final = {
-    spec.name: KUBE_SCHEDULER_DEFAULTS[spec.name] for spec in IN_TREE if spec.name not in DEFAULT_WEIGHTS
+    spec.name: KUBE_SCHEDULER_DEFAULTS.get(spec.name, 0) for spec in IN_TREE if spec.name not in DEFAULT_WEIGHTS
 }
 NODES: Final = [f"node-{zone}{number}" for zone in "abc" for number in "1234"]
 

@@ -34,6 +34,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py"],
     "tests/unit/plugins/inter_pod_affinity/test_filtering.py": ["plugins/inter_pod_affinity/plugin.py"],
+    "tests/unit/plugins/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
     "tests/unit/plugins/pod_topology_spread/test_filtering.py": [
         f"plugins/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
     ],

@@ -82,6 +82,11 @@ RELEASES: Final[Mapping[str, Release]] = {
     )
 }
 
+FORMER: Final[Mapping[str, Release]] = {
+    release.kubernetes: release for release in (Release("1.28.15", go=(1, 22), components=("kube-scheduler",)),)
+}
+"""Releases of which single packages are asked by a program of ours, for what later ones no longer have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
@@ -110,7 +115,7 @@ def cache_dir() -> Path:
 def release_of(kubernetes: str) -> Release:
     """The release tests know under this version, such as `1.36.3`."""
     try:
-        return RELEASES[kubernetes]
+        return {**RELEASES, **FORMER}[kubernetes]
     except KeyError:
         raise BuildError(f"Kubernetes {kubernetes} is not one of {', '.join(RELEASES)}") from None
 

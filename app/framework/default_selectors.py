@@ -1,6 +1,6 @@
-"""The selector of default constraints, derived from what selects or owns the pod.
+"""The selector of a pod's peers, derived from what selects or owns it: to spread pods that have no constraints.
 
-Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36.
+Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36, which is that of 1.28.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DefaultSelectors:
         self._memo = Memo[tuple[Any, ...], Selector](_MEMO_BYTES)
 
     def of(self, pod: Pod) -> Selector:
-        """The derived selector; ``EVERYTHING`` if nothing selects or owns the pod: then it has no defaults."""
+        """The derived selector; ``EVERYTHING`` if nothing selects or owns the pod: then it has no peers."""
         stamp = tuple(self._objects.version(kind, pod.namespace) for kind in KINDS)
         key = (pod.namespace, pod.labels, pod.owner, stamp)
         found = self._memo.get(key)
