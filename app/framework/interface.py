@@ -8,8 +8,8 @@ verb runs which point:
     prioritize  pre_score, score, normalize, then weights
     preempt     pre_filter, remove_pod for each victim, filter
     all         required_objects, whose answers are read from the API server first
-    bind        pre_filter and filter once more on the newest picture, reserve, permit, pre_bind, bind, post_bind;
-                unreserve in reverse order on any failure
+    bind        pre_filter and filter once more on the newest picture, those of the profile's bindRecheck too, reserve,
+                permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
     cycle       all that decides, and pre_enqueue, post_filter and less: the extender protocol has no place for these
 
 What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:

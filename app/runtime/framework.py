@@ -116,6 +116,7 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
+        """PreFilter and Filter for the one node a pod is to be bound to, by those plugins too that only bind asks."""
         if self._at_bind is not None:
             return self._at_bind.recheck(state, pod, node, in_flight)
         return super().recheck(state, pod, node, in_flight)

@@ -271,6 +271,23 @@ class TestBindRecheck:
         assert (BOUND, BOUND) == (await first, await second)
 
     @virtual_time
+    async def test_one_that_says_what_it_depends_on_waits_for_that_alone(self) -> None:
+        """Spreading that only bind asks: the third zone has room once the other two have theirs, and not before."""
+        profile = {
+            "bindRecheck": ["PodTopologySpread"],
+            "plugins": {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}},
+        }
+        bench = Bench(*zones(), web("web-0", "n1"), *(web(f"web-{it}") for it in (1, 2, 3)), profile=profile)
+        first, second, third = [await bench.start(f"web-{it}", f"n{it % 3 + 1}") for it in (1, 2, 3)]
+        assert [("web-1", "n2"), ("web-2", "n3")] == bench.binder.under_way
+
+        bench.binder.answer("web-1")
+        bench.binder.answer("web-2")
+        await settle()
+        bench.binder.answer("web-3")
+        assert (BOUND, BOUND, BOUND) == (await first, await second, await third)
+
+    @virtual_time
     async def test_a_node_that_is_cordoned_on_the_way(self) -> None:
         """Nothing else has changed: the last look before the Binding leaves is no shortcut."""
         bench = rechecking("NodeUnschedulable")
