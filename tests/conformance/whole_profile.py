@@ -169,7 +169,7 @@ class WholeDraft(NodeDraft):
             "volumeMode": "Filesystem",
             **self._maybe("volumeName", volume),
         }
-        meta = {"name": name, "namespace": space, "uid": f"claim-{space}-{name}"}
+        meta: Json = {"name": name, "namespace": space, "uid": f"claim-{space}-{name}"}
         if volume:
             meta["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
         status = {"phase": "Bound" if volume else "Pending"}
@@ -177,7 +177,7 @@ class WholeDraft(NodeDraft):
 
     def _volume(self, name: str, space: str, claim: str) -> Json:
         labels = {ZONE: f"t{self.random.randrange(3)}"} if self.chance(0.5) else {}
-        spec = {
+        spec: Json = {
             "accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": "1Gi"},
             "claimRef": {

@@ -241,17 +241,12 @@ class TestCatalogue:
 
     def test_the_arguments_shown_are_good_ones(self) -> None:
         _, *shown = blocks(ROOT / "plugins" / "README.md", "yaml")
-        specs = Registry(IN_TREE, DEFAULT_WEIGHTS)
         given = {it["name"]: it["args"] for block in shown for it in yaml.safe_load(block)["pluginConfig"]}
         specs = {spec.name: spec for spec in IN_TREE}
         found: dict[str, Any] = {name: specs[name].args.model_validate(args) for name, args in given.items()}
 
-        for block in shown:
-            (found,) = yaml.safe_load(block)["pluginConfig"]
-            spec = specs.get(found["name"])
-            assert spec is not None
-            assert spec.args() != spec.args.model_validate(found["args"])
-        assert ["StickyNode", "NodeResourcesFit"] == list(found)
+        assert {"StickyNode", "NodeResourcesFit"} <= found.keys()
+        assert [] == [name for name, args in found.items() if args == specs[name].args()]
         assert 3 == len(found["StickyNode"].owners)
 
 
