@@ -1,5 +1,7 @@
 """Rules of the cycle state: what plugins keep for one evaluation, and what a dry run may change of it."""
 
+import math
+
 import pytest
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
@@ -50,9 +52,11 @@ def test_a_clone_shares_who_takes_part() -> None:
     state.skip_filter.add("Filter")
     state.skip_score.add("Score")
     state.annotations["homeport.dev/home"] = "n1"
+    state.deadline = 7.0
 
     clone = state.clone()
 
     assert state.skip_filter is clone.skip_filter
     assert state.skip_score is clone.skip_score
     assert state.annotations is clone.annotations
+    assert (7.0, math.inf) == (clone.deadline, CycleState().deadline)

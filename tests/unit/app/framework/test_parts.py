@@ -8,6 +8,7 @@ ON_DEMAND = {Part[it.name] for it in Extra}
 
 
 def test_some_parts_are_decoded_on_demand_and_nothing_else() -> None:
+def test_some_parts_are_decoded_on_demand_and_no_others() -> None:
     assert frozenset(Extra) == extras_of(Part)
     assert {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.POD_AFFINITY, Part.DISRUPTION} < ON_DEMAND
     assert {it.name for it in Extra} == {it.name for it in Part if extras_of([it])}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.framework.resources import HostPorts, Totals, add
+from app.framework.resources import HostPorts, Mounts, Totals, add
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra, HostPort, NotDecoded
-from tests.builders import JsonObject, container, encoded, pod_object
+from tests.builders import JsonObject, container, encoded, mounting, pod_object
 
 CORE = core_v1(list(Extra))
 EVERYWHERE = "0.0.0.0"
@@ -91,6 +91,17 @@ def test_what_came_and_left_leaves_nothing_behind() -> None:
     assert totals == Totals(list(Extra))
 
 
+def test_pods_with_volumes_that_matter_are_kept_by_uid() -> None:
+    core = core_v1([Extra.VOLUMES])
+    plain, mounts = (core.decode_pod(encoded(pod_object(it, more=mounting(*of)))) for it, of in (("a", ()), ("b", "c")))
+    totals = Totals([Extra.VOLUMES], [plain, mounts])
+    copy = totals.copy()
+    copy.add(mounts, -1)
+
+    assert {mounts.uid: Mounts("default", "b", mounts.uid, mounts.spec.volumes)} == totals.mounts
+    assert ({}, "default/b") == (copy.mounts, str(totals.mounts[mounts.uid]))
+
+
 def test_a_copy_of_totals_is_its_own() -> None:
     totals = Totals(list(Extra), [make_pod("a", {"hostPort": 80}, cpu="1")])
     copy = totals.copy()
@@ -106,13 +117,14 @@ def test_a_copy_of_totals_is_its_own() -> None:
     [
         pytest.param(Extra.RESOURCES, {"requested", "non_zero_requested"}, id="requests"),
         pytest.param(Extra.PORTS, {"ports"}, id="ports"),
+        pytest.param(Extra.VOLUMES, {"mounts"}, id="volumes"),
         pytest.param(Extra.IMAGES, set(), id="neither"),
     ],
 )
 def test_what_was_not_declared_is_not_there_to_be_read(extra: Extra, readable: set[str]) -> None:
     totals = Totals([extra], [core_v1([extra]).decode_pod(encoded(pod_object()))])
 
-    for name in {"requested", "non_zero_requested", "ports"} - readable:
+    for name in {"requested", "non_zero_requested", "ports", "mounts"} - readable:
         with pytest.raises(NotDecoded):
             getattr(totals, name)
     assert all(getattr(totals, name) is not None for name in readable)

@@ -14,9 +14,10 @@ from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryWriter
 from app.framework.interface import Handle, PluginSpec
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
 from app.kube.api_requests import PreSendCheck
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
 from app.runtime.guard import Guard
@@ -127,12 +128,12 @@ class Bench:
         bind_others: bool = True,
         bind_guard: BindGuard | None = None,
     ) -> None:
-        self.cluster = Cluster()
+        found = resolve([Profile.model_validate(profile or {})], Registry([*IN_TREE, *specs], defaults))[0]
+        self.cluster = Cluster(core_v1(extras_of(found.parts())))
         self.binder = ScriptedBinder(bind_guard or BindGuard())
         self.reader = ScriptedReader(self.cluster)
         self.problem = ""
         self.show(*objects)
-        found = resolve([Profile.model_validate(profile or {})], Registry([*IN_TREE, *specs], defaults))[0]
         self.waiting = WaitingPods(self.cluster.assumed)
         handle = Handle(
             counts=self.cluster.counts,

@@ -21,6 +21,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES, Kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import settle, virtual_time
 from tests.builders import JsonObject, make_node, make_pod
@@ -30,6 +31,17 @@ from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, Result, 
 MOST: Final[StateKey[Counted]] = StateKey("most")
 NO_ROOM: Final = "no room"
 REFUSED_ROOM: Final[Result] = ("bind_conflict", f"homeport: no longer possible: {NO_ROOM}")
+from tests.builders import (
+    JsonObject,
+    claim_object,
+    class_object,
+    encoded,
+    make_pod,
+    mounting,
+    pod_object,
+    volume_object,
+)
+from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, TOO_MANY, Bench, web, zones
 
 
 class Binds(BindPlugin):
@@ -320,6 +332,43 @@ class TestBindRecheck:
 
         assert REFUSED_ROOM == await bench.bind("web-1", "n1")
         assert BOUND == await bench.bind("urgent", "n1")
+
+
+class TestVolumes:
+    """No pod is bound before its claims are."""
+
+    def bench(self) -> Bench:
+        found = Bench(*zones(), profile={"plugins": {"multiPoint": {"enabled": [{"name": "VolumeBinding"}]}}})
+        found.cluster.upsert_pod(found.cluster.core.decode_pod(encoded(pod_object(more=mounting("data")))))
+        self.show(found, STORAGE_CLASSES, class_object("later"))
+        self.show(found, PERSISTENT_VOLUME_CLAIMS, claim_object(class_name="later", node="n1"))
+        return found
+
+    def show(self, bench: Bench, kind: Kind[Any], found: JsonObject) -> None:
+        bench.cluster.others.upsert(kind, kind.decode(encoded(found)))
+
+    def bound(self, bench: Bench) -> None:
+        self.show(bench, PERSISTENT_VOLUMES, volume_object(class_name="later", claim="data"))
+        claim = claim_object(class_name="later", volume="pv-1", node="n1", resourceVersion="2")
+        self.show(bench, PERSISTENT_VOLUME_CLAIMS, claim)
+
+    async def test_a_bind_waits_for_a_claim(self) -> None:
+        bench = self.bench()
+        task = await bench.start("web-1", "n1")
+        await asyncio.sleep(LIMIT / 2)
+        before = bench.binder.under_way
+        self.bound(bench)
+        await asyncio.sleep(1)
+
+        assert ([], BOUND) == (before, await task)
+
+    async def test_out_of_time_it_is_refused_and_nothing_was_sent(self) -> None:
+        bench = self.bench()
+        outcome, message = await bench.bind("web-1", "n1")
+
+        assert (REFUSED[0], []) == (outcome, bench.binder.posted)
+        assert "homeport: VolumeBinding: the volumes of the pod were not bound in time" == message
+        assert {} == bench.assumed
 
 
 class TestFaults:
