@@ -45,6 +45,9 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
         kinds.REPLICATION_CONTROLLERS,
         kinds.REPLICA_SETS,
         kinds.STATEFUL_SETS,
+        kinds.RESOURCE_CLAIMS,
+        kinds.RESOURCE_SLICES,
+        kinds.DEVICE_CLASSES,
     )
 }
 
