@@ -111,7 +111,7 @@ class World:
         kind = _KINDS.get((found["apiVersion"], found["kind"]))
         if kind is None:
             return
-        slim = kind.decode(encoded(found))
+        slim = self.cluster.decoder(kind)(encoded(found))
         if isinstance(slim, Node | Pod):
             self.add(slim)
         else:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from app.cache.cluster import Cluster
 from app.framework import interface
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
@@ -20,8 +21,9 @@ from app.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
+from app.framework.parts import extras_of
 from app.framework.status import Code, Status
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_v1 import Pod, core_v1
 from app.kube.kinds import Kind
 from app.runtime.registry import POINT_METHODS, Registry
 from app.runtime.slots import declares, flaws, overrides
@@ -85,8 +87,10 @@ def profile_of(spec: PluginSpec[Any]) -> JsonObject:
     return only(*({spec.name} - {"PrioritySort", "DefaultBinder"}))
 
 
-def slim(pod: JsonObject) -> Pod:
-    return decode_pod(encoded(pod))
+def world_of(spec: PluginSpec[Any], objects: list[JsonObject]) -> World:
+    """With what the plugin declares decoded."""
+    core = core_v1(extras_of(spec.parts or ()))
+    return World(*objects, profile=profile_of(spec), cluster=Cluster(core))
 
 
 class TestSpec:
@@ -185,7 +189,8 @@ def seen(world: World, pod: Pod) -> str:
 def test_a_plugin_changes_neither_pod_nor_node(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
+    world = world_of(spec, objects)
+    asking = world.cluster.core.decode_pod(encoded(pod))
     before = seen(world, asking)
 
     first = deciding(world, spec.name, asking)
@@ -201,7 +206,8 @@ def test_a_plugin_changes_neither_pod_nor_node(
 def test_the_batch_form_says_what_the_per_node_form_says(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    world, asking = World(*objects, profile=profile_of(spec)), slim(pod)
+    world = world_of(spec, objects)
+    asking = world.cluster.core.decode_pod(encoded(pod))
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
     if declares(spec.plugin, BatchFilterPlugin) and plugin.pre_filter(state, asking)[0].is_success:
@@ -224,6 +230,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(
 def test_a_plugin_survives_pods_full_of_nulls(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
 ) -> None:
-    statuses, _ = deciding(World(*objects, profile=profile_of(spec)), spec.name, slim(pod))
+    world = world_of(spec, objects)
+    statuses, _ = deciding(world, spec.name, world.cluster.core.decode_pod(encoded(pod)))
 
     assert [] == [it for it in statuses if it.code is Code.ERROR]
