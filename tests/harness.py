@@ -55,6 +55,8 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
         kinds.CSI_DRIVERS,
         kinds.VOLUME_ATTACHMENTS,
         kinds.CSI_STORAGE_CAPACITIES,
+        kinds.RESOURCE_CLAIMS,
+        kinds.RESOURCE_SLICES,
     )
 }
 

@@ -50,7 +50,7 @@ STEPS_OF_A_SELECTOR: Final = 8
 MOST_DEVICES: Final = 128
 """That one pod asks for, at the least: each is a few calls deep."""
 
-INVALID_POOLS: Final = "invalid resource pools were encountered"
+REASON_INVALID_POOLS: Final = "invalid resource pools were encountered"
 ALL: Final = "All"
 EXACT_COUNT: Final = "ExactCount"
 _TAINTED: Final = ("NoSchedule", "NoExecute")
@@ -173,7 +173,7 @@ class Search:
             done = False
         if done:
             return tuple(frozenset(it for it in found if "/" in it) for found in self._results)
-        return Failed(INVALID_POOLS if any(it.invalid for it in self._pools) else "")
+        return Failed(REASON_INVALID_POOLS if any(it.invalid for it in self._pools) else "")
 
     # What is asked for.
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from app.framework.interface import PluginArgs
 
-DEFAULT_FILTER_TIMEOUT: Final = 10.0
-DEFAULT_BINDING_TIMEOUT: Final = 600.0
+_LEAST_BINDING_TIMEOUT: Final = 1.0
 
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def _seconds(value: Any) -> Any:
-    if not isinstance(value, str):
-        raise ValueError("must be a duration such as 10s or 1m30s")  # pydantic asks for ValueError
+def seconds_of(value: str) -> float:
+    """Of a duration as Go writes it. Raises ``ValueError``."""
     unsigned = value.lstrip("+-")
     parts = _PART.findall(unsigned)
     if unsigned != "0" and (not parts or "".join(number + unit for number, unit in parts) != unsigned):
@@ -27,15 +25,23 @@ def _seconds(value: Any) -> Any:
     return -seconds if value.startswith("-") else seconds
 
 
+def _zero_or_more(value: str) -> str:
+    if seconds_of(value) < 0:
+        raise ValueError("must be zero or positive")
+    return value
+
+
+def _a_second_or_more(value: str) -> str:
+    if seconds_of(value) < _LEAST_BINDING_TIMEOUT:
+        raise ValueError("must be at least 1 second")
+    return value
+
+
 class DynamicResourcesArgs(PluginArgs):
     """``filterTimeout`` is taken and has no effect: a search ends after a number of steps.
 
-    ``bindingTimeout``: how long after its allocation a claim may wait for its devices' binding conditions. In seconds.
+    ``bindingTimeout``: how long after its allocation a claim may wait for its devices' binding conditions.
     """
 
-    filter_timeout: Annotated[
-        float, BeforeValidator(_seconds), Field(ge=0, alias="filterTimeout", description="a duration")
-    ] = DEFAULT_FILTER_TIMEOUT
-    binding_timeout: Annotated[
-        float, BeforeValidator(_seconds), Field(ge=1, alias="bindingTimeout", description="a duration")
-    ] = DEFAULT_BINDING_TIMEOUT
+    filter_timeout: Annotated[str, AfterValidator(_zero_or_more), Field(alias="filterTimeout")] = "10s"
+    binding_timeout: Annotated[str, AfterValidator(_a_second_or_more), Field(alias="bindingTimeout")] = "600s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, final
 from weakref import WeakSet
@@ -24,6 +24,7 @@ from app.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
+    WaitingPods,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.normalize import default_normalize
@@ -33,14 +34,13 @@ from app.kube.claims import CLAIMS, PodClaim
 from app.kube.core_v1 import Pod
 from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from app.kube.resource_v1 import Allocation, ClaimSpec, DeviceRequest, ResourceClaim
-from plugins.dynamic_resources.args import DynamicResourcesArgs
+from plugins.dynamic_resources.args import DynamicResourcesArgs, seconds_of
 from plugins.dynamic_resources.extended import device_requests, from_devices, requested
 from plugins.dynamic_resources.inventory import Inventory
 from plugins.dynamic_resources.judging import Judging
 from plugins.dynamic_resources.pools import node_selected
 from plugins.dynamic_resources.unjudged import NAME, REASON_LONG_OBJECT, UNREAD_CLAIMS, Unjudged
 
-REASON_IN_USE: Final = "resourceclaim in use"
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 REASON_STALE: Final = "cannot schedule extended resource claim"
 REASON_NO_RESOURCE: Final = "cannot fit resource"
@@ -103,12 +103,12 @@ class DynamicResources(
     """Source of the rules: ``framework/plugins/dynamicresources`` of Kubernetes 1.36 with its default feature gates."""
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
-        self._binding_timeout = args.binding_timeout
+        self._binding_timeout = seconds_of(args.binding_timeout)
         self._objects = handle.objects
         self._nodes = handle.nodes
-        self._waiting = handle.waiting
         self._inventory = Inventory(handle.objects)
         self._judging = Judging(self._inventory)
+        self._waiters = _Waiters(handle.waiting, self._are_its_own)
 
     # Which claims a pod has.
 
@@ -327,17 +327,11 @@ class DynamicResources(
         """The scheduler has written that the claims are the pod's; that word may still be on its way to us."""
         if self._are_its_own(pod, node_name):
             return SUCCESS, 0.0
-        _WATCHING.add(self)
+        _WAITING.add(self._waiters)
         return _WAIT, LONGEST_WAIT
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         return SUCCESS if self._are_its_own(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)
-
-    def claim_changed(self) -> None:
-        """Pods that wait for their claims go on if they have them now."""
-        for it in self._waiting.all():
-            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
-                it.allow(NAME)
 
     def _are_its_own(self, pod: Pod, node_name: str) -> bool:
         """Whether all claims that it needs there have devices and are reserved for it."""
@@ -408,13 +402,27 @@ def _worth(claim: ResourceClaim, chosen: frozenset[str]) -> int:
     )
 
 
-_WATCHING: Final[WeakSet[DynamicResources]] = WeakSet()
-"""Those that have pods waiting for their claims."""
+class _Waiters:
+    """The pods of one profile that wait for their claims."""
+
+    def __init__(self, waiting: WaitingPods, are_its_own: Callable[[Pod, str], bool]) -> None:
+        self._waiting = waiting
+        self._are_its_own = are_its_own
+
+    def look(self) -> None:
+        """Who has all claims now goes on."""
+        for it in self._waiting.all():
+            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
+                it.allow(NAME)
+
+
+_WAITING: Final[WeakSet[_Waiters]] = WeakSet()
+"""Of the profiles that had a pod waiting for its claims."""
 
 
 def _changed(_kind: Kind[Any], _old: object, _new: object, _recorder: EventRecorder) -> None:
-    for it in tuple(_WATCHING):
-        it.claim_changed()
+    for it in tuple(_WAITING):
+        it.look()
 
 
 def _kinds(_args: DynamicResourcesArgs) -> tuple[Kind[Any], ...]:

@@ -158,6 +158,7 @@ class DeviceDraft(NodeDraft):
         self.slices: list[Json] = []
         self.devices: list[tuple[str, str, str, str]] = []
         self.behind: list[str] = []
+        self.many = False
         super().__init__(random, *plugins, odd=0)
         self.bad_pools = 1 if self.chance(0.15) else 0
         self.add_classes()
@@ -306,6 +307,7 @@ class DeviceDraft(NodeDraft):
         named: list[Json] = []
         statuses: list[Json] = []
         count = self.weighted({0: 2, 1: 70, 2: 22, 3: 5})
+        self.many = count > 1
         alternatives = self.one_slice or self.beta
         all_allocated = self.chance(0.15)
         for index in range(count):
@@ -337,7 +339,8 @@ class DeviceDraft(NodeDraft):
         return claim
 
     def _requests(self, alternatives: bool) -> list[Json]:
-        count = self.weighted({1: 60, 2: 28, 3: 10}) if self.one_slice or self.beta or not alternatives else 1
+        few = {1: 85, 2: 15} if self.many else {1: 65, 2: 28, 3: 6}  # whatever takes a search too long is refused
+        count = self.weighted(few) if self.one_slice or self.beta or not alternatives else 1
         if alternatives and not self.one_slice and not self.beta:
             return [self._first_available("r0")]
         return [
@@ -362,7 +365,7 @@ class DeviceDraft(NodeDraft):
         if self.chance(0.12):
             found["allocationMode"] = "All"
         else:
-            found.update(allocationMode="ExactCount", count=self.weighted({1: 72, 2: 20, 3: 6, 5: 1, 33: 0.2}))
+            found.update(allocationMode="ExactCount", count=self.weighted({1: 75, 2: 20, 3: 3, 33: 0.2}))
         if self.chance(0.4):
             found["selectors"] = [
                 _cel(self.random.choice(self.expressions)) for _ in range(self.random.choice((1, 1, 2)))

@@ -38,6 +38,15 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/pod_topology_spread/test_filtering.py": [
         f"plugins/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
     ],
+    "tests/unit/plugins/dynamic_resources/test_allocator.py": [
+        f"plugins/dynamic_resources/{name}.py" for name in ("capacity", "constraints", "extended", "pools", "unjudged")
+    ],
+    "tests/unit/plugins/dynamic_resources/test_cel.py": [
+        f"plugins/dynamic_resources/{name}.py" for name in ("cel_syntax", "cel_values")
+    ],
+    "tests/unit/plugins/dynamic_resources/test_plugin.py": [
+        f"plugins/dynamic_resources/{name}.py" for name in ("args", "inventory", "judging")
+    ],
     "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")

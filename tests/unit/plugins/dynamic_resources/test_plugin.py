@@ -1,0 +1,236 @@
+"""Rules of DynamicResources."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+from pydantic import ValidationError
+
+from app.cache.cluster import Cluster
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Unprepared
+from app.framework.status import Code
+from app.kube.core_v1 import Pod, core_v1
+from app.kube.extras import Extra
+from plugins.dynamic_resources.args import DynamicResourcesArgs, seconds_of
+from plugins.dynamic_resources.judging import STEPS_AT_ONCE
+from plugins.dynamic_resources.plugin import DynamicResources
+from tests.builders import JsonObject, encoded, node_object, pod_object
+from tests.harness import Answer, World, only
+
+DEVICES: Final = "DynamicResources"
+API: Final = "resource.k8s.io/v1"
+CORE: Final = core_v1({Extra.CLAIMS, Extra.RESOURCES})
+
+
+def refused(reason: str) -> Answer:
+    return ("UnschedulableAndUnresolvable", DEVICES, (reason,))
+
+
+NOT_ALL: Final = refused("cannot allocate all claims")
+
+
+def object_of(kind: str, name: str, spec: JsonObject, **more: Any) -> JsonObject:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"} | more.pop("metadata", {})
+    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, **more}
+
+
+def slice_of(node: str, *devices: str) -> JsonObject:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.test", "nodeName": node, "pool": pool, "devices": [{"name": it} for it in devices]}
+    return object_of("ResourceSlice", f"s-{node}", spec)
+
+
+def claim(name: str = "mine", node: str = "", reserved: str = "", expression: str = "", **more: Any) -> JsonObject:
+    exactly: JsonObject = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    if expression:
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    status: JsonObject = {}
+    if node:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        result = {"request": "r", "driver": "gpu.test", "pool": node, "device": "d0"}
+        status["allocation"] = {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+    if reserved:
+        status["reservedFor"] = [{"resource": "pods", "name": "p", "uid": reserved}]
+    return object_of(
+        "ResourceClaim", name, {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}, status=status, **more
+    )
+
+
+def world(*objects: JsonObject, nodes: int = 2) -> World:
+    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
+    for it in range(nodes):
+        found.add(CORE.decode_node(encoded(node_object(f"n{it}"))))
+    return found.add(object_of("DeviceClass", "gpu", {}), *objects)
+
+
+def pod(*claims: str, **spec: Any) -> Pod:
+    named = [{"name": it, "resourceClaimName": it} for it in claims]
+    return CORE.decode_pod(encoded(pod_object("p", uid="p1", more={"resourceClaims": named, **spec})))
+
+
+def plugin_of(found: World) -> DynamicResources:
+    plugin = found.framework.plugins[DEVICES]
+    assert isinstance(plugin, DynamicResources)
+    return plugin
+
+
+def test_a_claim_is_met_where_there_are_devices() -> None:
+    assert {"n0": "Success", "n1": NOT_ALL} == world(claim(), slice_of("n0", "d0")).filter(pod("mine"))
+
+
+def test_a_device_of_another_claim_is_taken_until_that_gives_it_back() -> None:
+    found = world(claim(), claim("other", node="n0"), slice_of("n0", "d0"))
+    assert {"n0": NOT_ALL, "n1": NOT_ALL} == found.filter(pod("mine"))
+
+    found.add(claim("other"))
+    assert {"n0": "Success", "n1": NOT_ALL} == found.filter(pod("mine"))
+
+
+def test_an_allocated_claim_can_be_used_where_its_devices_are() -> None:
+    elsewhere = refused("resourceclaim not available on the node")
+
+    assert {"n0": elsewhere, "n1": "Success"} == world(claim(node="n1")).filter(pod("mine"))
+
+
+def test_a_pod_without_claims_is_none_of_its_business() -> None:
+    assert {"n0": "Success", "n1": "Success"} == world().filter(pod())
+
+
+@pytest.mark.parametrize(
+    ("objects", "named", "reason"),
+    [
+        pytest.param([], {"resourceClaimName": "mine"}, 'could not find ResourceClaim "default/mine"', id="missing"),
+        pytest.param(
+            [], {"resourceClaimTemplateName": "t"}, 'pod "default/p": ResourceClaim not created yet', id="not made"
+        ),
+        pytest.param(
+            [claim(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+            {"resourceClaimName": "mine"},
+            'resourceclaim "mine" is being deleted',
+            id="going",
+        ),
+        pytest.param(
+            [],
+            {},
+            'pod "default/p", spec.resourceClaim "c": none of the supported fields are set',
+            id="of no known kind",
+        ),
+    ],
+)
+def test_a_pod_whose_claims_are_not_there_is_refused_before_any_node(
+    objects: list[JsonObject], named: JsonObject, reason: str
+) -> None:
+    waiting = CORE.decode_pod(encoded(pod_object("p", uid="p1", more={"resourceClaims": [{"name": "c", **named}]})))
+    found = world(*objects)
+
+    assert {"n0": refused(reason), "n1": refused(reason)} == found.filter(waiting)
+    assert (reason,) == plugin_of(found).pre_enqueue(waiting).reasons
+
+
+def test_a_class_must_exist() -> None:
+    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
+    found.add(CORE.decode_node(encoded(node_object("n0"))), claim())
+
+    assert {"n0": refused("request r: device class gpu does not exist")} == found.filter(pod("mine"))
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    unknown = refused("node(s) can't be judged: a selector of devices uses what is not known here")
+    long = refused("node(s) can't be judged: the pod's spec.resourceClaims is longer than 64 KiB")
+    found = world(claim(expression="device.driver.reverse() == 'x'"), slice_of("n0", "d0"))
+
+    assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
+    assert {"n0": long, "n1": long} == found.filter(pod(*["mine"] * 33))
+
+
+def test_the_first_alternative_scores_most() -> None:
+    some = [
+        {"name": name, "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+        for name, count in (("two", 2), ("one", 1))
+    ]
+    asked = object_of("ResourceClaim", "mine", {"devices": {"requests": [{"name": "r", "firstAvailable": some}]}})
+    found = world(asked, slice_of("n0", "d0"), slice_of("n1", "d0", "d1"))
+
+    assert {"n0": {DEVICES: 87}, "n1": {DEVICES: 100}} == _by_node(found.score(pod("mine")))
+
+
+def _by_node(scores: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for plugin, of_plugin in scores.items():
+        for node, score in of_plugin.items():
+            found.setdefault(node, {})[plugin] = score
+    return found
+
+
+def test_many_nodes_are_searched_in_turns() -> None:
+    count = STEPS_AT_ONCE // 60 + 80
+    found = world(claim(), nodes=count)
+    plugin, state, waiting = plugin_of(found), CycleState(), pod("mine")
+    plugin.pre_filter(state, waiting)
+
+    def judged() -> set[Code]:
+        return {plugin.filter(state, waiting, it).code for it in found.candidates()}
+
+    with pytest.raises(Unprepared) as unprepared:
+        judged()
+    assert len(list(unprepared.value.steps)) > 1
+    plugin.pre_filter(state, waiting)
+    assert {Code.UNSCHEDULABLE_AND_UNRESOLVABLE} == judged()
+
+
+def test_a_signature_moves_with_what_it_rests_on() -> None:
+    found = world(claim(), slice_of("n0", "d0"))
+    plugin = plugin_of(found)
+    before = plugin.signature(pod("mine"))
+    assert before == plugin.signature(pod("mine"))
+    assert () == plugin.signature(pod())
+
+    found.add(slice_of("n0", "d0", "d1"))
+    assert before != plugin.signature(pod("mine"))
+
+
+@pytest.mark.parametrize(
+    ("mine", "ready"),
+    [
+        pytest.param(claim(), False, id="not allocated"),
+        pytest.param(claim(node="n0"), False, id="not reserved"),
+        pytest.param(claim(node="n0", reserved="another"), False, id="reserved for another"),
+        pytest.param(claim(node="n0", reserved="p1"), True, id="allocated and reserved"),
+    ],
+)
+def test_a_pod_is_bound_only_with_its_claims(mine: JsonObject, ready: bool) -> None:
+    plugin, waiting = plugin_of(world(mine, slice_of("n0", "d0"))), pod("mine")
+
+    status, _ = plugin.permit(CycleState(), waiting, "n0")
+    bound = asyncio.run(plugin.pre_bind(CycleState(), waiting, "n0"))
+
+    assert (Code.SUCCESS if ready else Code.WAIT) == status.code
+    assert ready is bound.is_success
+    assert ready or bound.reasons == ("the pod's resource claims are not allocated and reserved for it",)
+
+
+def test_post_filter_frees_nothing() -> None:
+    plugin, state = plugin_of(world(claim())), CycleState()
+    plugin.pre_filter(state, pod("mine"))
+
+    result, status = plugin.post_filter(state, pod("mine"), {})
+
+    assert (None, ("still not schedulable",)) == (result, status.reasons)
+
+
+def test_arguments() -> None:
+    found = DynamicResourcesArgs.model_validate({"filterTimeout": "0s", "bindingTimeout": "1m30s"})
+
+    assert (0, 90) == (seconds_of(found.filter_timeout), seconds_of(found.binding_timeout))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"filterTimeout": "-1s"}, {"bindingTimeout": "500ms"}, {"bindingTimeout": 10}, {"x": 1}]
+)
+def test_arguments_that_are_wrong(wrong: JsonObject) -> None:
+    with pytest.raises(ValidationError):
+        DynamicResourcesArgs.model_validate(wrong)
