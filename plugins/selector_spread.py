@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
+
+from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.default_selectors import KINDS, DefaultSelectors
@@ -13,7 +15,7 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Status
 from app.kube.core_v1 import LABELS, SPREAD, Pod
 from app.kube.kinds import Kind
-from app.kube.selectors import EVERYTHING, Selector
+from app.kube.selectors import EVERYTHING
 
 NAME: Final = "SelectorSpread"
 
@@ -32,12 +34,12 @@ class SelectorSpreadArgs(PluginArgs):
     """Takes no arguments."""
 
 
-class _Peers(dict[_Zone, int]):
-    """What PreScore and Score leave: the ``selector`` of the pod's peers, and how many of them are in each zone."""
+class _Peers(Struct, frozen=True):
+    """What PreScore leaves: how many peers of the pod are ``on_node`` and ``in_zone``, and which zone a node is in."""
 
-    def __init__(self, selector: Selector) -> None:
-        super().__init__()
-        self.selector = selector
+    on_node: Mapping[str, int]
+    in_zone: Mapping[_Zone, int]
+    zones: Mapping[str, _Zone]
 
     def clone(self) -> _Peers:
         return self
@@ -50,7 +52,7 @@ _PEERS: Final[StateKey[_Peers]] = StateKey("PreScoreSelectorSpread")
 class SelectorSpread(PreScorePlugin, ScorePlugin):
     """Source of the rules: ``framework/plugins/selectorspread`` of Kubernetes 1.28, the last that has it.
 
-    A class of nodes is a number of peers and a zone. A pod with constraints of its own scores 0 everywhere.
+    A pod with constraints of its own scores 0 everywhere.
     """
 
     def __init__(self, args: SelectorSpreadArgs, handle: Handle) -> None:
@@ -60,26 +62,18 @@ class SelectorSpread(PreScorePlugin, ScorePlugin):
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         if not {LABELS, SPREAD}.isdisjoint(pod.spec.oversized):
             return SKIP
-        if not pod.spec.spread:
-            state.write(_PEERS, _Peers(self._selectors.of(pod)))
-        return SUCCESS
-
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         if pod.spec.spread:
-            return ScoreClasses.by_value([0] * len(nodes))
-        peers = state.read(_PEERS)
-        found = {} if peers.selector == EVERYTHING else self._counts.pods_by_node(pod.namespace, peers.selector)
-        zones, regions = self._labels(nodes, _ZONE), self._labels(nodes, _REGION)
-        of: list[Hashable] = []
-        scores: dict[tuple[int, _Zone], int] = {}
-        peers.clear()
-        for name, region, zone in zip(nodes.names, regions, zones, strict=True):
-            count, place = found.get(name, 0), (region, zone)
-            of.append(key := (count, place))
-            scores[key] = count
-            if place != _NOWHERE:
-                peers[place] = peers.get(place, 0) + count
-        return ScoreClasses(of, scores, all_used=True)
+            return SUCCESS
+        selector = self._selectors.of(pod)
+        on_node = {} if selector == EVERYTHING else self._counts.pods_by_node(pod.namespace, selector)
+        places = zip(self._labels(nodes, _REGION), self._labels(nodes, _ZONE), strict=True)
+        zones = dict(zip(nodes.names, places, strict=True))
+        in_zone: dict[_Zone, int] = {}
+        for name, zone in zones.items():
+            in_zone[zone] = in_zone.get(zone, 0) + on_node.get(name, 0)
+        in_zone.pop(_NOWHERE, None)
+        state.write(_PEERS, _Peers(on_node, in_zone, zones))
+        return SUCCESS
 
     def _labels(self, nodes: Candidates, keys: tuple[str, str]) -> Sequence[str]:
         """Of each node the value of the first of both labels that it has; empty without."""
@@ -88,22 +82,27 @@ class SelectorSpread(PreScorePlugin, ScorePlugin):
             return [second.get(name, "") for name in nodes.names]
         return [first[name] if name in first else second.get(name, "") for name in nodes.names]
 
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        """Each node is a class of its own: nodes with as many peers are in different zones."""
+        peers: Mapping[str, int] = {} if pod.spec.spread else state.read(_PEERS).on_node
+        return ScoreClasses(nodes.names, {name: peers.get(name, 0) for name in nodes.names}, all_used=True)
+
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
         """Floats, and cut off in the end, as in-tree."""
         if pod.spec.spread:
             return scores
-        in_zones = state.read(_PEERS)
-        most, most_in_zone = max(scores.values(), default=0), max(in_zones.values(), default=0)
-
-        def normalized(key: tuple[int, _Zone]) -> int:
-            count, place = key
-            score = _share(most - count, most)
-            if place != _NOWHERE:
-                zone_score = _share(most_in_zone - in_zones[place], most_in_zone)
-                score = (score * (1.0 - _ZONE_WEIGHT)) + (_ZONE_WEIGHT * zone_score)
-            return int(score)
-
-        return {key: normalized(key) for key in scores}
+        peers = state.read(_PEERS)
+        most, most_in_zone = max(scores.values(), default=0), max(peers.in_zone.values(), default=0)
+        known: dict[tuple[int, _Zone], int] = {}
+        for name, count in scores.items():
+            kind = (count, peers.zones[name])
+            if kind not in known:
+                score = _share(most - count, most)
+                if kind[1] != _NOWHERE:
+                    zone_score = _share(most_in_zone - peers.in_zone[kind[1]], most_in_zone)
+                    score = (score * (1.0 - _ZONE_WEIGHT)) + (_ZONE_WEIGHT * zone_score)
+                known[kind] = int(score)
+        return {name: known[count, peers.zones[name]] for name, count in scores.items()}
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         if pod.spec.spread or pod.namespace != other.namespace:

@@ -136,6 +136,7 @@ def test_each_right_is_in_one_rule_and_none_is_added() -> None:
     [
         ("v1", "Service", "services", True, False),
         ("apps/v1", "StatefulSet", "statefulsets", True, False),
+        ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", True, False),
         ("kubevirt.io/v1", "VirtualMachineInstance", "virtualmachineinstances", True, True),
         ("example.com/v1", "Policy", "policies", False, True),
         ("example.com/v1", "Chassis", "chassises", False, True),
