@@ -42,8 +42,8 @@ ABSURD: Final[tuple[Any, ...]] = (
     {"a": "1e400"},
     {"cpu": "-3", "memory": "1Zi"},
 )
-FIELD: Final = re.compile(r"\$|[a-z]+\.[a-zA-Z]+")
-"""A path as msgspec has it, or one of ours."""
+FIELD: Final = re.compile(r"\$|`[a-z]\w+`|[a-z]+\.[a-zA-Z]+")
+"""A path or a name as msgspec has it, or one of ours."""
 
 SELECTOR: Final[Json] = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
 TERM: Final[Json] = {

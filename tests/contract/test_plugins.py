@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.cache.cluster import Cluster
 from app.framework import interface
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
@@ -21,10 +20,8 @@ from app.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from app.framework.parts import extras_of
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
-from app.kube.core_v1 import Pod, core_v1
 from app.kube.kinds import Kind
 from app.runtime.registry import POINT_METHODS, Registry
 from app.runtime.slots import declares, flaws, overrides
@@ -126,10 +123,6 @@ def profile_of(spec: PluginSpec[Any]) -> JsonObject:
     return only(*({spec.name} - {"PrioritySort", "DefaultBinder"}))
 
 
-def world_of(spec: PluginSpec[Any], objects: list[JsonObject]) -> World:
-    """With what the plugin declares decoded."""
-    core = core_v1(extras_of(spec.parts or ()))
-    return World(*objects, profile=profile_of(spec), cluster=Cluster(core))
 class TestSpec:
     def test_names_are_unique(self) -> None:
         names = [spec.name for spec in Registry(IN_TREE, DEFAULT_WEIGHTS)]
@@ -228,8 +221,6 @@ def test_a_plugin_changes_neither_pod_nor_node(
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
     asking = world.pod(pod)
-    world = world_of(spec, objects)
-    asking = world.cluster.core.decode_pod(encoded(pod))
     before = seen(world, asking)
 
     first = deciding(world, spec.name, asking)
@@ -247,8 +238,6 @@ def test_the_batch_form_says_what_the_per_node_form_says(
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
     asking = world.pod(pod)
-    world = world_of(spec, objects)
-    asking = world.cluster.core.decode_pod(encoded(pod))
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
     if declares(spec.plugin, BatchFilterPlugin) and plugin.pre_filter(state, asking)[0].is_success:
@@ -273,7 +262,5 @@ def test_a_plugin_survives_pods_full_of_nulls(
 ) -> None:
     world = World(*objects, profile=profile_of(spec))
     statuses, _ = deciding(world, spec.name, world.pod(pod))
-    world = world_of(spec, objects)
-    statuses, _ = deciding(world, spec.name, world.cluster.core.decode_pod(encoded(pod)))
 
     assert [] == [it for it in statuses if it.code is Code.ERROR]

@@ -7,7 +7,6 @@ from app.kube.extras import Extra
 ON_DEMAND = {Part[it.name] for it in Extra}
 
 
-def test_some_parts_are_decoded_on_demand_and_nothing_else() -> None:
 def test_some_parts_are_decoded_on_demand_and_no_others() -> None:
     assert frozenset(Extra) == extras_of(Part)
     assert {Part.RESOURCES, Part.PORTS, Part.IMAGES, Part.POD_AFFINITY, Part.DISRUPTION} < ON_DEMAND

@@ -252,7 +252,7 @@ class TestRelease:
     """1.36 scores what a pod makes of a node, 1.35 what the node is then."""
 
     BALANCE: Final = "NodeResourcesBalancedAllocation"
-    NODE: Final = node_object("n1", status={"allocatable": {"cpu": "4", "memory": "4Gi"}})
+    NODE: Final = node_object("n1", status={"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "5"}})
     ASKS: Final = pod_object("p", containers=[container(requests={"cpu": "2"})])
 
     def scored(self, config: JsonObject, release: str) -> int:
@@ -366,10 +366,10 @@ class TestBadCase:
         assert expected == judged(line)
 
     def test_without_a_config_kube_schedulers_default_profile_is_meant(self) -> None:
-        found = case()
+        found = case(objects=[TestRelease.NODE])
         del found["config"]
 
-        for named in (found, case(config=None), case(config={})):
+        for named in (found, {**found, "config": None}, {**found, "config": {}}):
             scored = judged(named)["score"]["n1"]
             assert (
                 {"TaintToleration", "NodeResourcesFit", "ImageLocality"} <= scored.keys() <= {*KUBE_SCHEDULER_DEFAULTS}

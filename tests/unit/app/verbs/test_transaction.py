@@ -20,28 +20,26 @@ from app.framework.interface import (
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import SERVICES, Kind
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SERVICES, STORAGE_CLASSES, Kind
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import settle, virtual_time
-from tests.builders import JsonObject, make_node, make_pod
-from tests.fakes import Counted, NoArgs
-from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, Result, web, zones
-
-MOST: Final[StateKey[Counted]] = StateKey("most")
-NO_ROOM: Final = "no room"
-REFUSED_ROOM: Final[Result] = ("bind_conflict", f"homeport: no longer possible: {NO_ROOM}")
 from tests.builders import (
     JsonObject,
     claim_object,
     class_object,
     encoded,
+    make_node,
     make_pod,
     mounting,
     pod_object,
     volume_object,
 )
-from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, TOO_MANY, Bench, web, zones
+from tests.fakes import Counted, NoArgs
+from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, TOO_MANY, Bench, Result, web, zones
+
+MOST: Final[StateKey[Counted]] = StateKey("most")
+NO_ROOM: Final = "no room"
+REFUSED_ROOM: Final[Result] = ("bind_conflict", f"homeport: no longer possible: {NO_ROOM}")
 
 
 class Binds(BindPlugin):
