@@ -15,8 +15,8 @@ from app.kube.resource_v1 import (
     DeviceStatus,
     RequestPolicy,
     Version,
-    decode_claim,
-    decode_class,
+    decode_resource_claim,
+    decode_device_class,
     decode_slice,
 )
 from tests.builders import encoded
@@ -25,7 +25,7 @@ META: Final = {"name": "it", "namespace": "team-a", "uid": "u", "resourceVersion
 
 
 def claim(spec: Any = None, status: Any = None, **metadata: Any) -> Any:
-    return decode_claim(encoded({"metadata": META | metadata, "spec": {"devices": spec}, "status": status}))
+    return decode_resource_claim(encoded({"metadata": META | metadata, "spec": {"devices": spec}, "status": status}))
 
 
 def device(**fields: Any) -> Any:
@@ -136,7 +136,7 @@ def test_of_a_slice_that_is_too_long_no_device_is_read() -> None:
 
 def test_a_class() -> None:
     spec = {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "example.com/gpu"}
-    found = decode_class(encoded({"metadata": META, "spec": spec}))
+    found = decode_device_class(encoded({"metadata": META, "spec": spec}))
 
     assert ("it", ("true",), "example.com/gpu", ("", "it")) == (
         found.name,
@@ -146,7 +146,7 @@ def test_a_class() -> None:
     )
 
 
-@pytest.mark.parametrize("decode", [decode_claim, decode_slice, decode_class])
+@pytest.mark.parametrize("decode", [decode_resource_claim, decode_slice, decode_device_class])
 def test_an_object_without_a_name_is_none(decode: Any) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"metadata\.name"):
         decode(encoded({"metadata": {}}))

@@ -12,7 +12,7 @@ from app.kube.resource_v1 import (
     DeviceClass,
     DeviceTaint,
     ResourceSlice,
-    decode_claim,
+    decode_resource_claim,
     decode_slice,
 )
 from plugins.dynamic_resources.allocator import MOST_STEPS, NO_USE, Failed, Search, Use
@@ -42,7 +42,7 @@ def exactly(count: int = 1, **fields: Any) -> dict[str, Any]:
 def claim_of(*requests: dict[str, Any], constraint: dict[str, Any] | None = None) -> Any:
     named = [{"name": f"r{it}", **request} for it, request in enumerate(requests)]
     spec = {"devices": {"requests": named, "constraints": [] if constraint is None else [constraint]}}
-    return decode_claim(encoded({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": spec}))
+    return decode_resource_claim(encoded({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": spec}))
 
 
 def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE) -> Search:
