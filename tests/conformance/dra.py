@@ -340,6 +340,8 @@ class DeviceDraft(NodeDraft):
 
     def _requests(self, alternatives: bool) -> list[Json]:
         few = {1: 85, 2: 15} if self.many else {1: 65, 2: 28, 3: 6}  # whatever takes a search too long is refused
+        if self.beta:
+            few = {1: 1} if self.many else {1: 70, 2: 30}
         count = self.weighted(few) if self.one_slice or self.beta or not alternatives else 1
         if alternatives and not self.one_slice and not self.beta:
             return [self._first_available("r0")]
