@@ -15,8 +15,8 @@ from app.kube.resource_v1 import (
     DeviceStatus,
     RequestPolicy,
     Version,
-    decode_resource_claim,
     decode_device_class,
+    decode_resource_claim,
     decode_slice,
 )
 from tests.builders import encoded
