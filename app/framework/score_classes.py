@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import repeat
 from typing import Any, Self, overload
 
 from msgspec import Struct
@@ -45,15 +46,19 @@ class ScoreClasses(Struct, frozen=True):
 
     of: Sequence[Hashable]
     scores: Mapping[Any, int]
+    all_used: bool = False
+    """Whether each class in ``scores`` has a node."""
 
     @classmethod
     def by_value(cls, scores: Sequence[int]) -> Self:
         """A class for each value."""
-        return cls(scores, {value: value for value in set(scores)})
+        return cls(scores, {value: value for value in set(scores)}, all_used=True)
 
     def classes(self) -> Set[Hashable]:
         """The classes that nodes are of."""
         of = self.of
+        if self.all_used:
+            return self.scores.keys()
         if not isinstance(of, SparseClasses):
             return set(of)
         found = set(of.others.values())
@@ -69,9 +74,19 @@ class ScoreClasses(Struct, frozen=True):
             found[of.usual] += len(of) - len(of.others)
         return found
 
-    def each(self) -> list[int]:
-        """Node by node. Raises ``KeyError`` for a class without a score."""
-        return list(map(self.scores.__getitem__, self.of))
+    def weighted(self, weight: int, more: int = 0) -> Mapping[Any, int]:
+        """The score of each class times ``weight``, and ``more``."""
+        return {key: value * weight + more for key, value in self.scores.items()}
+
+    def each(self, weight: int = 1, more: int = 0) -> list[int]:
+        """The same node by node. Raises ``KeyError`` for a class without a score."""
+        scores, of = self.weighted(weight, more), self.of
+        if not isinstance(of, SparseClasses):
+            return list(map(scores.__getitem__, of))
+        others = {name: scores[key] for name, key in of.others.items()}
+        if len(others) == len(of.names):
+            return list(map(others.__getitem__, of.names))
+        return list(map(others.get, of.names, repeat(scores[of.usual])))
 
     def by_name(self, names: Iterable[str]) -> dict[str, int]:
         """``names`` are those of the candidates."""

@@ -32,10 +32,10 @@ class FilterResultCache:
         self._kept: dict[bytes, tuple[bytes, FilterResults]] = {}
         self._bytes = 0
 
-    def keep(self, before: bytes, names: bytes, handed: FilterResults) -> None:
+    def keep(self, before: bytes, names: bytes, results: FilterResults) -> None:
         """``before`` and ``names`` are the parts of ``SplitArgs``."""
         self._drop(before)
-        self._kept[before] = (names, handed)
+        self._kept[before] = (names, results)
         self._bytes += len(before) + len(names)
         while len(self._kept) > _MOST or self._bytes > _MOST_BYTES:
             self._drop(next(iter(self._kept)))
@@ -44,8 +44,8 @@ class FilterResultCache:
         """What this request says, without reading it; once."""
         if request is None:
             return None
-        names, handed = self._drop(request.before)
-        return handed if names == request.names else None
+        names, results = self._drop(request.before)
+        return results if names == request.names else None
 
     def _drop(self, before: bytes) -> tuple[bytes, FilterResults | None]:
         found = self._kept.pop(before, None)

@@ -273,7 +273,10 @@ class Filtering(Runner):
         return rejected
 
     def _kept_reasons(self, kept: Kept, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
-        kept.judge(kept.judged.missing(names), self._picture, partial(self._judge, state))
+        missing = kept.judged.missing(names)
+        if missing:
+            kept.judge(missing, self._picture, partial(self._judge, state))
+            self._kept.weigh((kept,))
         return kept.rejected
 
     def _cluster_reasons(

@@ -412,10 +412,11 @@ class KeptVerdicts:
         found = self._entry(KeptScores, self._scores, slot, pod)
         found.refresh(self._picture)
         known = found.scores
-        new = list(filterfalse(known.__contains__, names))
-        if new:
+        try:
+            return list(map(known.__getitem__, names))
+        except KeyError:
             nodes = self._picture.kept_nodes
-            own = [nodes[it].name for it in dict.fromkeys(new)]
+            own = [nodes[it].name for it in dict.fromkeys(filterfalse(known.__contains__, names))]
             known.update(zip(own, score(found, own), strict=True))
             self._scores.put(found.key, found, found.weight())
         return list(map(known.__getitem__, names))

@@ -40,6 +40,10 @@ _Mention: TypeAlias = tuple[str, str, Place]
 """Point, plugin, and where it is enabled there."""
 
 
+_Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
+"""By plugin, the kinds that it reads beside pods and nodes."""
+
+
 class ProfileErrors(ValueError):
     """Everything that is wrong with the profiles, a sentence each. ``found`` says with each where it stands."""
 
@@ -112,8 +116,11 @@ def build(
     guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
-    plugins = _built(profile, handle)
-    slots = {point: _slots(profile, point, plugins) for point in POINTS}
+    kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
+    for use in profile.uses():
+        kinds[use.plugin].append(use.kind)
+    plugins = _built(profile, handle, kinds)
+    slots = {point: _slots(profile, point, plugins, kinds) for point in POINTS}
     mistakes = list(_missing(profile, slots))
     if mistakes:
         raise ProfileErrors(mistakes)
@@ -148,11 +155,8 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
-def _built(profile: ResolvedProfile, handle: Handle) -> dict[str, Any]:
+def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds) -> dict[str, Any]:
     """Every plugin by name, each with a handle of its own."""
-    kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
-    for use in profile.uses():
-        kinds[use.plugin].append(use.kind)
     plugins, found = {}, []
     for name, spec in profile.specs.items():
         its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
@@ -299,7 +303,7 @@ def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
     return Mistake(places, f"{where}: {names}: {mistake.said}" if names else f"{where}: {mistake.said}")
 
 
-def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> tuple[PluginSlot, ...]:
+def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any], kinds: _Kinds) -> tuple[PluginSlot, ...]:
     """Explicit entries that are multiPoint too, then multiPoint, then the other explicit entries."""
     custom = profile.points[point]
     explicit = {ref.name: ref for ref in custom.enabled if ref.name in plugins}
@@ -320,7 +324,7 @@ def _slots(profile: ResolvedProfile, point: str, plugins: Mapping[str, Any]) -> 
             weight=ref.weight or 1,
             reads=profile.specs[ref.name].reads,
             parts=profile.specs[ref.name].parts,
-            kinds=tuple(use.kind for use in profile.uses() if use.plugin == ref.name),
+            kinds=tuple(kinds[ref.name]),
         )
         for ref in (*first, *multi.values(), *last)
     )

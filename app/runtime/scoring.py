@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import add
 from typing import Any, Final
 
 from msgspec import Struct
@@ -106,7 +107,7 @@ class Scoring(Runner):
                 scores = self._guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, found.scores)
                 if not isinstance(scores, Mapping):
                     raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
-                found = ScoreClasses(found.of, scores)
+                found = ScoreClasses(found.of, scores, all_used=found.all_used and scores.keys() == found.scores.keys())
             return _checked_scores(slot.name, found, nodes)
         except (TypeError, AttributeError) as fault:
             raise self._guard.wrong(slot.name, "Score", found, f"a score for each class of nodes: {fault}") from fault
@@ -166,11 +167,12 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
         return ScoreClasses([alike] * size, {alike: alike})
     if len(weighted) == 1:
         ((found, weight),) = weighted
-        return ScoreClasses(found.of, {key: value * weight + alike for key, value in found.scores.items()})
-    each = [
-        ScoreClasses(it.of, {key: value * weight for key, value in it.scores.items()}).each() for it, weight in weighted
-    ]
-    return ScoreClasses.by_value([alike + value for value in map(sum, zip(*each, strict=True))])
+        return ScoreClasses(found.of, found.weighted(weight, alike))
+    (first, weight), *others = weighted
+    sums: list[int] = first.each(weight, alike)
+    for found, weight in others:
+        sums = list(map(add, sums, found.each(weight)))
+    return ScoreClasses.by_value(sums)
 
 
 def _checked_scores(plugin: str, found: ScoreClasses, nodes: Candidates) -> ScoreClasses:

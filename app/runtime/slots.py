@@ -39,8 +39,13 @@ def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
     return declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
 
 
-def flaws(plugin: Any, reads: Reads) -> Iterator[str]:
+@cache
+def flaws(plugin: Any, reads: Reads) -> tuple[str, ...]:
     """What keeps a plugin's class from being one, a sentence each. That a method is missing shows when it is made."""
+    return tuple(_flaws(plugin, reads))
+
+
+def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
     if not isinstance(plugin, type):
         yield "is no class: PluginSpec.plugin must be one, which names its extension points as bases"
         return

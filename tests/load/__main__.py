@@ -49,6 +49,7 @@ PARTS: Final[Mapping[str, Part]] = {
             "--binds=50",
         ),
     ),
+    "complete": Part("complete", short=("--calls=100",), tried=("--nodes=100", "--pods=1000", "--calls=10")),
     "nodes_form": Part("nodes_form", tried=("--nodes=50",)),
     "scheduling": Part(
         "scheduling",

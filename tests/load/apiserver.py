@@ -1,6 +1,7 @@
 """A stand-in for kube-apiserver that lists, watches and binds: enough to fill a picture with 150,000 pods.
 
-Run as ``python -m tests.load.apiserver PORT NODES PODS [PENDING]``. Pages are made beforehand, so that serving them
+Run as ``python -m tests.load.apiserver PORT NODES PODS [PENDING [FURNISHED]]``, the last one 1 for pods and nodes with
+what all plugins of kube-scheduler read. Pages are made beforehand, so that serving them
 costs little. ``POST /bench/rate/<events per second>`` makes pods come and go, ``POST /bench/gone`` ends the watch of
 pods as an API server does that has forgotten their versions: they are listed anew.
 
@@ -28,8 +29,25 @@ _RESOURCES: Final = {
         ("nodes", "Node", False),
         ("services", "Service", True),
         ("replicationcontrollers", "ReplicationController", True),
+        ("namespaces", "Namespace", False),
+        ("persistentvolumes", "PersistentVolume", False),
+        ("persistentvolumeclaims", "PersistentVolumeClaim", True),
     ],
     "/apis/apps/v1": [("replicasets", "ReplicaSet", True), ("statefulsets", "StatefulSet", True)],
+    "/apis/policy/v1": [("poddisruptionbudgets", "PodDisruptionBudget", True)],
+    "/apis/storage.k8s.io/v1": [
+        ("storageclasses", "StorageClass", False),
+        ("csinodes", "CSINode", False),
+        ("csidrivers", "CSIDriver", False),
+        ("csistoragecapacities", "CSIStorageCapacity", True),
+        ("volumeattachments", "VolumeAttachment", False),
+        ("volumeattributesclasses", "VolumeAttributesClass", False),
+    ],
+    "/apis/resource.k8s.io/v1": [
+        ("resourceclaims", "ResourceClaim", True),
+        ("resourceslices", "ResourceSlice", False),
+        ("deviceclasses", "DeviceClass", False),
+    ],
 }
 _VERSION: Final = 1_000_000
 _VERSION_MARK: Final = b"@version@"
@@ -44,19 +62,21 @@ _GONE: Final = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code
 class Server:
     """Lists pods and nodes from prepared pages; every other resource is empty."""
 
-    def __init__(self, nodes: int, pods: int, pending: int) -> None:
-        waiting = [cluster.waiting_pod(number) for number in range(pending)]
+    def __init__(self, nodes: int, pods: int, pending: int, *, furnished: bool = False) -> None:
+        furnish = cluster.furnish if furnished else _plain
+        node = cluster.furnished_node if furnished else cluster.node
+        waiting = [furnish(cluster.waiting_pod(number)) for number in range(pending)]
         self._pending = {(it["metadata"]["namespace"], it["metadata"]["name"]): it for it in waiting}
         self._versions = count(_VERSION + 1)
         self._rate = 0.0
         self._watching: list[asyncio.Queue[bytes]] = []
         self._pages = {
-            "nodes": [self._page(cluster.node(i) for i in part) for part in _parts(nodes)],
-            "pods": [self._page(cluster.pod(i, nodes) for i in part) for part in _parts(pods)]
+            "nodes": [self._page(node(i) for i in part) for part in _parts(nodes)],
+            "pods": [self._page(furnish(cluster.pod(i, nodes)) for i in part) for part in _parts(pods)]
             + [self._page(iter(waiting[part.start : part.stop])) for part in _parts(pending)],
         }
         self._churn = [
-            _event(kind, cluster.versioned(cluster.pod(number, nodes), _VERSION_MARK.decode()))
+            _event(kind, cluster.versioned(furnish(cluster.pod(number, nodes)), _VERSION_MARK.decode()))
             for number in range(min(pods, _CHURNED))
             for kind in ("DELETED", "ADDED")
         ]
@@ -167,6 +187,10 @@ class Server:
             due %= 1
 
 
+def _plain(made: dict[str, Any]) -> dict[str, Any]:
+    return made
+
+
 def _event(kind: str, obj: Any) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
@@ -182,5 +206,6 @@ async def _send(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK
 
 
 if __name__ == "__main__":
-    port, nodes, pods, *pending = (int(it) for it in sys.argv[1:])
-    asyncio.run(Server(nodes, pods, pending[0] if pending else 0).serve(port))
+    port, nodes, pods, *more = (int(it) for it in sys.argv[1:])
+    pending, furnished, *_ = (*more, 0, 0)
+    asyncio.run(Server(nodes, pods, pending, furnished=bool(furnished)).serve(port))

@@ -106,6 +106,31 @@ def pending_pod(workload: int, name: str = "") -> dict[str, Any]:
     }
 
 
+def furnished_node(number: int) -> dict[str, Any]:
+    """The same with what the other plugins read of a node: some images, of those that workloads run, and a taint."""
+    made = node(number)
+    images = [f"registry.example/app-{(number * 7 + it) % WORKLOADS}:1.0" for it in range(20)]
+    made["status"]["images"] = [{"names": [name], "sizeBytes": 200 << 20} for name in images]
+    if number % 50 == 0:
+        made["spec"]["taints"] = [{"key": "example.com/spot", "value": "", "effect": "PreferNoSchedule"}]
+    return made
+
+
+def furnish(made: dict[str, Any]) -> dict[str, Any]:
+    """A pod with what the other plugins read of one: by its workload, terms between pods and host ports."""
+    app = made["metadata"]["labels"]["app"]
+    workload = int(app.rpartition("-")[2])
+    apart = {"topologyKey": HOST_KEY, "labelSelector": {"matchLabels": {"app": app}}}
+    if workload % 3 == 0:
+        terms = [{"weight": 50, "podAffinityTerm": apart}]
+        made["spec"]["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    elif workload % 30 == 1:
+        made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    if workload % 25 == 2:
+        made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8000 + workload}]
+    return made
+
+
 def waiting_pod(number: int) -> dict[str, Any]:
     """One of many waiting pods, that of a workload of its own turn."""
     made = pending_pod(number % WORKLOADS, name=f"waiting-{number}")

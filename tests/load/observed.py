@@ -1,7 +1,7 @@
 """``homeport serve`` that also says how long its event loop did nothing else.
 
-Run as ``python -m tests.load.observed PORT KUBECONFIG``. ``GET /bench/pauses`` tells the longest pauses since it was
-last asked: by the clock, and in processor time of the loop's thread, which a busy machine cannot stretch.
+Run as ``python -m tests.load.observed PORT KUBECONFIG [CONFIG]``. ``GET /bench/pauses`` tells the longest pauses
+since it was last asked: by the clock, and in processor time of the loop's thread, which a busy machine cannot stretch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.config.settings import Settings
+from app.config.settings import load_settings
 from app.main import Service
 from app.server.web import run
 from app.telemetry.logging import configure
@@ -66,13 +66,15 @@ class Pauses:
         return JSONResponse(found)
 
 
-def main(port: int, kubeconfig: str) -> None:
+def main(port: int, kubeconfig: str, config: str | None = None) -> None:
     configure("error", "json")
-    service = Service(Settings(kubeconfig=kubeconfig), IN_TREE, DEFAULT_WEIGHTS, version="bench")
+    service = Service(
+        load_settings({"kubeconfig": kubeconfig}, config=config), IN_TREE, DEFAULT_WEIGHTS, version="bench"
+    )
     web = service.web()
     web.add_route("/bench/pauses", Pauses().tell, methods=["GET"])
     run(web, [on_loopback(web, port)])
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Clusters as people run them, and pods that come one after the other: what prioritize is measured on.
+"""Clusters as people run them, and pods that come one after the other: what prioritize and whole profiles are tried on.
 
 A cluster depends on its seed alone. Zones are uneven, nodes differ in size, taints and labels; apps differ in what they
 request and prefer, so that the scheduler's own plugins disagree with spreading, and with one another.
@@ -88,3 +88,73 @@ class SmallCluster:
         for number in range(count):
             name = f"t{self._seed}-{number}"
             yield objects.pod(name, scheduler_name=self._schedule_by, **self._random.choice(self._apps))
+
+
+class BusyCluster(SmallCluster):
+    """One in which most plugins of kube-scheduler's default profile have something to say: nodes are cordoned, tainted
+    and nearly full, and pods ask for ports, devices, neighbours and nodes of their own.
+    """
+
+    def _node(self, name: str, zone: str) -> Json:
+        found = super()._node(name, zone)
+        draw = self._random.random
+        spec, status = found["spec"], found["status"]
+        if draw() < 0.1:
+            spec["unschedulable"] = True
+        if draw() < 0.2:
+            effect = self._random.choice(("NoSchedule", "PreferNoSchedule"))
+            spec["taints"].append(objects.taint("dedicated", self._random.choice("ab"), effect))
+        if draw() < 0.3:
+            size = {"cpu": "3", "memory": "6Gi", "pods": self._random.choice(("4", "110")), "example.com/gpu": "2"}
+            status["capacity"] = {**status["capacity"], **size}
+            status["allocatable"] = dict(status["capacity"])
+        count = self._random.randint(0, 3)
+        images = self._random.sample(("db:1", "web:1", "registry.example/big:2"), count)
+        status["images"] = [{"names": [it], "sizeBytes": self._random.choice((50, 300, 900)) << 20} for it in images]
+        return found
+
+    def _app(self, name: str) -> Json:
+        app = super()._app(name)
+        draw, labels = self._random.random, app["labels"]
+        affinity: Json = dict(app.get("affinity", {}))
+        if draw() < 0.3:
+            affinity["podAntiAffinity"] = self._apart(labels)
+        if draw() < 0.25:
+            affinity["podAffinity"] = self._together(f"app-{self._random.randrange(3)}")
+        if affinity:
+            app["affinity"] = affinity
+        if draw() < 0.3:
+            app["tolerations"] = [objects.toleration("dedicated", self._random.choice(("", "a")))]
+        if draw() < 0.2:
+            app["node_selector"] = {"disk": self._random.choice(("ssd", "hdd"))}
+        if draw() < 0.6:
+            app["containers"] = [self._container(app.pop("requests"))]
+        return app
+
+    def _container(self, requests: Mapping[str, str]) -> Json:
+        asked = dict(requests)
+        if self._random.random() < 0.3:
+            asked["example.com/gpu"] = "1"
+        resources = {"requests": asked, "limits": {key: it for key, it in asked.items() if "/" in key}}
+        image = self._random.choice(("db:1", "web:1", "registry.example/big:2"))
+        ports = [{"containerPort": 80, "hostPort": self._random.choice((8080, 8081))}]
+        return {"name": "main", "image": image, "resources": resources, "ports": ports[self._random.randrange(2) :]}
+
+    def _apart(self, labels: Mapping[str, str]) -> Json:
+        key = self._random.choice((objects.HOSTNAME_LABEL, objects.HOSTNAME_LABEL, objects.ZONE_LABEL))
+        term = {"topologyKey": key, "labelSelector": {"matchLabels": dict(labels)}}
+        if self._random.random() < 0.5:
+            return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 40, "podAffinityTerm": term}]}
+
+    def _together(self, app: str) -> Json:
+        term = {"topologyKey": objects.ZONE_LABEL, "labelSelector": {"matchLabels": {"app": app}}}
+        if self._random.random() < 0.4:
+            return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 60, "podAffinityTerm": term}]}
+
+    def _resident(self, number: int) -> Json:
+        found = super()._resident(number)
+        if "containers" in found["spec"]:
+            found["spec"]["containers"] = [self._container(self._random.choice(REQUESTS))]
+        return found

@@ -1,0 +1,174 @@
+"""What a profile of all of kube-scheduler's plugins costs, beside one of spreading and homes alone.
+
+    python -m tests.load.complete
+    python -m tests.load.complete --nodes 200 --pods 1000 --calls 20    # to try the harness
+
+Three services, one after the other, in a cluster whose pods and nodes have what all plugins read: the presets
+``delegated`` and ``complete``, and ``delegated`` with ``bindRecheck``. In each, pods are filtered, scored and bound one
+after another, so that whatever is kept is out of date by a node each time. Microseconds at the client; pauses of the
+event loop in processor time; a bind in processor time. Prints JSON, and a table on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tests.controlplane.processes import free_port
+from tests.load import cluster, report
+from tests.load.bench import Connection, answers, running, wait_for, write_kubeconfig
+from tests.load.usage import cpu_seconds, resident_megabytes
+
+RECHECKED: Final = ("NodeResourcesFit", "NodePorts", "InterPodAffinity", "NodeUnschedulable", "TaintToleration")
+PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "delegated": {"preset": "delegated"},
+    "recheck": {"preset": "delegated", "bindRecheck": RECHECKED},
+    "complete": {"preset": "complete"},
+}
+_SAMPLE: Final = 500
+_WARM_UP: Final = 20
+_NEW_WORKLOADS: Final = 10
+
+
+class Sizes(Struct, frozen=True):
+    """``calls``: pods that are filtered, scored and bound."""
+
+    nodes: int
+    pods: int
+    calls: int
+
+
+class Served(Struct, frozen=True):
+    """A Homeport that runs."""
+
+    connection: Connection
+    pid: int
+
+
+@contextmanager
+def homeport(profile: Mapping[str, Any], sizes: Sizes) -> Iterator[Served]:
+    """With one profile, beside an API server with furnished nodes and pods."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        apiserver, port = free_port(), free_port()
+        numbers = (apiserver, sizes.nodes, sizes.pods, _WARM_UP + 2 * sizes.calls, 1)
+        stack.enter_context(running("tests.load.apiserver", *map(str, numbers)))
+        wait_for(lambda: answers(apiserver))
+        config = folder / "homeport.yaml"
+        head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+        config.write_text(json.dumps({**head, "profiles": [{"schedulerName": "default-scheduler", **profile}]}))
+        kubeconfig = write_kubeconfig(folder, apiserver)
+        process = stack.enter_context(running("tests.load.observed", str(port), str(kubeconfig), str(config)))
+        wait_for(lambda: answers(port, "/readyz"))
+        yield Served(stack.enter_context(Connection(port)), process.pid)
+
+
+def known_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
+    """Pods of workloads that were judged before: the whole cluster, a sample, scores of the sample, a bind."""
+    names = [cluster.node_name(number) for number in range(sizes.nodes)]
+    order = random.Random(sizes.calls)
+    times: dict[str, list[float]] = {"filter of all": [], "filter of 500": [], "prioritize of 500": []}
+    for number in range(_WARM_UP + sizes.calls):
+        pod = cluster.furnish(cluster.waiting_pod(number % 10))
+        own = cluster.furnish(cluster.waiting_pod(number))
+        sample = order.sample(names, min(_SAMPLE, len(names)))
+        order.shuffle(names)
+        took = {"filter of all": _timed(served, "filter", pod, names)[0]}
+        took["filter of 500"], left = _timed(served, "filter", pod, sample)
+        took["prioritize of 500"], _ = _timed(served, "prioritize", pod, left["NodeNames"])
+        if number >= _WARM_UP:
+            for what, each in took.items():
+                times[what].append(each)
+        _bind(served, own, _places(served, own, names)[0])
+    return {f"{what}, µs": round(median(each), 1) for what, each in times.items()}
+
+
+def binds(served: Served, sizes: Sizes) -> dict[str, Any]:
+    """One after another, each to a node that passed."""
+    names = [cluster.node_name(number) for number in range(sizes.nodes)]
+    order, asked = random.Random(sizes.nodes), []
+    for number in range(_WARM_UP + sizes.calls, _WARM_UP + 2 * sizes.calls):
+        pod = cluster.furnish(cluster.waiting_pod(number))
+        asked.append((pod, order.choice(_places(served, pod, order.sample(names, min(_SAMPLE, len(names)))))))
+    before = cpu_seconds(served.pid)
+    for pod, node in asked:
+        _bind(served, pod, node)
+    return {"bind, processor ms": round((cpu_seconds(served.pid) - before) * 1000 / len(asked), 3)}
+
+
+def new_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
+    """Pods as there were none: the first call of all nodes, and the longest step of the event loop meanwhile."""
+    names = [cluster.node_name(number) for number in range(sizes.nodes)]
+    took, pauses = [], []
+    for number in range(_NEW_WORKLOADS):
+        pod = cluster.furnish(cluster.pending_pod(number * 3 % cluster.WORKLOADS, f"new-{number}"))
+        pod["metadata"]["labels"]["track"] = f"track-{number}"
+        pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": f"{300 + number}m", "memory": "300Mi"}
+        pod["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
+        pod["spec"]["tolerations"] = [{"key": f"key-{number}", "operator": "Exists"}]
+        served.connection.get("/bench/pauses")
+        took.append(_timed(served, "filter", pod, names)[0] / 1000)
+        pauses.append(json.loads(served.connection.get("/bench/pauses"))["cpu_ms"])
+    return {"first filter of all, ms": round(median(took), 1), "longest step, ms": max(pauses)}
+
+
+def _timed(served: Served, verb: str, pod: Mapping[str, Any], names: Sequence[str]) -> tuple[float, Any]:
+    """Microseconds, and the answer."""
+    body = json.dumps({"Pod": pod, "NodeNames": names}, separators=(",", ":")).encode()
+    began = time.perf_counter()
+    answer = served.connection.post(f"/lean/{verb}", body)
+    took = (time.perf_counter() - began) * 1e6
+    return took, json.loads(answer)
+
+
+def _places(served: Served, pod: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    found: list[str] = _timed(served, "filter", pod, names)[1]["NodeNames"]
+    return found
+
+
+def _bind(served: Served, pod: Mapping[str, Any], node: str) -> None:
+    """Raises ``RuntimeError`` if it fails."""
+    meta = pod["metadata"]
+    named = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
+    if error := json.loads(served.connection.post("/bind", json.dumps(named).encode())).get("Error"):
+        raise RuntimeError(error)
+
+
+def measure(sizes: Sizes) -> dict[str, Any]:
+    found = {}
+    for name, profile in PROFILES.items():
+        with homeport(profile, sizes) as served:
+            found[name] = {
+                **known_workloads(served, sizes),
+                **binds(served, sizes),
+                **new_workloads(served, sizes),
+                "memory, MB": round(resident_megabytes(served.pid)),
+            }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m tests.load.complete", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    parser.add_argument("--calls", type=int, default=500)
+    given = parser.parse_args()
+    found = measure(Sizes(given.nodes, given.pods, given.calls))
+    columns = list(found)
+    rows = [(what, *(found[it][what] for it in columns)) for what in found[columns[0]]]
+    report.table(("", *columns), rows)
+    report.publish({"machine": report.machine(), "complete": found})
+
+
+if __name__ == "__main__":
+    main()
