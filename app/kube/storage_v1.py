@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, parse_map, required, shared
-from app.kube.quantity import OverlongQuantity, quantity_of
+from app.kube.quantity import MalformedQuantity, OverlongQuantity, quantity_of
 from app.kube.selectors import IN, InvalidSelector, Selector, decode_selector, requirement, selector
 
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
@@ -299,5 +299,7 @@ def _bytes(field: str, raw: Raw) -> int | None:
         return None
     try:
         return quantity_of(raw).value()
+    except MalformedQuantity as error:
+        raise msgspec.ValidationError(f"{field}: {error}") from None
     except OverlongQuantity:
         raise msgspec.ValidationError(f"{field}: a quantity that is too long to be read") from None

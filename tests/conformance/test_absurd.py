@@ -42,7 +42,7 @@ ABSURD: Final[tuple[Any, ...]] = (
     {"a": "1e400"},
     {"cpu": "-3", "memory": "1Zi"},
 )
-FIELD: Final = re.compile(r"\$|`[a-z]\w+`|[a-z]+\.[a-zA-Z]+")
+FIELD: Final = re.compile(r"\$|`[a-z]\w+`|[a-z]+\.[a-zA-Z]+|^[a-z]\w+: ")
 """A path or a name as msgspec has it, or one of ours."""
 
 SELECTOR: Final[Json] = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}

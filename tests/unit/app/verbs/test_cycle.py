@@ -218,7 +218,7 @@ class TestPostFilter:
         come = [partial(cluster.upsert_pod, make_pod(name, node="n1")) for name in ("a", "b")]
         monkeypatch.setattr(Walks, "between", come)
 
-        assert Cycle(
+        assert ANSWERED(
             statuses={"n1": NO.by("Full")},
             post_filter=unschedulable("saw [0, 1, 2]").by("Walks"),
             nominated="n1",
@@ -229,7 +229,7 @@ class TestPostFilter:
         found = verb(Leaves, Walks)
         monkeypatch.setattr(Walks, "between", [partial(found._context.cluster.delete_node, "n2")])
 
-        assert Cycle(
+        assert ANSWERED(
             statuses={"n1": NO.by("Full")}, post_filter=unresolvable("n2 is gone").by("Leaves")
         ) == await found.run(POD, ["n1"])
 

@@ -366,7 +366,7 @@ class TestBadCase:
         assert expected == judged(line)
 
     def test_without_a_config_kube_schedulers_default_profile_is_meant(self) -> None:
-        found = case(objects=[TestRelease.NODE])
+        found = case(objects=[TestRelease.NODE], pod=TestRelease.ASKS)
         del found["config"]
 
         for named in (found, {**found, "config": None}, {**found, "config": {}}):

@@ -350,6 +350,7 @@ class TestVolumes:
         claim = claim_object(class_name="later", volume="pv-1", node="n1", resourceVersion="2")
         self.show(bench, PERSISTENT_VOLUME_CLAIMS, claim)
 
+    @virtual_time
     async def test_a_bind_waits_for_a_claim(self) -> None:
         bench = self.bench()
         task = await bench.start("web-1", "n1")
@@ -360,6 +361,7 @@ class TestVolumes:
 
         assert ([], BOUND) == (before, await task)
 
+    @virtual_time
     async def test_out_of_time_it_is_refused_and_nothing_was_sent(self) -> None:
         bench = self.bench()
         outcome, message = await bench.bind("web-1", "n1")
