@@ -244,7 +244,7 @@ def test_an_absurd_object_is_judged_or_named(evaluator: Evaluator) -> None:
             judged += 1
             assert {"name", "preFilter", "filter", "score", "total"} == set(said)
 
-    assert judged > CASES / 4
+    assert judged > CASES / 10
     assert refused > CASES / 10
 
 

@@ -358,6 +358,7 @@ class TestVolumes:
         before = bench.binder.under_way
         self.bound(bench)
         await asyncio.sleep(1)
+        bench.binder.answer("web-1")
 
         assert ([], BOUND) == (before, await task)
 
