@@ -29,6 +29,7 @@ from app.framework.interface import (
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.normalize import default_normalize
 from app.framework.parts import Part
+from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.claims import CLAIMS, PodClaim
 from app.kube.core_v1 import Pod
@@ -317,6 +318,12 @@ class DynamicResources(
             return 0
         chosen = iter(found)
         return sum(_worth(it, next(chosen) if it.allocation is None else _chosen(it)) for it in wanted.everything)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        """All alike for a pod that wants no devices, as most."""
+        if not _read(state).solutions:
+            return ScoreClasses([0] * len(nodes), {0: 0}, all_used=len(nodes) > 0)
+        return ScoreClasses.by_value([self.score(state, pod, node) for node in nodes])
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
         return default_normalize(scores)
