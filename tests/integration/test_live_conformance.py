@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, prioritize
+from tests.conformance.live import cases, prioritize, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -33,6 +33,17 @@ def test_pods_go_where_the_totals_say(plane: ControlPlane) -> None:
         assert tally.clear_margin_equal == tally.clear_margin > 0
         assert tally.worst_loss < tally.step
     assert [tally.differing for tally in tallies if tally.setting.startswith("100")] == [0, 0]
+
+
+def test_what_is_left_to_homeport_goes_where_kube_scheduler_would_send_it(plane: ControlPlane) -> None:
+    """The preset ``complete`` behind a scheduler without filters, beside a stock one."""
+    found = whole.measure(plane, clusters=3, pods=20)
+
+    assert [] == found.wrong
+    assert 60 == found.equal == found.pods
+    assert 10 < found.refused
+    assert 10 < found.scored
+    assert 0 < found.unique
 
 
 def test_two_schedulers_and_the_vectors_agree(lenient: ControlPlane) -> None:

@@ -1,9 +1,9 @@
-"""Compares on a real control plane: where pods go with Homeport's scores, and how generated cases are judged.
+"""Compares on a real control plane: where pods go with Homeport's scores or filters, and how cases are judged.
 
     python -m tests.conformance.live                      # CASES, CLUSTERS, PODS and SEED as below
     python -m tests.conformance.live --cases 20 --clusters 5
 
-Prints two tables and, as its last line, the same as JSON. Ends with 1 if a pod was placed against the rules or a case
+Prints three tables and, as its last line, the same as JSON. Ends with 1 if a pod was placed against the rules or a case
 differs; those are written to `build/live/`.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, prioritize
+from tests.conformance.live import cases, prioritize, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -79,12 +79,16 @@ def main() -> int:
             )
         ]
     sys.stdout.write(table(placed))
+    with ControlPlane() as plane:
+        left_to_us = [asdict(whole.measure(plane, arguments.clusters, arguments.pods // 2, seed=arguments.seed))]
+    sys.stdout.write(table(left_to_us))
     with ControlPlane(apiserver_flags=APISERVER_FLAGS) as plane:
         judged = [asdict(it) for it in cases.judge_all(plane, arguments.cases)]
     sys.stdout.write(table(judged))
-    failed = [_keep("prioritize", placed), _keep("cases", judged)]
+    failed = [_keep("prioritize", placed), _keep("whole", left_to_us), _keep("cases", judged)]
     seconds = round(time.monotonic() - begun)
-    summary = {"kubernetes": DEFAULT_KUBERNETES, "seconds": seconds, "prioritize": placed, "cases": judged}
+    found = {"prioritize": placed, "whole": left_to_us, "cases": judged}
+    summary = {"kubernetes": DEFAULT_KUBERNETES, "seconds": seconds, **found}
     sys.stdout.write(json.dumps(summary) + "\n")
     return 1 if any(failed) else 0
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.conformance.draft import HOSTNAME
+from tests.conformance.live import whole
 from tests.conformance.live.loading import Unloadable, trial_of
 from tests.conformance.live.panel import Ruling
 from tests.conformance.live.prioritize import Setting, Tally, count
@@ -129,3 +130,22 @@ def test_nodes_get_names_of_their_own_wherever_they_stand() -> None:
     assert trial.objects[0]["metadata"]["labels"] == {HOSTNAME: "c7-n1"}
     assert (trial.nominated, list(trial.expected["filter"])) == ("c7-n1", ["c7-n1"])
     assert trial.pod["spec"]["schedulerName"] == "profile-1"
+
+
+def judged(chosen: str, points: Mapping[str, int], passed: str = "abc") -> whole.Tally:
+    """What is counted of a pod whose stock totals, of plugins that weigh 4, are 400, 200 and 198 of 400."""
+    tally = whole.Tally()
+    scores = {name: {"TaintToleration": 0, "NodeResourcesFit": 0} for name in "abc"}
+    theirs = ruling("a", {"a": 400, "b": 200, "c": 198}, scores)
+    whole.count(tally, 4, "p", theirs, Ruling(Heard(passed=frozenset(passed), scored=points, target=chosen), {}, {}))
+    return tally
+
+
+def test_a_pod_left_to_homeport_has_the_points_of_the_totals_and_the_winner() -> None:
+    good = {"a": 100, "b": 50, "c": 50}
+
+    assert whole.Tally(pods=1, equal=1, refused=1, scored=1, unique=1) == judged("a", good)
+    assert [0] * 3 == [
+        it.equal for it in (judged("b", good), judged("a", {**good, "c": 49}), judged("a", good, passed="ab"))
+    ]
+    assert 1 == len(judged("b", good).wrong)
