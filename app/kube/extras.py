@@ -7,8 +7,9 @@ volume, when a container started). Of each container a few fields are taken, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, unique
+from functools import cache
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -224,7 +225,7 @@ _SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary
 
 
 def pod_parts(
-    extras: Collection[Extra], spec: PodSpecExtras, status: PodStatusExtras
+    extras: frozenset[Extra], spec: PodSpecExtras, status: PodStatusExtras
 ) -> tuple[PodParts, tuple[str, ...]]:
     """What is asked for of a pod, and the names of the parts that are oversized: these are empty.
 
@@ -232,9 +233,9 @@ def pod_parts(
     """
     oversized: list[str] = []
     found: list[Any] = []
-    for extra, (read, empty) in _OF_POD.items():
+    for read, empty in _readers(extras):
         part = None
-        if extra in extras:
+        if read is not None:
             try:
                 part = read(spec, status)
             except Oversized as it:
@@ -242,6 +243,12 @@ def pod_parts(
                 oversized.append(it.field)
         found.append(part)
     return _interned(*found), tuple(oversized)
+
+
+@cache
+def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] | None, Any], ...]:
+    """By the order of ``PodParts``: how a part is read, if it is asked for, and what stands for an oversized one."""
+    return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _OF_POD.items())
 
 
 def _interned(*key: Any) -> PodParts:
