@@ -187,7 +187,10 @@ class AllocationDraft(NodeDraft):
         }
 
     def _add_whole(self, spec: Json, each: Iterable[Mapping[str, int]]) -> None:
-        """At least what its containers ask for: those that start beside one another are more than enough."""
+        """At least what its containers ask for: those that start beside one another are more than enough.
+
+        Without binary fractions: kube-scheduler adds the overhead to such a one in place, once more each time it looks.
+        """
         names = self.some((CPU, MEMORY, *(it for it in HUGE if it in self.scarce)), 1, 3)
         whole: dict[str, int] = {}
         for name in names:
@@ -198,6 +201,9 @@ class AllocationDraft(NodeDraft):
         if {*whole} <= HUGE.keys():
             whole[CPU] = 1000 + sum(amounts.get(CPU, 0) for amounts in each)
         requests = self.listed({it: amount for it, amount in whole.items() if amount < INT64})
+        requests = {
+            it: str(whole[it]) if text.endswith("Gi") and "." in text else text for it, text in requests.items()
+        }
         spec["resources"] = self._maybe("requests", requests)
         limits = {it: requests[it] for it in HUGE if it in requests}
         spec["resources"].update(self._maybe("limits", limits))
