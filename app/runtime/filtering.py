@@ -97,13 +97,13 @@ class Filtering(Runner):
         self._kept_filters = [it for it in self.slots["filter"] if it.is_kept]
         self._other_filters = [it for it in self.slots["filter"] if not it.is_kept]
         self._deciding = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
+        self._reading_cluster = [it for it in self._deciding if not it.is_kept]
 
     def depends(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the filters of ``pod``. Raises ``PluginError``."""
         return any(
             slot.depends_on is None or self._guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
-            for slot in self._deciding
-            if not slot.is_kept
+            for slot in self._reading_cluster
         )
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:

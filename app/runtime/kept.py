@@ -259,8 +259,10 @@ class KeptPass(_Dated):
         """Those of ``names`` that pass; names of no node too once all nodes are judged."""
         if self.passing is not None:
             return list(filter(self.passing.__contains__, names))
-        barred = self.blocked | self.open if self.open else self.blocked
-        return list(filterfalse(barred.__contains__, names)) if barred else names
+        left = list(filterfalse(self.blocked.__contains__, names)) if self.blocked else names
+        if self.open and not self.open.isdisjoint(left):
+            left = list(filterfalse(self.open.__contains__, left))
+        return left
 
     def missing(self, names: Sequence[str], picture: Picture) -> list[str]:
         """Those of ``names``, each once, that are nodes and not judged."""

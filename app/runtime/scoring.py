@@ -56,12 +56,17 @@ class Scores(Struct, frozen=True):
 class Scoring(Runner):
     """Scores of one profile."""
 
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._score_depends_on = [
+            (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
+        ]
+
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the scores for ``pod``. Raises ``PluginError``."""
         return any(
-            slot.score_depends_on is not None
-            and self._guard.call(slot.name, "ScoreDependsOn", slot.score_depends_on, pod, other)
-            for slot in self.slots["score"]
+            self._guard.call(name, "ScoreDependsOn", depends_on, pod, other)
+            for name, depends_on in self._score_depends_on
         )
 
     def score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
