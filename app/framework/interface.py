@@ -400,10 +400,8 @@ class Handle(Struct, frozen=True):
     ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
-    ``1.36``, whose in-tree plugins the profile stands for.
-    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``dry_run`` begins one for a pod that
-    PreFilter has prepared the state for.
-    ``sleep`` lets others have their turn for some seconds: for acting points alone.
+    ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
+    the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone.
     """
 
     counts: Counts

@@ -32,7 +32,6 @@ class PodClaim(Struct, frozen=True, gc=False):
 
     ``claim`` or ``template`` is ``None`` where it is not said. ``generated`` is the claim that was made of the
     template, if one was needed; ``status``: whether the pod's status says anything of it yet.
-    ``claim`` or ``template`` is ``None`` where it is not said. ``generated`` is the claim that was made of the template
     """
 
     name: str

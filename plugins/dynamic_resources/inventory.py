@@ -90,7 +90,7 @@ class Inventory:
                 anywhere.append(it)
         self._on_node = {node: tuple(found) for node, found in on_node.items()}
         self._anywhere = tuple(anywhere)
-        self._of_pool = of_pool
+        self._of_pool = {pool: tuple(found) for pool, found in of_pool.items()}
 
     def _read_claims(self) -> None:
         taken: dict[PoolID, set[str]] = {}

@@ -16,9 +16,9 @@ from app.framework.interface import Unprepared
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, error, unresolvable
 from app.kube.memo import MISSING, Memo
-from app.kube.resource_v1 import Device, ResourceClaim
+from app.kube.resource_v1 import ClaimSpec, Device, DeviceRequest, ResourceClaim
 from plugins.dynamic_resources.allocator import Failed, Search, Solution
-from plugins.dynamic_resources.cel import CelError, Selector, device_variables
+from plugins.dynamic_resources.cel import Selector, device_variables
 from plugins.dynamic_resources.cel_syntax import Unsupported
 from plugins.dynamic_resources.inventory import Inventory
 from plugins.dynamic_resources.pools import gather_pools
@@ -37,8 +37,8 @@ STEPS_AT_ONCE: Final = 8000
 STEPS_OF_A_NODE: Final = 60
 """What it counts to gather the pools of a node."""
 
-_MOST_ASKED: Final = 16
-"""Kinds of pods of which the outcomes are remembered."""
+_MOST_ASKED: Final = 64
+"""Kinds of pods of which the outcomes are remembered. One pod may ask several nodes for different things."""
 
 _MEMO_BYTES: Final = 4 << 20
 _BYTES_OF_A_PART: Final = 40
@@ -48,10 +48,11 @@ Outcome = Solution | Status
 
 
 class _Known(Struct, frozen=True):
-    """An outcome, and what it rests on."""
+    """An outcome, and what it rests on. ``claims``: the only ones that it is said of, where it names them."""
 
     rests_on: tuple[Any, ...]
     outcome: Outcome
+    claims: tuple[str, ...] | None = None
 
 
 class Judging:
@@ -61,6 +62,7 @@ class Judging:
         self._inventory = inventory
         self._selectors = Memo[str, Selector | None](_MEMO_BYTES)
         self._known: dict[Hashable, tuple[tuple[object, ...], dict[str, _Known]]] = {}
+        self._specs: dict[tuple[DeviceRequest, ...], ClaimSpec] = {}
         self._steps = 0
 
     def begin(self) -> None:
@@ -97,24 +99,34 @@ class Judging:
         known = None if kept is None else kept[1].get(node.name)
         if known is None or known.rests_on != self._rests_on(node):
             return None, 0
+        if known.claims is not None and known.claims != _names(claims):
+            return None, 0
         return known.outcome, 0
 
     def _rests_on(self, node: NodeInfo) -> tuple[Any, ...]:
         inventory = self._inventory
         slices = inventory.slices_for(node.name)
         pools = {it.pool_id for each in slices for it in each}
-        return (node.node.labels, slices, {it: inventory.use(it) for it in pools}, inventory.classes_version())
+        of_pools = {it: (inventory.use(it), inventory.of_pool(it)) for it in pools}
+        return (node.node.labels, slices, of_pools, inventory.classes_version())
 
     def _searched(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> tuple[Outcome, int]:
-        outcome, steps, remembered = self._search(claims, node)
-        if remembered:
-            key = _key(claims)
-            kept = self._known.pop(key, None) or (tuple(it.spec for it in claims), {})
-            self._known[key] = kept
-            kept[1][node.name] = _Known(self._rests_on(node), outcome)
-            if len(self._known) > _MOST_ASKED:
-                del self._known[next(iter(self._known))]
+        outcome, steps, for_all = self._search(claims, node)
+        key = _key(claims)
+        kept = self._known.pop(key, None) or (tuple(it.spec for it in claims), {})
+        self._known[key] = kept
+        kept[1][node.name] = _Known(self._rests_on(node), outcome, None if for_all else _names(claims))
+        if len(self._known) > _MOST_ASKED:
+            del self._known[next(iter(self._known))]
         return outcome, steps
+
+    def spec_of(self, requests: tuple[DeviceRequest, ...]) -> ClaimSpec:
+        """One spec for equal requests, as claims of one template have: what is remembered is remembered by it."""
+        found = self._specs.pop(requests, None) or ClaimSpec(requests)
+        self._specs[requests] = found
+        if len(self._specs) > _MOST_ASKED:
+            del self._specs[next(iter(self._specs))]
+        return found
 
     def _search(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> tuple[Outcome, int, bool]:
         """The outcome, the steps it took, and whether it holds for other pods that ask for the same."""
@@ -158,8 +170,9 @@ def _key(claims: Sequence[ResourceClaim]) -> Hashable:
     return tuple(id(it.spec) for it in claims)
 
 
+def _names(claims: Sequence[ResourceClaim]) -> tuple[str, ...]:
+    return tuple(map(str, claims))
+
+
 def _steps(search: Search | None) -> int:
     return STEPS_OF_A_NODE + (0 if search is None else search.steps)
-
-
-__all__ = ["CelError", "Judging", "Outcome"]

@@ -245,7 +245,7 @@ class DynamicResources(
         found = wanted.variants.get(resources)
         if found is None:
             requests = device_requests(pod.spec.claims.containers, resources, self._inventory.class_of_resource)
-            found = ResourceClaim(pod.namespace, _SPECIAL, "", False, None, ClaimSpec(requests))
+            found = ResourceClaim(pod.namespace, _SPECIAL, "", False, None, self._judging.spec_of(requests))
             wanted.variants[resources] = found
         return found
 
@@ -275,7 +275,7 @@ class DynamicResources(
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
         """What there is, and which claims the pod means; ``None`` where time alone can change the answer."""
         if CLAIMS in pod.spec.oversized:
-            return ()
+            return pod.spec.oversized
         claims = pod.spec.claims
         if not claims.wants_devices and not any("/" in it for it in pod.spec.resources.requests):
             return ()

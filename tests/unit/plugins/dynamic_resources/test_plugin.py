@@ -12,10 +12,11 @@ from app.framework.interface import Unprepared
 from app.framework.status import Code
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra
+from app.runtime.guard import PluginError
 from plugins.dynamic_resources.args import DynamicResourcesArgs, seconds_of
 from plugins.dynamic_resources.judging import STEPS_AT_ONCE
 from plugins.dynamic_resources.plugin import DynamicResources
-from tests.builders import JsonObject, encoded, node_object, pod_object
+from tests.builders import JsonObject, container, encoded, node_object, pod_object
 from tests.harness import Answer, World, only
 
 DEVICES: Final = "DynamicResources"
@@ -234,3 +235,60 @@ def test_arguments() -> None:
 def test_arguments_that_are_wrong(wrong: JsonObject) -> None:
     with pytest.raises(ValidationError):
         DynamicResourcesArgs.model_validate(wrong)
+
+
+def half(node: str, generation: int = 1) -> JsonObject:
+    """The slice of one node, of a pool that has one on each of two nodes."""
+    pool = {"name": "both", "generation": generation, "resourceSliceCount": 2}
+    spec = {"driver": "gpu.test", "nodeName": node, "pool": pool, "devices": [{"name": f"d-{node}"}]}
+    return object_of("ResourceSlice", f"s-{node}", spec, metadata={"resourceVersion": str(generation)})
+
+
+def test_what_is_remembered_of_a_node_rests_on_the_slices_of_others_too() -> None:
+    found = world(claim(), half("n0"))
+    said = [found.filter(pod("mine"))["n0"]]
+    found.add(half("n1"))
+    said.append(found.filter(pod("mine"))["n0"])
+    found.add(half("n1", generation=2))
+    said.append(found.filter(pod("mine"))["n0"])
+
+    assert [NOT_ALL, "Success", NOT_ALL] == said
+
+
+@pytest.mark.parametrize("ends_in_an_error", [False, True])
+def test_thousands_of_nodes_are_decided_in_steps(*, ends_in_an_error: bool) -> None:
+    """Resources that a class stands behind, and devices by an expression that ends in an error."""
+    nodes = 300
+    found = world(
+        *(slice_of(f"n{it}", "d0") for it in range(nodes)),
+        object_of("DeviceClass", "gpu", {"extendedResourceName": "example.com/gpu"}),
+        claim(expression='device.attributes["gpu.test"].nope == 1'),
+        nodes=nodes,
+    )
+    named = [{"name": "mine", "resourceClaimName": "mine"}]
+    asking = {"resourceClaims": named} if ends_in_an_error else {}
+    requests = {} if ends_in_an_error else {"example.com/gpu": "1"}
+    wanted = CORE.decode_pod(encoded(pod_object("p", uid="p1", containers=[container(requests=requests)], more=asking)))
+
+    def decided() -> str:
+        try:
+            return str(len(found.framework.find_nodes_that_fit(wanted, found.candidates()).passed))
+        except PluginError as fault:
+            return fault.status.message
+
+    said, steps = [], []
+    for _ in range(3):
+        try:
+            said.append(decided())
+        except Unprepared as missing:
+            steps.append(len(list(missing.steps)))
+    assert 1 == len(steps)
+    assert (str(nodes) if not ends_in_an_error else "no such key: nope") in said[0]
+
+
+def test_a_pod_whose_claims_are_not_read_is_not_one_that_wants_no_devices() -> None:
+    found = plugin_of(world())
+    many = pod(*(f"c{it}" for it in range(33)))
+
+    assert ((), many.spec.oversized) == (found.signature(pod()), found.signature(many))
+    assert many.spec.oversized
