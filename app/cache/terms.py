@@ -33,6 +33,7 @@ from app.cache.counters import (
 from app.cache.overlay import CountedMoves, Overlay, is_placed, overlaid
 from app.framework.interface import DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
+from app.framework.resources import add
 from app.kube.core_v1 import Node, Pod
 from app.kube.pod_affinity import NO_TERMS, Newcomer, Peers, PodAffinity, PodAffinityTerm
 from app.kube.selectors import EVERYTHING
@@ -211,6 +212,10 @@ class Terms:
         self._last = 0
         self._matches = Bounded[MatchKey, Match](lambda: most_match_bytes, self._new_match, self._drop_match)
         self._nothing = Selection(EVERYWHERE, EVERYTHING)
+        self._keys: dict[str, int] = {}
+        """How many nodes have a label of this key."""
+        for info in nodes.values():
+            add(dict.fromkeys(info.node.labels, 1), self._keys)
         self._moves = 0
         self._laid: CountedMoves | None = None
 
@@ -245,8 +250,12 @@ class Terms:
         return found
 
     def _domains(self, match: Match, moved: Collection[str]) -> dict[str, Domains]:
-        """By topology key, those that no pod that is there asks anything over included if they are of ``moved``."""
-        selections = {**dict.fromkeys(moved, self._nothing), **match.selections}
+        """By topology key, those that no pod that is there asks anything over included if they are of ``moved``.
+
+        Without those that no node has: they keep nobody out, and whoever writes terms can invent any number.
+        """
+        every = {**dict.fromkeys(moved, self._nothing), **match.selections}
+        selections = {key: it for key, it in every.items() if key in self._keys}
         try:
             return {key: self._counts.domains_of(it, key) for key, it in selections.items()}
         except Unprepared:
@@ -377,6 +386,9 @@ class Terms:
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
         """A node was added (``old`` is None), changed, or removed (``new`` is None)."""
         self._counts.node(name, old, new)
+        was, now = (frozenset() if it is None else it.labels.keys() for it in (old, new))
+        add(dict.fromkeys(was - now, 1), self._keys, -1)
+        add(dict.fromkeys(now - was, 1), self._keys)
 
     # Whether it is right.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.cache import terms
 from app.cache.cluster import Cluster
@@ -222,6 +223,18 @@ class TestBounds:
         found.pod(pod("late", "n-b", affinity=keeps_off(everybody)), "n-b", 1)
         assert 5 < sum(1 for _ in steps)
         assert {"a": 40, "b": 1} == shown(at_once(lambda: found.refusing(newcomer()))[ZONE])
+
+    def test_over_keys_that_no_node_has_nobody_is_asked(self, cluster: Cluster) -> None:
+        """Until one has it."""
+        everybody = [{"topologyKey": f"k{it}", "labelSelector": {}, "namespaceSelector": {}} for it in range(30)]
+        cluster.upsert_pod(pod("1", affinity=keeps_off(*everybody)))
+        before = refusing(cluster, newcomer())
+        known = cluster.kept_nodes["n-a"].node
+        cluster.upsert_node(replace(known, resource_version="9", labels=label_set({**known.labels, "k3": "x"})))
+        after = refusing(cluster, newcomer())
+        cluster.upsert_node(replace(known, resource_version="10"))
+
+        assert ({}, {"k3": {"x": 1}}, {}) == (before, after, refusing(cluster, newcomer()))
 
     def test_terms_that_name_others_cost_a_newcomer_nothing(self, cluster: Cluster) -> None:
         """However many there are: they are found by namespace and label."""
