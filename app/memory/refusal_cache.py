@@ -26,7 +26,7 @@ from app.kube.core_v1 import Pod
 from app.memory.refused_pods import Cause, both, causes_of
 from app.runtime.filtering import ALL_PLUGINS
 from app.runtime.framework import Framework
-from app.runtime.recent import Recent
+from app.runtime.recent import Recent, size_of
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
@@ -168,7 +168,7 @@ class RefusalCache:
         body = refusal.answer(asked.request)
         if body is not None:
             if key not in self._refusals:
-                self._refusals.put(key, refusal, refusal.weight(asked.request))
+                self._refusals.put(key, refusal, refusal.weight(asked.request) + size_of(key))
             self._remembered.inc()
             self._refused(asked.pod, profile, refusal.causes)
         return body
@@ -203,7 +203,8 @@ class RefusalCache:
         parts = self._standing(profile, signatures)
         if parts:
             refusal = _Refusal(parts)
-            self._refusals.put((profile, *signatures.items()), refusal, refusal.weight(request))
+            key = (profile, *signatures.items())
+            self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))
 
     def _standing(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
@@ -216,7 +217,7 @@ class RefusalCache:
         part = self._rejections.get(key) or _Rejections()
         part.entries.update((name, entry) for name, status, entry in each if status in those)
         part.causes = both(part.causes, causes_of(those.values()))
-        self._rejections.put(key, part, part.weight())
+        self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
         """Empty if nothing can be remembered, as of a pod that has a part in the picture it is judged on.

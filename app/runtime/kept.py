@@ -17,9 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
-from typing import Any, Final, TypeVar
-
-from msgspec import Struct
+from typing import Final, TypeVar
 
 from app.framework.filter_result import FilterResult
 from app.framework.interface import Reads, Unprepared
@@ -27,7 +25,7 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 from app.runtime.picture import Picture
-from app.runtime.recent import Recent
+from app.runtime.recent import Recent, size_of
 from app.runtime.slots import PluginSlot, pod_parts
 
 _MOST_BYTES: Final = 48 << 20
@@ -73,19 +71,6 @@ Judge = Callable[["Kept", Sequence[str]], FilterResult]
 
 Score = Callable[["KeptScores", Sequence[str]], Sequence[int]]
 """The raw scores that the plugin of a ``KeptScores`` gives nodes of the picture now. Raises ``PluginError``."""
-
-
-def _size(value: Any) -> int:
-    """Bytes that a part of a pod keeps alive, as estimated; looked at once, when an entry is made."""
-    if isinstance(value, str):
-        return 50 + len(value)
-    if isinstance(value, Mapping):
-        return 100 + sum(50 + _size(key) + _size(each) for key, each in value.items())
-    if isinstance(value, tuple | list):
-        return 60 + sum(map(_size, value))
-    if isinstance(value, Struct):
-        return 60 + sum(_size(getattr(value, name)) for name in value.__struct_fields__)
-    return 30
 
 
 def _at_once(size: int) -> int:
@@ -171,7 +156,7 @@ class Kept(_Dated):
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
-        self._size = _size(key)
+        self._size = size_of(key)
         self.key = key
         self.slot = slot
         self.pod = pod
@@ -299,7 +284,7 @@ class KeptScores(_Dated):
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
-        self._size = _size(key)
+        self._size = size_of(key)
         self.key = key
         self.slot = slot
         self.pod = pod

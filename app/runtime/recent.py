@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -44,3 +46,16 @@ class Recent(Generic[K, V]):
     def values(self) -> Iterable[V]:
         """Those that are kept now."""
         return tuple(self._entries.values())
+
+
+def size_of(value: Any) -> int:
+    """Bytes that part of a key keeps alive, as estimated; looked at once, when an entry is made."""
+    if isinstance(value, str):
+        return 50 + len(value)
+    if isinstance(value, Mapping):
+        return 100 + sum(50 + size_of(key) + size_of(each) for key, each in value.items())
+    if isinstance(value, tuple | list):
+        return 60 + sum(map(size_of, value))
+    if isinstance(value, Struct):
+        return 60 + sum(size_of(getattr(value, name)) for name in value.__struct_fields__)
+    return 30

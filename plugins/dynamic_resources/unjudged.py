@@ -9,7 +9,7 @@ from app.kube.claims import CLAIMS
 
 NAME: Final = "DynamicResources"
 
-REASON_LONG_CLAIMS: Final = TOO_LONG.format(CLAIMS)
+REASON_LONG_CLAIMS: Final = TOO_LONG.format(CLAIMS) + ", or has more than 32 entries"
 REASON_EXPRESSION: Final = "node(s) can't be judged: a selector of devices uses what is not known here"
 REASON_LONG_OBJECT: Final = "node(s) can't be judged: a claim, slice or class of devices is longer than what is read"
 REASON_STEPS: Final = "node(s) can't be judged: to find devices takes more steps than a search may have"

@@ -16,6 +16,7 @@ from app.runtime.guard import PluginError
 from plugins.dynamic_resources.args import DynamicResourcesArgs, seconds_of
 from plugins.dynamic_resources.judging import STEPS_AT_ONCE
 from plugins.dynamic_resources.plugin import DynamicResources
+from plugins.dynamic_resources.unjudged import REASON_LONG_CLAIMS
 from tests.builders import JsonObject, container, encoded, node_object, pod_object
 from tests.harness import Answer, World, only
 
@@ -141,7 +142,9 @@ def test_a_class_must_exist() -> None:
 
 def test_what_cannot_be_judged_is_refused() -> None:
     unknown = refused("node(s) can't be judged: a selector of devices uses what is not known here")
-    long = refused("node(s) can't be judged: the pod's spec.resourceClaims is longer than 64 KiB")
+    long = refused(
+        "node(s) can't be judged: the pod's spec.resourceClaims is longer than 64 KiB, or has more than 32 entries"
+    )
     found = world(claim(expression="device.driver.reverse() == 'x'"), slice_of("n0", "d0"))
 
     assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
