@@ -313,6 +313,17 @@ def test_what_was_used_last_is_kept_as_far_as_there_is_room(limit: str) -> None:
     assert [0, 0, 1, 1, 2, 3, 3] == seen
 
 
+def test_what_a_refusal_rests_on_is_weighed_too() -> None:
+    """It is made of what tenants write: a home's name here."""
+    world = crowded()
+    pods = [owned(name, f"away-{name}" + "x" * 900, world) for name in "xyz"]
+    asking = Filter(world, most_verdict_bytes=3500)
+    for number in (0, 1, 0):
+        asking.refused(pods[number], NAMES)
+
+    assert 0 == asking.remembered.count
+
+
 def test_the_answer_is_byte_for_byte_the_computed_one() -> None:
     world = crowded()
     asking, names = Filter(world), ["b1", "a2", "a1"]

@@ -1,6 +1,7 @@
 """What was used last is kept, within a bound of bytes."""
 
-from app.runtime.recent import Recent
+from app.runtime.recent import Recent, size_of
+from tests.builders import make_pod
 
 
 def test_the_least_used_go_first() -> None:
@@ -32,3 +33,11 @@ def test_what_is_heavier_than_all_room_is_not_kept() -> None:
     recent.put("a", 1, 4)
 
     assert 0 == len(recent)
+
+
+def test_what_a_key_keeps_alive_is_counted_however_deep_it_is() -> None:
+    long = "x" * 1000
+
+    assert 1000 < size_of(long) < 1100
+    assert 3000 < size_of((long, [long], {"a": long})) < 4000
+    assert size_of(make_pod("a", labels={"a": long})) > 1000

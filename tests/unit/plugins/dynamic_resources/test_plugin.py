@@ -142,9 +142,7 @@ def test_a_class_must_exist() -> None:
 
 def test_what_cannot_be_judged_is_refused() -> None:
     unknown = refused("node(s) can't be judged: a selector of devices uses what is not known here")
-    long = refused(
-        "node(s) can't be judged: the pod's spec.resourceClaims is longer than 64 KiB, or has more than 32 entries"
-    )
+    long = refused(REASON_LONG_CLAIMS)
     found = world(claim(expression="device.driver.reverse() == 'x'"), slice_of("n0", "d0"))
 
     assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
