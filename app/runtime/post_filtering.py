@@ -73,10 +73,10 @@ class PostFiltering(Runner):
         if not overrides(type(plugin), PostFilterPlugin, "post_filter_steps"):
             return state, call(slot.name, _POINT, plugin.post_filter, state, pod, rejected)
         steps = call(slot.name, _POINT, plugin.post_filter_steps, state, pod, rejected)
-        over, answer = call(slot.name, _POINT, _step, steps, None)
+        over, answer = call(slot.name, _POINT, step_of, steps, None)
         while not over:
             state = yield
-            over, answer = call(slot.name, _POINT, _step, steps, state)
+            over, answer = call(slot.name, _POINT, step_of, steps, state)
         return state, answer
 
     def _checked_answer(self, slot: PluginSlot, answer: Any) -> PostFilterAnswer:
@@ -118,7 +118,7 @@ class PostFiltering(Runner):
         return found
 
 
-def _step(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
+def step_of(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
     """Whether it is over, and with which answer. ``None`` begins it."""
     try:
         steps.send(state)  # type: ignore[arg-type]  # a generator begins with None

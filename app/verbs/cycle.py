@@ -20,6 +20,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.asking import question
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.post_filtering import step_of
 from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
@@ -184,8 +185,8 @@ class CycleVerb:
                 if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                     ended.append(replace(found.so_far, post_filter=prepared))  # by now nothing would help
                     return
-                answer = _gone_on(found.steps, state)
-            if answer is not None:
+                over, answer = step_of(found.steps, state)
+            if over:
                 ended.append(_post_filtered(found.so_far, answer))
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle | _Unfinished:
@@ -262,18 +263,8 @@ def _unschedulable(
     if not statuses:
         return found
     steps = framework.post_filter_steps(state, pod, statuses)
-    answer = _gone_on(steps, None)
-    return _Unfinished(steps, found) if answer is None else _post_filtered(found, answer)
-
-
-def _gone_on(steps: PostFilterSteps, state: CycleState | None) -> PostFilterAnswer | None:
-    """One step further: the answer if it was the last. ``None`` begins it."""
-    try:
-        steps.send(state)  # type: ignore[arg-type]  # a generator begins with None
-    except StopIteration as end:
-        answer: PostFilterAnswer = end.value
-        return answer
-    return None
+    over, answer = step_of(steps, None)
+    return _post_filtered(found, answer) if over else _Unfinished(steps, found)
 
 
 def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:

@@ -89,10 +89,10 @@ def device_variables(driver: str, device: Device) -> dict[str, Any]:
     attributes, capacity = Domains(), Domains()
     for name, value in device.attributes.items():
         domain, local = _qualified(name, driver)
-        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]
+        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # what was put there is a dict
     for name, found in device.capacity.items():
         domain, local = _qualified(name, driver)
-        capacity.setdefault(domain, {})[local] = Amounting(found.value)  # type: ignore[index]
+        capacity.setdefault(domain, {})[local] = Amounting(found.value)  # type: ignore[index]  # the same
     return {
         _DEVICE: {
             "driver": driver,

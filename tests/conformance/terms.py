@@ -195,7 +195,7 @@ class History:
         refusing = at_once(lambda: self.terms.refusing(newcomer))
         weights = at_once(lambda: self.terms.weights(newcomer, 7))
         for each in KEYS:
-            right = self._walk(each, lambda pod: int(each in _refused_over(pod, newcomer)))  # noqa: B023
+            right = self._walk(each, lambda pod: int(each in _refused_over(pod, newcomer)))  # noqa: B023  # called before each moves on
             found = _counts(refusing[each], right) if each in refusing else {}
             self._compare(f"refusing over {each}", right, found)
             self._compare_weights(newcomer, each, weights.get(each))

@@ -43,7 +43,7 @@ class Walks(FakePlugin, PostFilterPlugin):
         for _ in range(2):
             state = yield
             seen.append(state.read(NUMBER).count)
-        return self.answer or (PostFilterResult("n1"), unschedulable(f"saw {seen}"))  # type: ignore[return-value]
+        return self.answer or (PostFilterResult("n1"), unschedulable(f"saw {seen}"))  # type: ignore[return-value]  # may be wrong
 
 
 class Stumbles(FakePlugin, PostFilterPlugin):
@@ -112,7 +112,7 @@ class Evicts(FakePlugin, PreemptionPlugin):
         return nominated_node_status.message
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        return self.victims, unschedulable(node.name)  # type: ignore[return-value]
+        return self.victims, unschedulable(node.name)  # type: ignore[return-value]  # may be wrong
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
         return tuple(victims)
