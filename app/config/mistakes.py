@@ -17,7 +17,7 @@ from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.alias_generators import to_camel
 
-from app.config.durations import NO_UNIT, BadDuration, duration, parse_duration
+from app.kube.durations import NO_UNIT, BadDuration, duration, parse_duration
 
 Place: TypeAlias = tuple[str | int, ...]
 

@@ -16,11 +16,11 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from app.config.addresses import is_address
 from app.config.document import Document, UnreadableFile, read_document
-from app.config.durations import parse_duration
 from app.config.mistakes import Conflict, Mistake, field_names, meant, misread, mistakes_in
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.sources import Sources
 from app.config.variables import read_variables
+from app.kube.durations import parse_duration
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
 KIND: Final = "HomeportConfiguration"

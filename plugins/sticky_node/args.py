@@ -1,19 +1,38 @@
-"""``StickyNodeArgs``: whose pods have a home."""
+"""``StickyNodeArgs``: whose pods have a home, and how strict it is."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import PluginArgs
+from app.kube.durations import parse_duration
+from plugins.sticky_node.table import Policy
+
+SHORTEST_GRACE: Final = 350.0
+"""Seconds from the last heartbeat of a node that fails to the first moment at which its pods can be evicted: 50 s until
+it counts as unreachable, 300 s of toleration (Kubernetes 1.32 and later). A shorter grace is over when it begins.
+"""
+
+Seconds = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False)]
 
 
-class KindName(BaseModel):
-    """A kind by its ``apiVersion`` and ``kind``."""
+def _unswitched(value: Any) -> Any:
+    """YAML reads a bare ``off`` as a truth value."""
+    return Policy.OFF if value is False else value
 
+
+PolicyName = Annotated[Policy, BeforeValidator(_unswitched)]
+
+
+class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class KindName(_Model):
+    """A kind by its ``apiVersion`` and ``kind``."""
 
     api_version: Annotated[str, Field(min_length=1)]
     kind: Annotated[str, Field(min_length=1)]
@@ -27,12 +46,50 @@ class OwnerRule(KindName):
     """An owner that keeps the home of its pods.
 
     ``through`` are the controllers between pod and owner, nearest the pod first. ``perOrdinal``: each of the owner's
-    pods has a home of its own, told apart by the number its name ends in.
+    pods has a home of its own, told apart by the number its name ends in. ``policy``: instead of the plugin's.
     """
 
     through: tuple[KindName, ...] = ()
     per_ordinal: bool = False
+    policy: PolicyName | None = None
 
+
+class NamespaceRule(_Model):
+    """A policy for the namespaces that ``namespaceSelector`` matches; of several, the first that matches counts."""
+
+    namespace_selector: dict[str, Any]
+    policy: PolicyName
+    grace_period: Seconds | None = None
+
+
+class Mark(_Model):
+    """What says that a node takes no pods for a while: one of a taint, an annotation or a label, by its key.
+
+    ``value``: only this one; for a taint too. Left out: any.
+    """
+
+    taint: str = ""
+    annotation: str = ""
+    label: str = ""
+    value: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if sum(map(bool, (self.taint, self.annotation, self.label))) != 1:
+            raise ValueError("must name one of taint, annotation and label")
+        return self
+
+
+MAINTENANCE: Final = (
+    Mark(taint="medik8s.io/drain"),
+    Mark(taint="kubevirt.io/drain"),
+    Mark(annotation="weave.works/kured-reboot-in-progress"),
+    Mark(annotation="machineconfiguration.openshift.io/state", value="Working"),
+    Mark(annotation="harvesterhci.io/maintain-status"),
+)
+"""Medik8s' node maintenance, KubeVirt's drain taint, kured (``--annotate-nodes``), OpenShift's machine config operator,
+Harvester.
+"""
 
 KUBEVIRT: Final = OwnerRule(
     api_version="kubevirt.io/v1",
@@ -44,7 +101,20 @@ KUBEVIRT: Final = OwnerRule(
 class StickyNodeArgs(PluginArgs):
     """``owners`` replaces the default, which is KubeVirt's VirtualMachine."""
 
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, alias_generator=to_camel, use_enum_values=False
+    )
+
     owners: tuple[OwnerRule, ...] = (KUBEVIRT,)
+    policy: PolicyName = Policy.GRACE
+    grace_period: Seconds = 900.0
+    namespaces: tuple[NamespaceRule, ...] = ()
+    identity: Literal["name", "machine"] = "name"
+    when_gone: Literal["wait", "release"] = "wait"
+    failback: bool = False
+    follow_migration: bool = True
+    adopt: bool = True
+    maintenance: tuple[Mark, ...] = MAINTENANCE
 
     @model_validator(mode="after")
     def _each_pod_owner_once(self) -> Self:

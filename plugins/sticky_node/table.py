@@ -6,13 +6,13 @@ Source of all of it: this table. Filter goes by it, `docs/homes.md` shows it, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
 
-class Policy(str, Enum):
+class Policy(StrEnum):
     """How strict a home is."""
 
     OFF = "off"
@@ -21,7 +21,7 @@ class Policy(str, Enum):
     GRACE = "grace"
 
 
-class State(str, Enum):
+class State(StrEnum):
     """How it is about a home, for one pod. In order: the first that applies counts."""
 
     NONE = "none"
@@ -48,7 +48,7 @@ class State(str, Enum):
     USABLE = "usable"
 
 
-class Action(str, Enum):
+class Action(StrEnum):
     """What filter does."""
 
     ALL = "all pass"
@@ -59,7 +59,7 @@ class Action(str, Enum):
     WAIT = "the pod waits"
 
 
-class Reason(str, Enum):
+class Reason(StrEnum):
     """Why a node is refused. Constant texts: names and times are in Events and ``explain``."""
 
     NOT_HOME = "node(s) were not the pod's home"

@@ -20,11 +20,11 @@ from prometheus_client import Metric
 from pydantic.alias_generators import to_camel
 
 import plugins
-from app.config.durations import parse_duration
 from app.config.mistakes import field_names
 from app.config.profile import Preset, Profile
 from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
 from app.framework.interface import PluginSpec
+from app.kube.durations import parse_duration
 from app.main import Service
 from app.runtime.framework import _ASIDE
 from app.runtime.profiles import has_point, resolve

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.config.durations import parse_duration
+from app.kube.durations import parse_duration
 from tests.observability.files import ALERTS, RUNBOOK, alerts
 from tests.observability.promql import asked
 

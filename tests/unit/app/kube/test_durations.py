@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.config.durations import duration, parse_duration
+from app.kube.durations import duration, parse_duration
 
 
 @pytest.mark.parametrize(
