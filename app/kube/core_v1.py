@@ -16,12 +16,12 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.kube.claims import ClaimStatusObject, PodClaims
+from app.kube.conditions import unschedulable_since
 from app.kube.decoding import Decoder, Int32
 from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
     NOTHING_OF_NODE,
     NOTHING_OF_POD,
-    ConditionObject,
     ContainerObject,
     ContainerStatusObject,
     Extra,
@@ -154,6 +154,20 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
         return _declared(self.parts.claims, Extra.CLAIMS)
 
 
+class Waiting(Struct, frozen=True, gc=False):
+    """What the status of a pod says of its way to a node: of most pods nothing.
+
+    ``unschedulable_since``: of a pod without a node, since when its condition PodScheduled is False, which is when no
+    node was found for it first.
+    """
+
+    nominated_node_name: str = ""
+    unschedulable_since: str = ""
+
+
+NOT_WAITING: Final = Waiting()
+
+
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the picture or of a request. Empty strings stand for what is unset.
 
@@ -170,7 +184,7 @@ class Pod(Struct, frozen=True, gc=False):
     owner: OwnerReference | None
     spec: PodSpec
     node_name: str
-    nominated_node_name: str
+    waiting: Waiting
     terminating: bool
     finished: bool
     created: str = ""
@@ -179,6 +193,18 @@ class Pod(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+    @property
+    def nominated_node_name(self) -> str:
+        return self.waiting.nominated_node_name
+
+    @property
+    def unschedulable_since(self) -> str:
+        return self.waiting.unschedulable_since
+
+    def nominated(self, node_name: str) -> Pod:
+        """The same pod, nominated there; nowhere if the name is empty."""
+        return replace(self, waiting=Waiting(node_name, self.unschedulable_since))
 
     @property
     def disruption(self) -> Disruption:
@@ -275,6 +301,7 @@ class _PodSpecObject(Struct, rename="camel"):
 class _PodStatusObject(Struct, rename="camel"):
     phase: str | None = None
     nominated_node_name: str | None = None
+    conditions: Raw = Raw()
 
 
 class PodObject(Struct):
@@ -300,7 +327,6 @@ class _WholePodSpecObject(_PodSpecObject):
 class _WholePodStatusObject(_PodStatusObject):
     container_statuses: list[ContainerStatusObject] | None = None
     init_container_statuses: list[ContainerStatusObject] | None = None
-    conditions: list[ConditionObject] | None = None
     resources: RequirementsObject | None = None
     allocated_resources: Raw = Raw()
     resource_claim_statuses: list[ClaimStatusObject] | None = None
@@ -519,12 +545,18 @@ def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...], lif
         owner=controller_of(meta.owner_references),
         spec=slim,
         node_name=sys.intern(spec.node_name or ""),
-        nominated_node_name=sys.intern(status.nominated_node_name or ""),
+        waiting=_waiting(spec, status),
         terminating=bool(meta.deletion_timestamp),
         finished=status.phase in _FINISHED,
         created=sys.intern(meta.creation_timestamp or ""),
         lifecycle=lifecycle,
     )
+
+
+def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
+    nominated = status.nominated_node_name
+    since = "" if spec.node_name else unschedulable_since(status.conditions)
+    return Waiting(sys.intern(nominated or ""), since) if nominated or since else NOT_WAITING
 
 
 def slim_node(found: NodeObject) -> Node:

@@ -7,7 +7,7 @@ volume, when a container started). Of each container a few fields are taken, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, unique
 from functools import cache
 from typing import Any, Final, Protocol
@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
+from app.kube.conditions import condition_of
 from app.kube.declared_features import NO_FEATURES, declared_features_of, needed_features
 from app.kube.decoding import Decoder, Int64
 from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
@@ -162,20 +163,12 @@ class ContainerStatusObject(Struct, rename="camel"):
     allocated_resources: Raw = Raw()
 
 
-class ConditionObject(Struct):
-    """A condition of a pod."""
-
-    type: str | None = None
-    status: str | None = None
-    reason: str | None = None
-
-
 class PodStatusExtras(Protocol):
     """The fields of ``status`` that are read on demand."""
 
     container_statuses: list[ContainerStatusObject] | None
     init_container_statuses: list[ContainerStatusObject] | None
-    conditions: list[ConditionObject] | None
+    conditions: Raw
     resources: RequirementsObject | None
     allocated_resources: Raw
 
@@ -274,7 +267,7 @@ def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
             bytes(status.allocated_resources),
         ),
         bytes(spec.overhead),
-        _is_infeasible(status.conditions or ()),
+        _is_infeasible(status.conditions),
     )
 
 
@@ -289,8 +282,8 @@ def _of(found: RequirementsObject | None) -> bytes:
     return bytes(found.requests) if found is not None else b""
 
 
-def _is_infeasible(conditions: Sequence[ConditionObject]) -> bool:
-    return next((it.reason == _INFEASIBLE for it in conditions if it.type == _RESIZE), False)
+def _is_infeasible(conditions: Raw) -> bool:
+    return condition_of(conditions, _RESIZE).reason == _INFEASIBLE
 
 
 def _host_ports(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[HostPort, ...]:
