@@ -16,6 +16,7 @@ from app.kube.core_v1 import (
     PodSpec,
     Service,
     TopologySpreadConstraint,
+    NOT_WAITING,
     Waiting,
     decode_node,
     decode_pod,
@@ -155,7 +156,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
 def test_what_a_pod_leaves_out_has_its_default(given: JsonObject) -> None:
     pod = decode_pod(encoded(given))
 
-    expected = Pod("default", "web-1", "", "", NO_LABELS, {}, None, pod.spec, "", "", False, False)
+    expected = Pod("default", "web-1", "", "", NO_LABELS, {}, None, pod.spec, "", NOT_WAITING, False, False)
     assert expected == pod
     assert {
         "scheduler_name": "default-scheduler",
