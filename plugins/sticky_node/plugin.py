@@ -38,7 +38,7 @@ from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.recording import Recorder
-from plugins.sticky_node.standing import PARTS, node_annotations
+from plugins.sticky_node.standing import KINDS, PARTS, node_annotations
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = "node(s) were not the pod's home"
@@ -197,15 +197,11 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return kinds_of(args.owners)
+    return (*kinds_of(args.owners), *KINDS)
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
-
-
-def _node_annotations(args: StickyNodeArgs) -> frozenset[str]:
-    return node_annotations(args.maintenance)
 
 
 SPEC: Final = PluginSpec(
@@ -216,5 +212,5 @@ SPEC: Final = PluginSpec(
     writes=_writes,
     parts=PARTS,
     changed=tell,
-    node_annotations=_node_annotations,
+    node_annotations=node_annotations,
 )
