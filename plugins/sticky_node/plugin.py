@@ -306,9 +306,8 @@ class StickyNode(
             return explain_missing(owner)
         claim = None if recorded_home(owner) else self._making.holds(owner, pod) or self._making.of(pod)
         made = claim is not None and self._making.is_made(claim.pod)
-        return explain_home(
-            owner, self._home(owner, pod), nodes, claim=claim, made=made, cause=self._recorder.cause(owner)
-        )
+        decision = self._decided(owner, pod)
+        return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
 
     def figures(self) -> Iterator[Figure | None]:
         return self._census.figures()

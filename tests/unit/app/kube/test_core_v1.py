@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from app.kube import core_v1
 from app.kube.core_v1 import (
     MOST_CONSTRAINTS,
+    NOT_WAITING,
     Node,
     Pod,
     PodSpec,
     Service,
     TopologySpreadConstraint,
-    NOT_WAITING,
     Waiting,
     decode_node,
     decode_pod,
