@@ -63,11 +63,15 @@ class Clocks:
         self._now = handle.wall_clock
         self._seen: dict[Slot, _Seen] = {}
         self._begun: dict[Slot, Owner] = {}
+        self._asked: dict[Slot, str] = {}
 
     def since(self, owner: Owner, home: str) -> float | None:
         """Since when the home is not usable, in seconds since 1970; ``None`` if it is, by its node alone."""
         if self._standings.of_node(home, owner).state is State.USABLE:
             return None
+        self._asked[owner.key] = home
+        if len(self._asked) > MOST_SEEN:
+            del self._asked[next(iter(self._asked))]
         return self.began(owner, home)
 
     def began(self, owner: Owner, home: str) -> float:
@@ -85,6 +89,7 @@ class Clocks:
 
     def ended(self, owner: Owner, home: str) -> None:
         """The home is usable: what is still written counts no more."""
+        self._asked.pop(owner.key, None)
         void = owner.found.annotations.get(since_key(owner.slot), "")
         if void:
             self._note(owner, _Seen(home, None, void))
@@ -98,10 +103,9 @@ class Clocks:
         said = f"{_WORDS[state]} {time.replace('+00:00', 'Z')}"
         return f"{said} {home}" if is_subdomain(home) else said
 
-    def keeps(self, owner: Owner, home: str) -> bool:
-        """Whether somebody has asked since when this home is not usable."""
-        seen = self._of(owner, home)
-        return seen is not None and seen.since is not None
+    def is_asked(self, owner: Owner, home: str) -> bool:
+        """Whether a pod has asked since when this home is not usable, and it was not usable since."""
+        return self._asked.get(owner.key) == home
 
     def take_begun(self) -> list[Owner]:
         """The owners of homes whose time was noted in memory since this was last called."""
@@ -110,6 +114,7 @@ class Clocks:
 
     def forget(self, slot: Slot) -> None:
         """The owner is gone."""
+        self._asked.pop(slot, None)
         self._seen.pop(slot, None)
         self._begun.pop(slot, None)
 
@@ -139,10 +144,10 @@ def since_key(slot: str) -> str:
 def read_since(text: str, home: str, now: float) -> Since | None:
     """What the annotation says of this home. Anybody may have written it: ``None`` for what we would not have.
 
-    That is something overlong, a state that there is not, a time without a zone, before 1970 or in the future, another
-    home.
+    That is something overlong or unprintable, a state that there is not, a time without a zone, before 1970 or in the
+    future, another home.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or not text.isprintable():
         return None
     word, _, rest = text.partition(" ")
     said, _, node = rest.partition(" ")

@@ -45,7 +45,7 @@ from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
-from plugins.sticky_node.policies import Policies
+from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import Action, Reason
@@ -335,7 +335,7 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return kinds_of(args.owners)
+    return (*kinds_of(args.owners), *kinds_of_policies(args))
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:

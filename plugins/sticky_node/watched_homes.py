@@ -31,6 +31,7 @@ AGAIN_SECONDS: Final = 60.0
 
 _PAUSE_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 5
+_OF_OWNER: Final = "owner"
 _ANY: Final = Standing(State.NONE)
 """Nobody cares how it is about the node."""
 
@@ -147,8 +148,10 @@ class WatchedHomes:
                 yield _Home(owner, node, self._standing(owner, node))
 
     def _standing(self, owner: Owner, node: str) -> Standing:
-        """A pod whose template says more than its owner has asked for the clock."""
-        if self._policies.of(owner).policy is Policy.OFF and not self._clocks.keeps(owner, node):
+        """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
+        applied = self._policies.of(owner)
+        is_off = applied.policy is Policy.OFF
+        if is_off and (applied.source == _OF_OWNER or not self._clocks.is_asked(owner, node)):
             return _ANY
         return self._standings.of_node(node, owner)
 
