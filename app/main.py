@@ -23,6 +23,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.settings import SelfSigned, Settings, is_loopback
 from app.controllers.nominations import CountedNominations
+from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import Recount
 from app.controllers.repair import Repair
 from app.controllers.sampling_guard import SamplingGuard
@@ -229,6 +230,8 @@ class Service:
         repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
         supervisor.while_leading("repair", repair.run)
         supervisor.while_leading("sampling guard", sampling.run)
+        for name, found in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
+            supervisor.while_leading(name, found.run)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
         supervisor.everywhere("check", self._recount.run)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from datetime import datetime
 
 from msgspec import Struct
 
 from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.clocks import Clocks
+from plugins.sticky_node.clocks import Clocks, seconds
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import Applied, Policies
 from plugins.sticky_node.standing import Standing, Standings, is_target
@@ -79,12 +78,3 @@ class Decider:
     def _since(self, owner: Owner, pod: Pod, home: str, state: State) -> float | None:
         """Where the home is usable, in-tree filters refuse it: no node was found, which they have told on the pod."""
         return seconds(pod.unschedulable_since) if state is State.USABLE else self._clocks.since(owner, home)
-
-
-def seconds(time: str) -> float | None:
-    """Since 1970; ``None`` for none, and for one that is none."""
-    try:
-        found = datetime.fromisoformat(time)
-        return found.timestamp() if found.tzinfo else None
-    except (ValueError, OverflowError):
-        return None

@@ -45,11 +45,12 @@ from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
-from plugins.sticky_node.policies import Policies
+from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
 from plugins.sticky_node.table import Action, Reason
 from plugins.sticky_node.tries import Tries
+from plugins.sticky_node.watching import Watch
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = Reason.NOT_HOME.value
@@ -111,6 +112,17 @@ class StickyNode(
         clocks = Clocks(self._standings, self._owners, handle)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.wall_clock)
+        self._watch = Watch(
+            self._owners,
+            self._standings,
+            self._policies,
+            clocks,
+            handle,
+            verdict=self.verdict,
+            ends_at=self.ends_at,
+            decided=self._decided,
+            kinds=_kinds(args),
+        )
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
@@ -119,12 +131,14 @@ class StickyNode(
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
+            self._watch.answered(pod, str(owner))
             return OWNER_UNKNOWN, None
         if owner is None:
             return SKIP, None
         decision = self._decided(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
+        self._watch.answered(pod, (decision.verdict, self._tries.is_over(pod.uid, decision.home)))
         state.write(_DECIDED, _Decided(decision))
         return SUCCESS, None
 
@@ -298,6 +312,10 @@ class StickyNode(
     def figures(self) -> Iterator[Figure | None]:
         return self._census.figures()
 
+    async def run(self) -> None:
+        """Writes since when homes are not usable, tells people, wakes pods."""
+        await self._watch.run()
+
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""
         await self._recorder.record_open()
@@ -317,7 +335,7 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS)
+    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
