@@ -44,8 +44,8 @@ _MOST_HELD: Final = 256
 _MOST_AGAIN: Final = 256
 """Rejected nodes that are judged again where they changed; if more did, they are judged when asked for."""
 
-_MOST_AT_ONCE: Final = 8192
-"""Nodes that are judged for the first time in one step of the event loop: some milliseconds a plugin."""
+_MOST_AT_ONCE: Final = 2048
+"""Nodes that are judged for the first time in one step of the event loop: some milliseconds, by all plugins."""
 
 _LIGHT: Final = 4 << 10
 """Bytes of a pod's part by which a node is judged in next to no time."""
