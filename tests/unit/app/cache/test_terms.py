@@ -231,6 +231,7 @@ class TestBounds:
         monkeypatch.setattr(terms, "_MOST_TOLD", 5)
         everybody = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {}}
         cluster.upsert_pod(pod("1", affinity=keeps_off(everybody, {**everybody, "topologyKey": HOSTNAME})))
+        assert isinstance(cluster.terms, Terms)
         asked = [newcomer(f"a{it}") for it in range(20)]
         for it in asked:
             assert {ZONE: {"a": 1}, HOSTNAME: {"n-a": 1}} == refusing(cluster, it)
