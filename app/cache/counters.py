@@ -57,7 +57,8 @@ _AT_LEAST: Final = 8
 _MOST_OF_A_GROUP: Final = 128
 _MOST_OF_A_SELECTION: Final = 32
 """Selections that match one label set, and domains of one selection: an event changes all of them. Of more than that
-those that were made first are given up. A label set has one or two, and a selection one for each topology key.
+those that were made first are given up. A label set has one or two, and a selection one for each topology key. One pod
+asks for no more than that, or it would never have all that it needs.
 """
 
 _AT_AN_EVENT: Final = 1024
