@@ -15,7 +15,7 @@ def test_kept_terms_equal_those_counted_afresh() -> None:
 
 
 def test_they_do_where_hardly_anything_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As much as one question needs: what others need is given up for it, and label sets are compared as they are asked."""
+    """As much as one question needs: what others need is given up for it."""
     for name, limit in {"_MOST_OF_A_GROUP": 6, "_MOST_OF_A_SELECTION": 3, "_AT_AN_EVENT": 1, "_PIECE": 3}.items():
         monkeypatch.setattr(counters, name, limit)
     monkeypatch.setattr(terms, "_MOST_TOLD", 6)

@@ -3,7 +3,7 @@
 That they stay equal to a recount under any interleaving of events is stated in ``tests/property``.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 import pytest
@@ -446,8 +446,19 @@ class TestGroupsThatManyMaySelect:
         return found
 
     def test_the_event_compares_it_with_none(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Selector, "matches", lambda *_: pytest.fail("compared"))
+        compared: list[object] = []
+        matches = Selector.matches
+
+        def counted(found: Selector, labels: Mapping[str, str]) -> bool:
+            compared.append(found)
+            return matches(found, labels)
+
+        monkeypatch.setattr(Selector, "matches", counted)
         cluster.upsert_pod(web("4", "n-c", never="seen"))
+        before = len(compared)
+        at_once(lambda: by_zone(cluster))
+
+        assert (0, 21) == (before, len(compared))
 
     def test_the_next_answer_has_it_counted(self, cluster: Cluster) -> None:
         """Also of pods that come, leave and are relabelled while it is compared."""
