@@ -15,7 +15,7 @@ from app.kube.resource_v1 import (
     decode_resource_claim,
     decode_slice,
 )
-from plugins.dynamic_resources.allocator import MOST_STEPS, NO_USE, Failed, Search, Use
+from plugins.dynamic_resources.allocator import MOST_STEPS, NO_USE, Failed, Said, Search, Use
 from plugins.dynamic_resources.capacity import consumed_of, fits
 from plugins.dynamic_resources.extended import device_requests, from_devices
 from plugins.dynamic_resources.pools import gather_pools
@@ -48,7 +48,7 @@ def claim_of(*requests: dict[str, Any], constraint: dict[str, Any] | None = None
 def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE) -> Search:
     pools = gather_pools(NODE, slices, lambda pool: [it for it in slices if it.pool_id == pool])
     classes = {"gpu": DeviceClass("gpu", "u")}
-    return Search(NODE, claims, pools, classes.get, lambda _: use, lambda expression, *_: expression == "true")
+    return Search(NODE, claims, pools, classes.get, lambda _: use, lambda expression, *_: Said(expression == "true"))
 
 
 SAME_NUMA: Final = {"matchAttribute": "gpu.test/numa"}

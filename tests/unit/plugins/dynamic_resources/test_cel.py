@@ -5,9 +5,10 @@ from typing import Any, Final
 import pytest
 
 from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
-from plugins.dynamic_resources.cel import CelError, Selector, device_variables
+from plugins.dynamic_resources.cel import Budget, CelError, Selector, device_variables
 from plugins.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, Unsupported, parse
-from plugins.dynamic_resources.cel_values import matcher, parse_amount, parse_semver
+from plugins.dynamic_resources.cel_values import parse_amount, parse_semver
+from plugins.dynamic_resources.patterns import matcher
 
 GPU: Final = Device(
     "d0",
@@ -24,7 +25,7 @@ NO_TRUTH: Final = (
 def said(expression: str, device: Device = GPU) -> Any:
     """True, false, the error, or that it is not read."""
     try:
-        return Selector(expression).matches(device_variables("gpu.test", device))
+        return Selector(expression).matches(device_variables("gpu.test", device), Budget())
     except CelError as error:
         return str(error)
     except Unsupported:
