@@ -439,6 +439,15 @@ _WAITING: Final[WeakSet[_Waiters]] = WeakSet()
 
 
 def _changed(_kind: Kind[Any], _old: object, _new: object, _recorder: EventRecorder) -> None:
+    _look()
+
+
+def _came(_kind: Kind[Any], _new: object) -> None:
+    """A claim may have all it needs when it is first heard of."""
+    _look()
+
+
+def _look() -> None:
     for it in tuple(_WAITING):
         it.look()
 
@@ -448,5 +457,11 @@ def _kinds(_args: DynamicResourcesArgs) -> tuple[Kind[Any], ...]:
 
 
 SPEC: Final = PluginSpec(
-    NAME, DynamicResourcesArgs, DynamicResources, kinds=_kinds, parts=(Part.CLAIMS, Part.RESOURCES), changed=_changed
+    NAME,
+    DynamicResourcesArgs,
+    DynamicResources,
+    kinds=_kinds,
+    parts=(Part.CLAIMS, Part.RESOURCES),
+    changed=_changed,
+    came=_came,
 )
