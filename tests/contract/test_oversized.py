@@ -71,7 +71,8 @@ NODES: Final = (
 
 def pod_with(world: World, fields: PodFields) -> Pod:
     """One pod, but for these fields: its constraint makes PodTopologySpread read whom it admits."""
-    return world.pod(pod_object("web", **{"spread": [SPREAD], **fields}))
+    both: PodFields = {"spread": [SPREAD], **fields}
+    return world.pod(pod_object("web", **both))
 
 
 def world_of(plugin: str) -> World:
