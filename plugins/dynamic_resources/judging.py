@@ -40,10 +40,13 @@ _STEPS_OF_A_LOOK: Final = 4
 """What it counts to see that a node is known already."""
 
 MOST_KNOWN_BYTES: Final = 64 << 20
-"""Of outcomes, of all nodes and of pods of all kinds, beside those of the evaluation that is under way. About."""
+"""Of outcomes, of all nodes and of pods of all kinds, beside those that the last evaluations asked for. About."""
 
 MOST_MADE_BYTES: Final = 4 << 20
 """Of specs that are made here, the same."""
+
+_EVALUATIONS: Final = 8
+"""Whose outcomes are kept in any case: one that was searched ahead begins anew, perhaps after others had their turn."""
 
 _BYTES_OF_AN_OUTCOME: Final = 400
 _BYTES_OF_A_POOL: Final = 150
@@ -156,10 +159,10 @@ class Judging:
         return found
 
     def _make_room(self) -> None:
-        """Of what this evaluation asked for nothing is forgotten: it has to be there when it asks again."""
+        """Of what was asked for just now nothing is forgotten: it has to be there when it is asked for again."""
         while self._known_bytes > MOST_KNOWN_BYTES:
             key, oldest = next(iter(self._kinds.items()))
-            if oldest.evaluation == self._evaluation:
+            if oldest.evaluation > self._evaluation - _EVALUATIONS:
                 break
             del self._kinds[key]
             self._known_bytes -= oldest.weight
@@ -192,7 +195,7 @@ class Judging:
         self._specs[requests] = found
         while self._made_bytes > MOST_MADE_BYTES:
             key, oldest = next(iter(self._specs.items()))
-            if oldest.evaluation == self._evaluation:
+            if oldest.evaluation > self._evaluation - _EVALUATIONS:
                 break
             del self._specs[key]
             self._made_bytes -= _weight(oldest.spec)
