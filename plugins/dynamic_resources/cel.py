@@ -318,7 +318,12 @@ def _call(node: Call) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
         given = [it(scope) for it in arguments]
-        scope.step(sum(len(it) for it in given if isinstance(it, str | tuple)) // _OF_A_STEP)
+        size = 0
+        for it in given:
+            if type(it) is str or type(it) is tuple:
+                size += len(it)
+        if size >= _OF_A_STEP:
+            scope.step(size // _OF_A_STEP)
         try:
             return function(*given, scope.step) if counts else function(*given)
         except _NoOverload:

@@ -1,8 +1,6 @@
 """Selectors of devices: what is true, what is an error in a scheduler's words, and what is not read."""
 
-import re
 from contextlib import suppress
-from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -11,7 +9,6 @@ from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
 from plugins.dynamic_resources.cel import MOST_STEPS, Budget, CelError, Selector, device_variables
 from plugins.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, TALLEST, Unsupported, parse
 from plugins.dynamic_resources.cel_values import parse_amount, parse_semver
-from plugins.dynamic_resources.patterns import matcher
 
 GPU: Final = Device(
     "d0",
@@ -169,57 +166,3 @@ def test_quantities() -> None:
     assert parse_amount("one") is None
     with pytest.raises(Unsupported):
         parse_amount("1" * 99)
-
-
-@pytest.mark.parametrize("pattern", ["(a*)*", "a**", "a.*b.*c.*", "(?i)a", "[[:alpha:]]", "a{2}{3}", "(a", "\\pL"])
-def test_patterns_that_are_not_searched_for(pattern: str) -> None:
-    with pytest.raises(Unsupported):
-        matcher(pattern)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "subject", "expected"),
-    [
-        ("^a", "ba", False),
-        ("a$", "a\n", False),
-        ("(a|b)c", "xbc", True),
-        ("[0-9]{3}", "a100", True),
-        ("a.b", "a\nb", False),
-    ],
-)
-def test_patterns(pattern: str, subject: str, expected: bool) -> None:
-    assert expected is matcher(pattern)(subject)
-
-
-PARTS: Final = ("a", "b*", "[^a]", "a?", "(", "|", ")", "^", "$")
-SUBJECTS: Final = tuple("".join(it) for length in range(4) for it in product("ab", repeat=length))
-
-
-def test_a_pattern_finds_what_another_search_finds() -> None:
-    """Of all that can be made of some parts: Python's own, which goes back and tries again."""
-    read = 0
-    for parts in product(PARTS, repeat=4):
-        pattern = "".join(parts)
-        try:
-            found = matcher(pattern)
-        except Unsupported:
-            continue
-        other = re.compile(pattern.replace("$", r"\Z"))
-        read += 1
-        assert [other.search(it) is not None for it in SUBJECTS] == [found(it) for it in SUBJECTS], pattern
-
-    assert read > 1000
-
-
-@pytest.mark.parametrize("pattern", ["(a|a)" * 40 + "b", "a?" * 60 + "b", "a*.*b", "(" * 120 + "a" + ")" * 120])
-def test_the_steps_of_a_search_grow_with_the_lengths_and_no_faster(pattern: str) -> None:
-    spent: list[int] = []
-
-    matcher(pattern)("a" * 512, spent.append)
-
-    assert 0 < sum(spent) <= 3 * len(pattern) * 512
-
-
-def test_a_pattern_of_too_many_places_is_not_searched_for() -> None:
-    with pytest.raises(Unsupported):
-        matcher("a{99}" * 20)
