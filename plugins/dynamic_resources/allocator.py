@@ -42,7 +42,7 @@ from plugins.dynamic_resources.unjudged import (
 )
 
 MOST_STEPS: Final = 5000
-"""Devices looked at for one node: some 20 ms. A node with 16 devices takes a few hundred."""
+"""Devices looked at for one node, and what their selectors take: some 20 ms. With 16 devices it is a few hundred."""
 
 STEPS_OF_A_SELECTOR: Final = 8
 """What it counts to ask a selector about a device for the first time, be it ever so short."""
@@ -187,6 +187,11 @@ class Search:
         self._available: dict[str, dict[str, dict[str, Amount]]] = {}
         self._consumed: dict[str, dict[str, dict[str, Amount]]] = {}
         self._results: list[list[str]] = [[] for _ in claims]
+
+    @property
+    def devices(self) -> int:
+        """How many the node can reach."""
+        return len(self._devices)
 
     def run(self) -> Solution | Failed:
         """Raises ``AllocationError`` and ``Unjudged``."""

@@ -36,6 +36,9 @@ STEPS_AT_ONCE: Final = 8000
 STEPS_OF_A_NODE: Final = 60
 """What it counts to gather the pools of a node."""
 
+_DEVICES_OF_A_STEP: Final = 8
+"""That are put in line for a search."""
+
 _STEPS_OF_A_LOOK: Final = 4
 """What it counts to see that a node is known already."""
 
@@ -270,4 +273,4 @@ def _names(claims: Sequence[ResourceClaim]) -> tuple[str, ...]:
 
 
 def _steps(search: Search | None) -> int:
-    return STEPS_OF_A_NODE + (0 if search is None else search.steps)
+    return STEPS_OF_A_NODE + (0 if search is None else search.steps + search.devices // _DEVICES_OF_A_STEP)
