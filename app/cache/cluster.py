@@ -7,7 +7,7 @@ picture built from their end result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar
 
@@ -209,6 +209,9 @@ class Cluster:
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         return self.others.version(kind, namespace)
 
+    def changed_since(self, kind: Kind[Any], version: int) -> Sequence[ObjectKey] | None:
+        return self.others.changed_since(kind, version)
+
     def kind_version(self, kind: Kind[Any]) -> int:
         """Moves whenever an object of the kind does, in whatever namespace."""
         return self.others.kind_version(kind)
@@ -230,7 +233,7 @@ class Cluster:
             self._node_changes += 1
             self.node_changes.note(key[1])
         else:
-            self.others.touch(kind, key[0])
+            self.others.touch(kind, key)
 
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
+from app.cache.changes import ObjectChanges
 from app.kube.kinds import Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 
@@ -46,6 +47,7 @@ class ObjectStore:
         self._latest: dict[Kind[Any], int] = {}
         self._gone = Gone()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
+        self._changed: dict[Kind[Any], ObjectChanges] = {}
         self.changes = 0
 
     def on_change(self, kind: Kind[Any], listener: Listener) -> None:
@@ -86,7 +88,7 @@ class ObjectStore:
             return
         objects[name] = found
         if not _is_same(known, found):
-            self.touch(kind, namespace)
+            self.touch(kind, found.key)
         if kind in self._listeners and known is not None and known.uid == found.uid:
             for listener in self._listeners[kind]:
                 listener(known, found)
@@ -104,7 +106,7 @@ class ObjectStore:
         self._gone.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             del objects[name]
-            self.touch(kind, namespace)
+            self.touch(kind, key)
             if not objects:
                 del self._objects[kind][namespace], self._versions[(kind, namespace)]
                 self._emptied[kind] = self.changes
@@ -113,10 +115,22 @@ class ObjectStore:
         """Moves whenever an object of the kind does, in whatever namespace."""
         return self._latest.get(kind, 0)
 
-    def touch(self, kind: Kind[Any], namespace: str) -> None:
-        """What was derived from the objects of the kind in the namespace has to be derived anew."""
+    def changed_since(self, kind: Kind[Any], version: int) -> Sequence[ObjectKey] | None:
+        """Objects of the kind that changed after it had that version; ``None``: not known. Listed from the first call
+        on: of most kinds nobody asks.
+        """
+        found = self._changed.get(kind)
+        if found is None:
+            found = self._changed[kind] = ObjectChanges(self.kind_version(kind))
+        return found.since(version)
+
+    def touch(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """What was derived from the object has to be derived anew."""
+        namespace = key[0]
         self.changes += 1
         self._latest[kind] = self.changes
+        if kind in self._changed:
+            self._changed[kind].note(key, self.changes)
         if namespace in self._objects.get(kind, {}):
             self._versions[(kind, namespace)] = self.changes
         else:

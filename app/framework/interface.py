@@ -261,6 +261,13 @@ class Objects(Protocol):
         """
         ...
 
+    def changed_since(self, kind: Kind[Any], version: int) -> Collection[tuple[str, str]] | None:
+        """Namespace and name of the objects that came, changed or went since ``version(kind)`` was that.
+
+        ``None``: not known, as at first and after thousands of changes; all have to be looked at anew then.
+        """
+        ...
+
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
         ...

@@ -67,6 +67,11 @@ class DeclaredObjects:
             self._require(kind)
         return self._version(kind, namespace)
 
+    def changed_since(self, kind: Kind[Any], version: int) -> Collection[tuple[str, str]] | None:
+        if id(kind) not in self._known:
+            self._require(kind)
+        return self._objects.changed_since(kind, version)
+
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
         self._require(kind)
         return self._objects.every(kind)

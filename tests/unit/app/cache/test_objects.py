@@ -139,7 +139,7 @@ def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -
         lambda: store.upsert(SERVICES, make_service("db", namespace="shop")),
         lambda: store.upsert(SERVICES, make_service("db", {"a": "2"}, namespace="shop")),
         lambda: store.delete(SERVICES, ("default", "web")),
-        lambda: store.touch(SERVICES, "nowhere"),
+        lambda: store.touch(SERVICES, ("nowhere", "web")),
         lambda: store.delete(SERVICES, ("shop", "db")),
     )
     for change in changes:
@@ -154,7 +154,7 @@ def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -
 def test_what_is_said_of_a_namespace_without_objects_leaves_nothing_behind() -> None:
     store = ObjectStore()
     for number in range(3):
-        store.touch(SERVICES, f"ns-{number}")
+        store.touch(SERVICES, (f"ns-{number}", "web"))
 
     assert [3, 3, 3] == [store.version(SERVICES, f"ns-{number}") for number in range(3)]
     store.upsert(SERVICES, make_service("web", namespace="ns-0"))

@@ -5,9 +5,14 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
+from app.framework.following import AT_ONCE
+from app.framework.interface import Unprepared
+from app.kube.kinds import PERSISTENT_VOLUMES
+from app.kube.node_affinity import NodeMatcher
 from app.runtime.guard import PluginError
 from plugins.volume_binding.args import VolumeBindingArgs
 from plugins.volume_binding.plugin import VolumeBinding
+from plugins.volume_binding.supply import Placed, Room, Volumes
 from tests.builders import (
     ZONE,
     JsonObject,
@@ -306,6 +311,125 @@ def test_free_volumes_are_looked_at_anew_when_one_comes() -> None:
     said.append(found.filter(pod)["a"])
 
     assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[object]:
+    """What a method is called with from now on."""
+    found: list[object] = []
+    method = getattr(owner, name)
+
+    def looked(self: object, *asked: object) -> object:
+        found.append(asked)
+        return method(self, *asked)
+
+    monkeypatch.setattr(owner, name, looked)
+    return found
+
+
+@pytest.mark.parametrize("mentions", [1, 256])
+def test_a_claim_is_looked_at_once_a_node_however_often_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, mentions: int
+) -> None:
+    found = world(claim_object(volume="pv"), volume_object("pv", claim="data", zone="b"))
+    matched = looks(monkeypatch, NodeMatcher, "matches")
+
+    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*["data"] * mentions))).values())
+    assert 2 == len(matched)
+
+
+def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(50)]
+    stored = [(claim_object(it, volume=f"pv-{it}"), volume_object(f"pv-{it}", claim=it, zone="b")) for it in names]
+    found = world(*(it for pair in stored for it in pair))
+    matched = looks(monkeypatch, NodeMatcher, "matches")
+
+    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(matched)
+
+
+def test_room_is_looked_for_once_a_class_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(50)]
+    claims = [open_claim("later", name=it, size=f"{index + 1}Gi") for index, it in enumerate(names)]
+    found = world(*claims, DRIVER, room(capacity="50Gi"), room(zone="b", capacity="49Gi"))
+    asked = looks(monkeypatch, Room, "most")
+
+    assert ["Success", refused(NO_ROOM)] == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(asked)
+
+
+def test_an_open_claim_takes_a_volume_for_each_of_its_mentions() -> None:
+    """As kube-scheduler has it, though one would do."""
+    one, two = volume_object("one", class_name="static"), volume_object("two", class_name="static")
+    twice = ("data", "data")
+
+    assert [refused(NO_VOLUME)] * 2 == judged(open_claim(), one, claims=twice)
+    assert ["Success"] * 2 == judged(open_claim(), one, two, claims=twice)
+    assert ["Success"] * 2 == judged(open_claim("later"), claims=twice)
+
+
+def test_claims_that_want_the_same_pass_over_a_volume_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(30)]
+    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+    far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
+    near = [volume_object(f"near-{it}", class_name="static", size="9Gi") for it in range(29)]
+    found = world(*(open_claim(name=it) for it in names), *far, *near)
+    looked = looks(monkeypatch, Placed, "is_usable_from")
+
+    assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 * (len(far) + len(near)) == len(looked)
+
+
+def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(500)]
+    found = world(open_claim(), *many)
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    placed = looks(monkeypatch, Volumes, "placed")
+    found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
+    said.append(found.filter(pod)["a"])
+    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-7"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+    assert 1 == len(placed)
+
+
+def test_selected_volumes_are_those_that_are_there() -> None:
+    found = world(open_claim(more={"selector": {"matchLabels": {"a": "b"}}}))
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    for version, labels in enumerate(({"a": "b"}, {"a": "c"}, {"a": "b"})):
+        found.add(volume_object(class_name="static", labels=labels, resourceVersion=str(version)))
+        said.append(found.filter(pod)["a"])
+    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-1"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+
+
+def test_room_that_changes_counts_as_it_is() -> None:
+    found = world(open_claim("later"), DRIVER)
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    for version, (capacity, zone) in enumerate((("1Gi", "a"), ("1Mi", "a"), ("1Gi", "b"))):
+        topology = {"matchLabels": {ZONE: zone}}
+        found.add(room(resourceVersion=str(version), capacity=capacity, nodeTopology=topology))
+        said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_ROOM), "Success", refused(NO_ROOM), refused(NO_ROOM)] == said
+
+
+def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
+    many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(AT_ONCE + 100)]
+    found = world(open_claim(), *many)
+    pod = found.pod(more=mounting("data"))
+    with pytest.raises(Unprepared) as missing:
+        found.framework.find_nodes_that_fit(pod, found.candidates())
+    found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
+
+    assert 2 == sum(1 for _ in missing.value.steps)
+    assert {"Success"} == set(found.filter(pod).values())
 
 
 class TestArguments:
