@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from app.runtime.guard import PluginError
-from plugins.node_volume_limits import NodeVolumeLimits, NodeVolumeLimitsArgs
+from plugins.node_volume_limits.plugin import NodeVolumeLimits, NodeVolumeLimitsArgs
 from tests.builders import (
     JsonObject,
     claim_object,
