@@ -30,10 +30,10 @@ Fault = UncountableVolume | Unreadable
 
 class Attached:
     """What one node has. ``volumes`` and ``by_driver``: of its pods. ``told``: by VolumeAttachments, and ``others`` by
-    driver those of them that no pod has; ``None`` as long as nobody asked.
+    driver those of them that no pod has; ``None`` as long as nobody asked. ``faults``: why pods cannot be counted.
     """
 
-    __slots__ = ("_again", "_faults", "_pods", "by_driver", "others", "told", "volumes")
+    __slots__ = ("_again", "_pods", "by_driver", "faults", "others", "stamp", "told", "volumes")
 
     def __init__(self) -> None:
         self.volumes: dict[str, str] = {}
@@ -41,7 +41,8 @@ class Attached:
         self.told: Volumes | None = None
         self.others: Mapping[str, int] | None = None
         self._pods: dict[str, tuple[str, ...]] = {}
-        self._faults: dict[str, Fault] = {}
+        self.stamp = -1
+        self.faults: dict[str, Fault] = {}
         self._again: dict[str, int] = {}
         """Of volumes that several pods have, how many more do."""
 
@@ -49,25 +50,22 @@ class Attached:
         """Volumes that were looked at."""
         return len(self.volumes) + len(self._pods) + len(self.told or ())
 
-    def is_of(self, mounts: Mapping[str, Mounts]) -> bool:
-        """Whether just these pods are counted."""
-        return self._pods.keys() == mounts.keys()
-
-    def count(self, mounts: Mapping[str, Mounts], node: str, sources: Sources) -> None:
-        """Take in who came, and leave out who is gone."""
+    def count(self, node: NodeInfo, sources: Sources) -> None:
+        """Take in who came, and leave out who is gone. From then on it is right at this ``stamp`` of the node."""
+        mounts = node.mounts
         for uid in self._pods.keys() - mounts.keys():
             self._leave(uid)
         for uid, pod in mounts.items():
             if uid not in self._pods:
-                self._come(uid, pod, node, sources)
-        self.others = None
+                self._come(uid, pod, node.name, sources)
+        self.stamp, self.others = node.mounts_stamp, None
 
     def _come(self, uid: str, pod: Mounts, node: str, sources: Sources) -> None:
         found: dict[str, str] = {}
         try:
             found.update(sources.of_pod(pod, node))
         except (UncountableVolume, Unreadable) as fault:
-            self._faults[uid] = fault
+            self.faults[uid] = fault
             found.clear()
         self._pods[uid] = tuple(found)
         for name, driver in found.items():
@@ -78,7 +76,7 @@ class Attached:
                 add({driver: 1}, self.by_driver)
 
     def _leave(self, uid: str) -> None:
-        self._faults.pop(uid, None)
+        self.faults.pop(uid, None)
         for name in self._pods.pop(uid):
             if name in self._again:
                 add({name: 1}, self._again, -1)
@@ -87,9 +85,9 @@ class Attached:
 
     def require(self, mounts: Mapping[str, Mounts]) -> None:
         """Raises what keeps the first of the pods, in their order, from being counted."""
-        if self._faults:
-            first = next(self._faults[uid] for uid in mounts if uid in self._faults)
-            raise first.with_traceback(None)
+        for uid in mounts:
+            if uid in self.faults:
+                raise self.faults[uid].with_traceback(None)
 
     def without(self, uids: Collection[str]) -> Volumes:
         """Those of the other pods."""
@@ -143,19 +141,19 @@ class Attachments:
 
     def of(self, node: NodeInfo, work: Work) -> Attached:
         """By the pods that the node has. Raises ``Unprepared`` where a search had to count too much already."""
-        found, mounts = self._attached.get(node.name), node.mounts
-        if found is None or not found.is_of(mounts):
-            self._require_time(work, len(mounts))
-            found = self._counted(node.name, mounts)
+        found = self._attached.get(node.node.name)
+        if found is None or found.stamp != node.mounts_stamp:
+            self._require_time(work, len(node.mounts))
+            found = self._counted(node)
         return found
 
-    def _counted(self, node: str, mounts: Mapping[str, Mounts]) -> Attached:
-        found = self._attached.get(node)
+    def _counted(self, node: NodeInfo) -> Attached:
+        found = self._attached.get(node.name)
         if found is None:
             if len(self._attached) > 2 * len(self._nodes.list()):
                 self._forget()  # of nodes that are gone, most of it
-            found = self._attached[node] = Attached()
-        found.count(mounts, node, self._sources)
+            found = self._attached[node.name] = Attached()
+        found.count(node, self._sources)
         return found
 
     def others(self, attached: Attached, node: str, work: Work) -> Mapping[str, int]:
@@ -185,7 +183,7 @@ class Attachments:
 
     def _is_left(self, node: NodeInfo) -> bool:
         found = self._attached.get(node.name)
-        return found is None or not found.is_of(node.mounts) or (found.others is None and node.name in self._told)
+        return found is None or found.stamp != node.mounts_stamp or (found.others is None and node.name in self._told)
 
     def _in_steps(self) -> Iterator[None]:
         """Count all nodes that are to be. What is wrong with one is told where it is judged."""
@@ -195,10 +193,9 @@ class Attachments:
                 yield
 
     def _count(self, node: NodeInfo) -> None:
-        mounts = node.mounts
         found = self._attached.get(node.name)
-        if found is None or not found.is_of(mounts):
-            found = self._counted(node.name, mounts)
+        if found is None or found.stamp != node.mounts_stamp:
+            found = self._counted(node)
         with suppress(Unreadable):
             self._count_others(found, node.name)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, final
 
 from app.framework.claims import NO_CLAIMS, claims_signature
@@ -32,13 +33,17 @@ class NodeVolumeLimitsArgs(PluginArgs):
 
 
 class _Asked:
-    """What one search rests on: what the pod would add to a node, and how much was counted for it."""
+    """What one search rests on: what the pod would add to a node, and how much was counted for it.
 
-    __slots__ = ("_added", "_new", "attachments_read", "work")
+    ``more``: how many volumes of each driver that is, on a node that tells of its drivers and has none of them.
+    """
+
+    __slots__ = ("_added", "_new", "attachments_read", "more", "work")
 
     def __init__(self, added: Callable[[bool], Volumes | Status]) -> None:
         self._added = added
         self._new: dict[bool, Volumes | Status] = {}
+        self.more: Mapping[str, int] = {}
         self.work = Work()
         self.attachments_read = False
 
@@ -47,6 +52,8 @@ class _Asked:
         found = self._new.get(told)
         if found is None:
             found = self._new[told] = self._added(told)
+            if told and not isinstance(found, Status):
+                self.more = _by_driver(found, {})
         return found
 
     def clone(self) -> _Asked:
@@ -83,29 +90,28 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         if not new or csi_node is None or not csi_node.limits:
             return SUCCESS
         attached = self._attached.of(node, asked.work)
-        attached.require(node.mounts)
-        more: dict[str, int] = {}
-        for name, driver in new.items():
-            if name not in attached.volumes:
-                more[driver] = more.get(driver, 0) + 1
+        if attached.faults:
+            attached.require(node.mounts)
+        volumes = attached.volumes
+        more = asked.more if volumes.keys().isdisjoint(new) else _by_driver(new, volumes)
         for driver, count in more.items():
             limit = csi_node.limits.get(driver)
-            if limit is not None and attached.by_driver.get(driver, 0) + count > limit - self._others(
-                attached, node, driver, asked
-            ):
-                return _FULL
+            if limit is not None:
+                others = self._others(attached, node, asked)
+                if attached.by_driver.get(driver, 0) + count > limit - others.get(driver, 0):
+                    return _FULL
         return SUCCESS
 
-    def _others(self, attached: Attached, node: NodeInfo, driver: str, asked: _Asked) -> int:
-        """How many volumes of a driver are attached that no pod has, by the VolumeAttachments."""
-        self._require_attachments(asked)
-        return self._attached.others(attached, node.name, asked.work).get(driver, 0)
+    def _others(self, attached: Attached, node: NodeInfo, asked: _Asked) -> Mapping[str, int]:
+        if not asked.attachments_read:
+            self._require_attachments(asked)
+        found = attached.others
+        return self._attached.others(attached, node.name, asked.work) if found is None else found
 
     def _require_attachments(self, asked: _Asked) -> None:
         """All have to be readable: any of them may be of the node."""
-        if not asked.attachments_read:
-            self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
-            asked.attachments_read = True
+        self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
+        asked.attachments_read = True
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         return _is_counted(pod) and _is_counted(other)
@@ -158,6 +164,11 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
 
 def _is_counted(pod: Pod) -> bool:
     return any(it.is_attachable for it in pod.spec.volumes)
+
+
+def _by_driver(new: Volumes, known: Volumes) -> Mapping[str, int]:
+    """How many of ``new`` are not ``known``."""
+    return Counter(driver for name, driver in new.items() if name not in known)
 
 
 def _worst(driver: str, new: Volumes, certain: Volumes, every: Volumes, told: Volumes) -> int:
