@@ -10,7 +10,7 @@ from app.framework.interface import Objects, Unprepared
 from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
-AT_ONCE: Final = 1024
+AT_ONCE: Final = 256
 """Objects that are taken in at one go: some milliseconds."""
 
 _STEP: Final = 64

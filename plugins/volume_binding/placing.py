@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 
-from app.framework.interface import Objects
+from app.framework.interface import Objects, Unreadable
 from app.framework.node_info import NodeInfo
 from app.kube.kinds import CSI_NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from app.kube.storage_v1 import StorageClass
+from plugins.volume_binding.by_label import keys_of_selector
 from plugins.volume_binding.demand import Demand
 from plugins.volume_binding.supply import NOTHING, Fitting, Placed, Room, Volumes, Wanted, smallest_first
 
@@ -19,6 +21,12 @@ REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 REASON_NO_ROOM: Final = "node(s) did not have enough free storage"
 REASON_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+_MOST_KEYS: Final = 16
+"""Labels by which nodes are told apart; with more, each is judged by itself."""
+
+_NOT_ASKED: Final = ("",)
 
 
 class UntranslatableVolume(Exception):
@@ -66,6 +74,8 @@ class Placing:
         self._open = smallest_first(it for it in demand.waiting if it.selected_node is None)
         self._stock: list[tuple[PersistentVolumeClaim, int, Fitting]] | None = None
         self._needs_of_all: Sequence[Need] | None = None
+        self._keys: Collection[str] | None = _NOT_ASKED
+        self._judged: dict[object, tuple[str, ...]] = {}
         self._classes: dict[str, StorageClass | None] = {}
 
     def clone(self) -> Placing:
@@ -109,21 +119,52 @@ class Placing:
         return found.migrated
 
     def _of_waiting(self, node: NodeInfo) -> tuple[str, ...]:
+        """Nodes that are alike in the labels that matter are judged once."""
         if self._given and self._given_to != {node.name}:
             return (REASON_NO_VOLUME,)
-        return self._unmade(self._needs(self._unmatched(node)[1]), node.node.labels)
-
-    def _unmatched(self, node: NodeInfo) -> tuple[dict[str, PersistentVolume], Sequence[PersistentVolumeClaim]]:
-        """The volumes that open claims take, the smallest first, by name of the claim; and the claims without one."""
-        stock = self._stocked()
-        if not stock:
-            return {}, self._open
         labels = node.node.labels
-        taken: dict[str, PersistentVolume] = {}
-        chosen: dict[str, PersistentVolume] = {}
-        left: list[PersistentVolumeClaim] = []
+        keys = self._label_keys()
+        alike = node.name if keys is None else tuple(map(labels.get, keys))
+        found = self._judged.get(alike)
+        if found is None:
+            found = self._judged[alike] = self._unmade(self._left(labels), labels)
+        return found
+
+    def _label_keys(self) -> Collection[str] | None:
+        """The labels of a node on which it depends what is said of the claims that wait; ``None``: it is not known, or
+        there are too many.
+        """
+        if self._keys is _NOT_ASKED:
+            stock = {id(it): it for *_, it in self._stocked()}.values()
+            keys = set[str]().union(*(it.keys() for it in stock))
+            try:
+                keys.update(*map(self._keys_of_class, dict.fromkeys(it.class_name for it in self._waiting)))
+            except Unreadable:  # told where it matters to a node
+                self._keys = None
+            else:
+                self._keys = tuple(keys) if len(keys) <= _MOST_KEYS else None
+        return self._keys
+
+    def _keys_of_class(self, name: str) -> Collection[str]:
+        found = self._class_of(name)
+        if found is None or not self._room.is_made(found):
+            return ()
+        return frozenset[str]().union(*map(keys_of_selector, found.topologies), self._room.keys(found))
+
+    def _left(self, labels: Mapping[str, str]) -> Iterable[Need]:
+        """What is to be made for a node. Worked out as it is asked for: the first that cannot be made is enough."""
+        if not self._stocked():
+            if self._needs_of_all is None:
+                self._needs_of_all = _needs((*self._given, *self._open))
+            return self._needs_of_all
+        left = (claim for claim, volume in self._matched(labels) if volume is None)
+        return map(_need, chain(self._given, left))
+
+    def _matched(self, labels: Mapping[str, str]) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume | None]]:
+        """Open claims with the volumes that they take on a node, the smallest first."""
+        taken: set[str] = set()
         free: dict[int, Iterator[PersistentVolume]] = {}
-        for claim, group, fitting in stock:
+        for claim, group, fitting in self._stocked():
             own = fitting.of_its_own(taken)
             if own is not None:
                 volume = own.volume if own.is_usable_from(labels) else None
@@ -131,11 +172,9 @@ class Placing:
                 if group not in free:
                     free[group] = fitting.free(labels)
                 volume = next((it for it in free[group] if it.name not in taken), None)
-            if volume is None:
-                left.append(claim)
-            else:
-                taken[volume.name] = chosen[claim.name] = volume
-        return chosen, left
+            if volume is not None:
+                taken.add(volume.name)
+            yield claim, volume
 
     def _stocked(self) -> Sequence[tuple[PersistentVolumeClaim, int, Fitting]]:
         """Open claims with what would do for them; none where nothing would for any. Claims with one number take turns
@@ -149,14 +188,6 @@ class Placing:
             every = [(it, number[it.name], fitting[it.name]) for it in self._open]
             self._stock = every if any(fitting.values()) else []
         return self._stock
-
-    def _needs(self, left: Sequence[PersistentVolumeClaim]) -> Sequence[Need]:
-        """What is to be made for a node: on most nodes that is everything, or nothing."""
-        if left is not self._open:
-            return _needs((*self._given, *left))
-        if self._needs_of_all is None:
-            self._needs_of_all = _needs((*self._given, *left))
-        return self._needs_of_all
 
     def _unmade(self, needs: Iterable[Need], labels: Mapping[str, str]) -> tuple[str, ...]:
         """Why volumes cannot be made for the node: the reason of the first of which one cannot."""
@@ -185,7 +216,9 @@ class Placing:
 
     def plan(self, node: NodeInfo) -> Plan:
         """What would be done for the claims that wait, on a node that will do."""
-        bound, left = self._unmatched(node)
+        found = list(self._matched(node.node.labels)) if self._stocked() else [(it, None) for it in self._open]
+        bound = {claim.name: volume for claim, volume in found if volume is not None}
+        left = [claim for claim, volume in found if volume is None]
         return Plan(bound, (*self._given, *_once(left)))
 
     @property
@@ -217,11 +250,14 @@ def _distinct(volumes: Iterable[BoundVolume | None]) -> list[BoundVolume | None]
 def _needs(claims: Iterable[PersistentVolumeClaim]) -> Sequence[Need]:
     """In the order of the claims; of claims of one class, one after the other, the largest."""
     found: list[Need] = []
-    for claim in _once(claims):
-        size = None if claim.request is None else claim.request.value()
-        last = found[-1] if found and found[-1].class_name == claim.class_name else None
+    for need in map(_need, _once(claims)):
+        last = found[-1] if found and found[-1].class_name == need.class_name else None
         if last is None:
-            found.append(Need(claim.class_name, size))
-        elif size is not None and (last.size is None or size > last.size):
-            found[-1] = Need(claim.class_name, size)
+            found.append(need)
+        elif need.size is not None and (last.size is None or need.size > last.size):
+            found[-1] = need
     return found
+
+
+def _need(claim: PersistentVolumeClaim) -> Need:
+    return Need(claim.class_name, None if claim.request is None else claim.request.value())

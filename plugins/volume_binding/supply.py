@@ -19,7 +19,14 @@ from app.kube.persistent_volumes import ClaimReference, PersistentVolume, Persis
 from app.kube.quantity import ZERO, Quantity
 from app.kube.selectors import Selector
 from app.kube.storage_v1 import CSIStorageCapacity, StorageClass
-from plugins.volume_binding.by_label import ByLabel, Place, places_of_affinity, places_of_selector
+from plugins.volume_binding.by_label import (
+    ByLabel,
+    Place,
+    keys_of_affinity,
+    keys_of_selector,
+    places_of_affinity,
+    places_of_selector,
+)
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _NANO: Final = 9
@@ -90,6 +97,11 @@ class Fitting:
         ranked = each[0] if len(each) == 1 else merge(*each, key=itemgetter(0))
         return (it.volume for _, it in ranked if it.is_usable_from(labels))
 
+    def keys(self) -> frozenset[str]:
+        """The labels of nodes by which it is told whether these can be used."""
+        kept = (keys_of_affinity(it.volume.affinity) for it in self.kept)
+        return frozenset[str]().union(*kept, *(it.keys for it in self._free))
+
     def of_its_own(self, taken: Container[str]) -> Placed | None:
         """The volume that is kept for the claim, less those that are ``taken``: it is that one, or there is none."""
         return next((it for it in self.kept if it.volume.name not in taken), None)
@@ -101,6 +113,7 @@ class _Stored(Struct, frozen=True):
     placed: Placed
     rank: Rank
     places: Collection[Place] | None
+    keys: frozenset[str]
 
 
 class _Shelf:
@@ -119,12 +132,12 @@ class _Shelf:
     def put(self, found: _Stored) -> None:
         self._every[found.placed.volume.name] = found
         for it in self._of(found):
-            it.add(found.rank, found.placed, found.places)
+            it.add(found.rank, found.placed, found.places, found.keys)
 
     def take(self, found: _Stored) -> None:
         del self._every[found.placed.volume.name]
         for it in self._of(found):
-            it.discard(found.rank, found.places)
+            it.discard(found.rank, found.places, found.keys)
 
     def _of(self, found: _Stored) -> Iterator[ByLabel[Placed]]:
         yield self.all
@@ -141,7 +154,7 @@ class _Shelf:
             found = self._selected[selector] = ByLabel()
             for it in self._every.values():
                 if selector.matches(it.placed.volume.labels):
-                    found.add(it.rank, it.placed, it.places)
+                    found.add(it.rank, it.placed, it.places, it.keys)
         return found
 
 
@@ -207,8 +220,9 @@ class Volumes:
         if volume is None or volume.terminating or (volume.claim is None and not volume.available):
             return
         rank = (_size(volume.capacity), name)
-        placed = self.placed(volume, volume.affinity)
-        self._put(name, _Stored(placed, rank, places_of_affinity(volume.affinity)))
+        affinity = volume.affinity
+        stored = _Stored(self.placed(volume, affinity), rank, places_of_affinity(affinity), keys_of_affinity(affinity))
+        self._put(name, stored)
 
     def _put(self, name: str, found: _Stored) -> None:
         volume = found.placed.volume
@@ -277,16 +291,25 @@ class Room:
         """How many bytes a volume may have that the class's driver makes for a node; a driver that does not say can
         make any. Raises ``Unprepared``.
         """
-        driver = self._objects.get(CSI_DRIVERS, "", storage_class.provisioner)
-        if driver is None or not driver.storage_capacity:
-            return UNLIMITED
-        self._following.catch_up()
-        found = self._by_class.get(storage_class.name)
+        found = self._of(storage_class)
         if found is None:
-            return NOTHING
+            return UNLIMITED
         near = (it for _, it in found.near(labels))
         limits = (it.limit for it in near if it.limit is not None and it.topology and it.topology.matches(labels))
         return max(limits, default=NOTHING)
+
+    def keys(self, storage_class: StorageClass) -> Collection[str]:
+        """The labels of nodes on which that depends. Raises ``Unprepared``."""
+        found = self._of(storage_class)
+        return () if found is None else found.keys
+
+    def _of(self, storage_class: StorageClass) -> ByLabel[CSIStorageCapacity] | None:
+        """What there is of a class; ``None`` where its driver does not say."""
+        driver = self._objects.get(CSI_DRIVERS, "", storage_class.provisioner)
+        if driver is None or not driver.storage_capacity:
+            return None
+        self._following.catch_up()
+        return self._by_class.get(storage_class.name, _NO_ROOM)
 
     def _restart(self) -> None:
         self._known, self._by_class = {}, {}
@@ -295,11 +318,13 @@ class Room:
         key = (namespace, name)
         known = self._known.pop(key, None)
         if known is not None and known.topology is not None:
-            self._by_class[known.class_name].discard(key, places_of_selector(known.topology))
+            topology = known.topology
+            self._by_class[known.class_name].discard(key, places_of_selector(topology), keys_of_selector(topology))
         found = self._found(namespace, name)
         if found is not None and found.topology is not None:
             self._known[key] = found
-            self._by_class.setdefault(found.class_name, ByLabel()).add(key, found, places_of_selector(found.topology))
+            topology, of_class = found.topology, self._by_class.setdefault(found.class_name, ByLabel())
+            of_class.add(key, found, places_of_selector(topology), keys_of_selector(topology))
 
     def _found(self, namespace: str, name: str) -> CSIStorageCapacity | None:
         try:
@@ -307,6 +332,8 @@ class Room:
         except Unreadable:
             return None  # others may tell of room
 
+
+_NO_ROOM: Final[ByLabel[CSIStorageCapacity]] = ByLabel()
 
 SUPPLY: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUMES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES)
 """The kinds that this rests on."""

@@ -185,3 +185,19 @@ def test_a_listener_is_told_of_changes_and_of_nothing_else() -> None:
     store.delete(REPLICA_SETS, ("default", "web"))
 
     assert [("1", "3")] == told
+
+
+def test_what_changed_since_a_version_is_listed_once_somebody_asks() -> None:
+    store = ObjectStore()
+    store.upsert(SERVICES, make_service("web"))
+    seen = store.kind_version(SERVICES)
+    assert (None, []) == (store.changed_since(SERVICES, -1), list(store.changed_since(SERVICES, seen) or ()))
+
+    store.upsert(SERVICES, make_service("web"))
+    store.upsert(SERVICES, make_service("new"))
+    store.delete(SERVICES, make_service("web").key)
+    store.touch(SERVICES, ("nowhere", "odd"))
+
+    assert [("nowhere", "odd"), make_service("web").key, make_service("new").key] == list(
+        store.changed_since(SERVICES, seen) or ()
+    )

@@ -1,11 +1,19 @@
 """Rules of NodeVolumeLimits."""
 
+from random import Random
 from typing import Any, Final
 
 import pytest
 
+import plugins.node_volume_limits.attached as counting
+from app.cache.cluster import Cluster
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Unprepared
+from app.framework.resources import Mounts
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from app.runtime.guard import PluginError
 from plugins.node_volume_limits.plugin import NodeVolumeLimits, NodeVolumeLimitsArgs
+from plugins.node_volume_limits.sources import NOWHERE, Sources
 from tests.builders import (
     JsonObject,
     claim_object,
@@ -199,3 +207,194 @@ def test_what_is_attached_is_counted_anew_when_something_changes() -> None:
     said.append(found.filter(pod)["n1"])
 
     assert [FULL, "Success", FULL] == said
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes for which a pod's volumes are looked up, from now on; not those of new pods."""
+    found: list[str] = []
+    of_pod = Sources.of_pod
+
+    def looked(self: Sources, pod: Mounts, node: str, **more: bool) -> Any:
+        if node != NOWHERE:
+            found.append(node)
+        return of_pod(self, pod, node, **more)
+
+    monkeypatch.setattr(Sources, "of_pod", looked)
+    return found
+
+
+def crowd(nodes: int = 20, *claims: str) -> World:
+    """Nodes with a limit, on each a pod with a claim of its own and ``claims``."""
+    found = World(*stored(*claims, "a"), profile=only(NAME))
+    for it in range(nodes):
+        found.add(node_object(f"n{it}"), csi_node_object(f"n{it}", a_example_com=2 + len(claims)), *stored(f"c{it}"))
+        found.add(running(f"p{it}", f"c{it}", *claims, node=f"n{it}"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(claim_object("c3", volume="pv-a", resourceVersion="2"), ["n3"], id="a claim that is on a node"),
+        pytest.param(claim_object("new"), [], id="a claim that is on none"),
+        pytest.param(volume_object("pv-c3", claim="c3", size="9Gi", resourceVersion="2"), ["n3"], id="a volume"),
+        pytest.param(volume_object("pv-new"), [], id="a volume of nobody"),
+        pytest.param(class_object("now"), [], id="a class of nobody"),
+        pytest.param(attached("pv-c3", "n3"), [], id="an attachment, whose node's pods are the same"),
+        pytest.param(running("more", "c4", node="n5"), ["n5"], id="a pod, and none that was there before"),
+    ],
+)
+def test_a_change_touches_the_nodes_that_rest_on_it(
+    monkeypatch: pytest.MonkeyPatch, change: JsonObject, expected: list[str]
+) -> None:
+    found = crowd()
+    looked = counted(monkeypatch)
+    pod = found.pod(more=mounting("a"))
+    found.filter(pod)
+    assert 20 == len(looked)
+
+    looked.clear()
+    found.add(change)
+    found.filter(pod)
+    assert expected == looked
+
+
+def test_a_shared_claim_touches_its_nodes_only_when_it_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may change his claim many times a second."""
+    found = crowd(20, "b")
+    pod = found.pod(more=mounting("a"))
+    said = [set(found.filter(pod).values())]
+    looked = counted(monkeypatch)
+    for version in range(2, 9):
+        found.add(claim_object("b", volume="pv-b", node=f"n{version}", resourceVersion=str(version)))
+        said.append(set(found.filter(pod).values()))
+    assert ([{"Success"}] * 8, []) == (said, looked)
+
+    found.add(claim_object("b", volume="pv-a", resourceVersion="10"))
+    found.filter(pod)
+    assert 20 == len(looked)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(volume_object("pv-late", claim="late"), FULL, id="its volume comes"),
+        pytest.param(class_object("now"), FULL, id="its class comes"),
+        pytest.param(claim_object("late", volume="pv-a", resourceVersion="2"), "Success", id="it is another volume"),
+    ],
+)
+def test_a_claim_that_led_nowhere_is_found_again(change: JsonObject, expected: Answer) -> None:
+    waiting = claim_object("late", volume="pv-late", class_name="now")
+    found = world(waiting, running("one", "late"), a_example_com=1)
+    pod = found.pod(more=mounting("a"))
+    assert "Success" == found.filter(pod)["n1"]
+
+    found.add(change)
+    assert expected == found.filter(pod)["n1"]
+
+
+def test_a_node_that_cannot_be_counted_is_counted_once_it_can() -> None:
+    ephemeral = running("one", ephemeral=["v"])
+    found = world(claim_object("one-v", volume="pv-b"), ephemeral, running("two", "c"), a_example_com=2)
+    pod = found.pod(more=mounting("a"))
+    for _ in range(2):
+        with pytest.raises(PluginError, match="was not created for pod"):
+            found.filter(pod)
+
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "default/one", "controller": True}
+    uid = found.cluster.pod("default", "one")
+    assert uid is not None
+    made = claim_object("one-v", volume="pv-b", ownerReferences=[{**owner, "uid": uid.uid}], resourceVersion="2")
+    assert FULL == found.add(made).filter(pod)["n1"]
+    found.cluster.delete_pod(("default", "one"))
+    assert "Success" == found.filter(pod)["n1"]
+
+
+def test_many_nodes_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "AT_ONCE", 10)
+    found = crowd(60)
+    pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)
+    with pytest.raises(Unprepared) as missing:
+        found.framework.find_nodes_that_fit(pod, found.candidates())
+    first = len(looked)
+    each = [len(looked) for _ in missing.value.steps]
+
+    assert first < 15
+    assert list(range(first + 1, 61)) == each
+    assert 60 == len(found.framework.find_nodes_that_fit(pod, found.candidates()).passed)
+    assert 60 == len(looked)
+
+
+def test_a_victim_that_goes_costs_the_look_at_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run takes pods away one by one and puts some back."""
+    found = world(*(running(f"p{it}", "b" if it else "c") for it in range(30)), a_example_com=2)
+    framework, pod, state = found.framework, found.pod(more=mounting("a")), CycleState()
+    framework.pre_filter(state, pod)
+    node = found.cluster.nodes["n1"].with_pods(())
+    said, looked = [framework.filter_node(state, pod, node).is_success], counted(monkeypatch)
+    for victim in tuple(node.pods.values()):
+        node.drop(victim.uid)
+        said.append(framework.filter_node(state, pod, node).is_success)
+        if victim.name != "p0":
+            node.put(victim)
+            framework.filter_node(state, pod, node)
+
+    assert [False, *[True] * 30] == said
+    assert 29 == len(looked)
+
+
+CLAIMS: Final = ("a", "b", "c", "d")
+
+
+def changed(draw: Random, version: int) -> JsonObject:
+    """One of the objects that count, as it may be next."""
+    claim, number, node = draw.choice(CLAIMS), draw.randrange(4), draw.choice(("n1", "n2", "n3"))
+    volume = draw.choice(("", f"pv-{draw.choice(CLAIMS)}"))
+    fields: dict[str, Any] = {"resourceVersion": str(version)}
+    return draw.choice(
+        (
+            claim_object(claim, volume=volume, class_name=draw.choice(("now", "other")), **fields),
+            volume_object(f"pv-{claim}", claim=claim, more={"csi": csi(draw)} if number else {}, **fields),
+            class_object(draw.choice(("now", "other")), provisioner=draw.choice(DRIVERS), **fields),
+            {**attached(f"pv-{claim}", node, draw.choice(DRIVERS)), "metadata": {"name": f"va-{number}", **fields}},
+            csi_node_object(node, a_example_com=draw.choice((None, 1, 2)), b_example_com=draw.choice((1, 3))),
+            running(f"p{draw.randrange(6)}", *draw.sample(CLAIMS, draw.randrange(3)), node=node, **fields),
+        )
+    )
+
+
+DRIVERS: Final = ("a.example.com", "b.example.com")
+
+
+def csi(draw: Random) -> JsonObject:
+    return {"driver": draw.choice(DRIVERS), "volumeHandle": f"handle-{draw.randrange(3)}"}
+
+
+def gone(draw: Random, cluster: Cluster) -> None:
+    """One of the objects that count is deleted."""
+    kind = draw.choice((PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, PODS))
+    if kind is PODS:
+        cluster.delete_pod(("default", f"p{draw.randrange(6)}"))
+        return
+    keys = sorted(cluster.others.keys(kind))
+    if keys:
+        cluster.others.delete(kind, draw.choice(keys))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_kept_is_what_is_counted_afresh(seed: int) -> None:
+    draw = Random(seed)
+    said: set[str] = set()
+    found = World(*(node_object(it) for it in ("n1", "n2", "n3")), profile=only(NAME))
+    for version in range(1, 300):
+        if draw.random() < 0.25:
+            gone(draw, found.cluster)
+        else:
+            found.add(changed(draw, version))
+        pod = found.pod(more=mounting(*draw.sample(CLAIMS, 1 + draw.randrange(2))))
+        fresh = World(cluster=found.cluster, profile=only(NAME))
+        verdict = found.filter(pod)
+        assert fresh.filter(pod) == verdict
+        said.update(map(str, verdict.values()))
+
+    assert {"Success", str(FULL)} < said

@@ -376,7 +376,7 @@ def test_claims_that_want_the_same_pass_over_a_volume_once(monkeypatch: pytest.M
     looked = looks(monkeypatch, Placed, "is_usable_from")
 
     assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
-    assert 2 * (len(far) + len(near)) == len(looked)
+    assert len(far) + len(near) == len(looked), "and the nodes differ in no label that matters"
 
 
 def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,8 +428,33 @@ def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
         found.framework.find_nodes_that_fit(pod, found.candidates())
     found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
 
-    assert 2 == sum(1 for _ in missing.value.steps)
+    assert 2 == sum(1 for _ in missing.value.steps), "a hundred volumes, 64 in a step"
     assert {"Success"} == set(found.filter(pod).values())
+
+
+@pytest.mark.parametrize(
+    ("affinity", "topology", "room_of"),
+    [
+        pytest.param("disk", "", "", id="by a free volume"),
+        pytest.param("", "disk", "", id="by the class"),
+        pytest.param("", "", "disk", id="by the room that there is"),
+    ],
+)
+def test_nodes_are_told_apart_by_each_label_that_matters(affinity: str, topology: str, room_of: str) -> None:
+    """Nodes that are alike in these are judged once; those of one zone here are not."""
+    nodes = (node_object(it, labels={"disk": it, ZONE: "a"}) for it in ("here", "there"))
+    terms = [{"matchLabelExpressions": [{"key": "disk", "values": ["here"]}]}]
+    objects = [open_claim("only", size="1Gi"), class_object("only", allowedTopologies=terms if topology else None)]
+    if affinity:
+        placed = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("disk", "In", "here"))]}}}
+        objects[1] = class_object("only", provisioner="kubernetes.io/no-provisioner")
+        objects.append(volume_object(class_name="only", more=placed))
+    if room_of:
+        objects += [DRIVER, room("only", capacity="1Gi", nodeTopology={"matchLabels": {"disk": "here"}})]
+    found = World(*nodes, *objects, profile=only(NAME))
+
+    said = found.filter(found.pod(more=mounting("data")))
+    assert ("Success", refused(NO_ROOM if room_of else NO_VOLUME)) == (said["here"], said["there"])
 
 
 class TestArguments:
