@@ -15,25 +15,22 @@ same entries: what the last one used is held, whatever is given up meanwhile.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import filterfalse
-from typing import Final, TypeVar
+from typing import Final
 
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Reads, Unprepared
+from app.framework.interface import Unprepared
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
+from app.runtime.dated import ENTRY_BYTES, NAME_BYTES, PIECE, Dated, Entries, OfPlugin, step_of
 from app.runtime.guard import PluginError
 from app.runtime.picture import Picture
-from app.runtime.recent import Recent, size_of
-from app.runtime.slots import PluginSlot, pod_parts
+from app.runtime.recent import Recent
+from app.runtime.slots import PluginSlot
 
 _MOST_BYTES: Final = 48 << 20
-"""Of verdicts, of scores, and of what passes all: each."""
-
-_ENTRY_BYTES: Final = 2000
-_NAME_BYTES: Final = 60
-"""Of a name in a set or dictionary that is never full; the name itself is the picture's."""
+"""Of verdicts, and of what passes all: each."""
 
 _REJECTION_BYTES: Final = 300
 """Of a name with its status, which may be one of its own."""
@@ -44,65 +41,11 @@ _MOST_HELD: Final = 256
 _MOST_AGAIN: Final = 256
 """Rejected nodes that are judged again where they changed; if more did, they are judged when asked for."""
 
-_MOST_AT_ONCE: Final = 8192
-"""Nodes that are judged for the first time in one step of the event loop: some milliseconds a plugin."""
-
-_LIGHT: Final = 4 << 10
-"""Bytes of a pod's part by which a node is judged in next to no time."""
-
-_BYTES_AT_ONCE: Final = 5 << 20
-"""Of heavier parts, such as hundreds of affinity terms: bytes times nodes in one step. 64 KiB as a pod has them are 400
-KiB here, and up to a millisecond a node.
-"""
-
-_FEWEST_AT_ONCE: Final = 8
-
-_PIECE: Final = 64
-"""Nodes compared in one step of a check."""
-
-_STEP: Final = 512
-"""Nodes judged in one step where there are too many for one."""
-
 _SERIALS: Final = itertools.count(1)
 """No number is given out twice, whatever is given up and made anew."""
 
 Judge = Callable[["Kept", Sequence[str]], FilterResult]
 """What the plugin of a ``Kept`` says now of nodes of the picture. Raises ``PluginError``."""
-
-Score = Callable[["KeptScores", Sequence[str]], Sequence[int]]
-"""The raw scores that the plugin of a ``KeptScores`` gives nodes of the picture now. Raises ``PluginError``."""
-
-
-def _at_once(size: int) -> int:
-    """How many nodes are judged in one step by so many bytes of a pod."""
-    return _MOST_AT_ONCE if size <= _LIGHT else max(_FEWEST_AT_ONCE, _BYTES_AT_ONCE // size)
-
-
-class _Dated:
-    """Something derived from nodes. ``pods``: from the pods on them too."""
-
-    __slots__ = ("_node_seen", "_pod_seen", "_pods")
-
-    def __init__(self, picture: Picture, *, pods: bool) -> None:
-        self._pods = pods
-        self._node_seen = picture.node_changes.now
-        self._pod_seen = picture.pod_changes.now if pods else 0
-
-    def changed(self, picture: Picture) -> Iterable[str] | None:
-        """The nodes that changed since this was asked last; ``None``: not known."""
-        if not self._pods:
-            if self._node_seen == picture.node_changes.now:
-                return ()
-        elif (self._node_seen, self._pod_seen) == (picture.node_changes.now, picture.pod_changes.now):
-            return ()
-        found = picture.node_changes.since(self._node_seen)
-        self._node_seen = picture.node_changes.now
-        if not self._pods or found is None:
-            self._pod_seen = picture.pod_changes.now
-            return found
-        others = picture.pod_changes.since(self._pod_seen)
-        self._pod_seen = picture.pod_changes.now
-        return None if others is None else {*found, *others}
 
 
 class _Judged:
@@ -145,34 +88,23 @@ class _Judged:
         return len(self.open) + len(self.some or ())
 
 
-class Kept(_Dated):
-    """What one plugin said of nodes, for the pods of one signature. ``pod`` is what it sees of them.
+class Kept(OfPlugin):
+    """What one plugin said of nodes. One that is judged and not ``rejected`` passes.
 
-    A node that is judged and not ``rejected`` passes. ``stands``: moves whenever a rejection no longer stands; never
-    seen before for another ``Kept``.
+    ``stands``: moves whenever a rejection no longer stands; never seen before for another ``Kept``.
     """
 
-    __slots__ = ("_size", "judged", "key", "objects", "pod", "rejected", "serial", "slot", "stands")
+    __slots__ = ("judged", "rejected", "serial", "stands")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
-        super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
-        self._size = size_of(key)
-        self.key = key
-        self.slot = slot
-        self.pod = pod
-        self.objects = objects
+        super().__init__(key, slot, pod, objects, picture)
         self.serial = self.stands = next(_SERIALS)
         self.judged = _Judged()
         self.rejected: dict[str, Status] = {}
 
     def weight(self) -> int:
         """Bytes, as estimated."""
-        names = _NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
-        return _ENTRY_BYTES + self._size + names
-
-    def at_once(self) -> int:
-        """How many nodes are judged in one step."""
-        return _at_once(self._size)
+        return super().weight() + NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
 
     def refresh(self, picture: Picture, judge: Judge) -> None:
         """Nodes that changed count as not judged; those that were rejected are judged again at once."""
@@ -204,7 +136,7 @@ class Kept(_Dated):
             self.judged.add(names, picture.kept_nodes)
 
 
-class KeptPass(_Dated):
+class KeptPass(Dated):
     """The nodes that pass several plugins, for the pods of one signature with each: one look a name, whatever they are.
 
     ``blocked``: nodes that at least one of them rejects. ``passing``: those that all pass, as long as not all nodes of
@@ -214,7 +146,7 @@ class KeptPass(_Dated):
     __slots__ = ("blocked", "open", "passing")
 
     def __init__(self, each: Sequence[Kept], picture: Picture) -> None:
-        super().__init__(picture, pods=any(it.slot.reads is Reads.PODS_ON_NODE for it in each))
+        super().__init__(picture, pods=any(it.pods for it in each))
         self.blocked = set[str]().union(*(it.rejected for it in each))
         self.open: set[str] = set()
         self.passing: set[str] | None = set()
@@ -224,7 +156,7 @@ class KeptPass(_Dated):
 
     def weight(self) -> int:
         """Bytes, as estimated."""
-        return _ENTRY_BYTES + _NAME_BYTES * (len(self.blocked) + len(self.open) + len(self.passing or ()))
+        return ENTRY_BYTES + NAME_BYTES * (len(self.blocked) + len(self.open) + len(self.passing or ()))
 
     def refresh(self, picture: Picture) -> None:
         """Nodes that changed are not judged."""
@@ -240,22 +172,24 @@ class KeptPass(_Dated):
                 if len(self.open) > len(picture.kept_nodes):
                     self.open.intersection_update(picture.kept_nodes)
 
+    def passing_of(self, names: Sequence[str]) -> Sequence[str] | None:
+        """Those of ``names`` that pass, if nothing needs to be judged for it: the usual case, one look a name."""
+        if self.passing is None:
+            return None if self.open else self.left(names)
+        left = self.left(names)
+        return left if len(left) == len(names) else None
+
     def left(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of ``names`` that pass; names of no node too once all nodes are judged."""
+        """Those of ``names`` that pass, none of them ``missing``; names of no node too once all nodes are judged."""
         if self.passing is not None:
             return list(filter(self.passing.__contains__, names))
-        left = list(filterfalse(self.blocked.__contains__, names)) if self.blocked else names
-        if self.open and not self.open.isdisjoint(left):
-            left = list(filterfalse(self.open.__contains__, left))
-        return left
+        return list(filterfalse(self.blocked.__contains__, names)) if self.blocked else names
 
     def missing(self, names: Sequence[str], picture: Picture) -> list[str]:
         """Those of ``names``, each once, that are nodes and not judged."""
         nodes = picture.kept_nodes
         if self.passing is None:
-            return (
-                [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes] if self.open else []
-            )
+            return [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes]
         if len(self.passing) + len(self.blocked) >= len(nodes):
             return []
         new = filterfalse(self.passing.__contains__, names)
@@ -277,64 +211,22 @@ class KeptPass(_Dated):
             self.passing = None
 
 
-class KeptScores(_Dated):
-    """The raw scores that one plugin gave nodes, for the pods of one signature. ``pod`` is what it sees of them."""
-
-    __slots__ = ("_size", "key", "objects", "pod", "scores", "slot")
-
-    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
-        super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
-        self._size = size_of(key)
-        self.key = key
-        self.slot = slot
-        self.pod = pod
-        self.objects = objects
-        self.scores: dict[str, int] = {}
-
-    def weight(self) -> int:
-        """Bytes, as estimated."""
-        return _ENTRY_BYTES + self._size + 2 * _NAME_BYTES * len(self.scores)
-
-    def at_once(self) -> int:
-        """How many nodes are scored in one step."""
-        return _at_once(self._size)
-
-    def refresh(self, picture: Picture) -> None:
-        """Nodes that changed are not scored."""
-        changed = self.changed(picture)
-        if changed is None:
-            self.scores.clear()
-        else:
-            for name in changed:
-                self.scores.pop(name, None)
-
-
-E = TypeVar("E", Kept, KeptScores)
-
-
 def _are_too_many(each: Iterable[Kept], names: Sequence[str]) -> bool:
-    """Whether one of the plugins has to judge more of ``names`` than it can in one step."""
-    left = names
+    """Whether the plugins have to judge more of ``names`` than they can in one step."""
+    left, share = names, 0.0
     for kept in each:
-        if len(kept.judged.missing(left)) > kept.at_once():
-            return True
+        share += len(kept.judged.missing(left)) / kept.at_once()
         left = [it for it in left if it not in kept.rejected]
-    return False
+    return share > 1
 
 
-def _fewest_at_once(each: Iterable[Kept]) -> int:
-    """How many nodes all of the plugins can judge in one step."""
-    return min(kept.at_once() for kept in each)
-
-
-class KeptVerdicts:
-    """Verdicts and scores of one profile. Bounded by bytes, what was used last stays."""
+class KeptVerdicts(Entries):
+    """Verdicts of one profile. Bounded by bytes, what was used last stays."""
 
     def __init__(self, picture: Picture, most_bytes: int = _MOST_BYTES) -> None:
-        self._picture = picture
+        super().__init__(picture)
         self._verdicts: Recent[Hashable, Kept] = Recent(most_bytes)
         self._passes: Recent[Hashable, KeptPass] = Recent(most_bytes)
-        self._scores: Recent[Hashable, KeptScores] = Recent(most_bytes)
         self._held: dict[Hashable, Kept] = {}
 
     def begin(self) -> None:
@@ -348,22 +240,6 @@ class KeptVerdicts:
             self._held.clear()
         self._held[found.key] = found
         return found
-
-    def _entry(
-        self, form: type[E], entries: Recent[Hashable, E], slot: PluginSlot, pod: Pod, held: Mapping[Hashable, E] = {}
-    ) -> E:
-        parts = slot.parts or pod_parts(None)
-        key = (slot.name, parts.signature(pod))
-        objects = self._objects(slot)
-        found = entries.get(key) or held.get(key)
-        if found is None or found.objects != objects:
-            found = form(key, slot, parts.view(pod), objects, self._picture)
-            entries.put(key, found, found.weight())
-        return found
-
-    def _objects(self, slot: PluginSlot) -> Hashable:
-        """Moves with the objects of all kinds that the plugin declares."""
-        return tuple(map(self._picture.kind_version, slot.kinds)) if slot.kinds else ()
 
     def passing(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], judge: Judge
@@ -384,14 +260,14 @@ class KeptVerdicts:
             self._passes.put(key, found, found.weight())
         else:
             found.refresh(picture)
-        left = found.left(names)
-        if len(left) < len(names):
+        left = found.passing_of(names)
+        if left is None:
             new = found.missing(names, picture)
-            if len(new) > _fewest_at_once(each) and _are_too_many(each, new):
+            if len(new) > step_of(each) and _are_too_many(each, new):
                 raise Unprepared(self._in_steps(each, new, judge))
             if new:
                 self._judge(key, found, each, new, judge)
-                left = found.left(names)
+            left = found.left(names)
         return each, found, left
 
     def _judge(self, key: Hashable, found: KeptPass, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> None:
@@ -403,7 +279,7 @@ class KeptVerdicts:
 
     def _in_steps(self, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> Iterator[None]:
         """Judge ``names`` some at a time, each on the picture as it is then."""
-        nodes, step = self._picture.kept_nodes, min(_STEP, _fewest_at_once(each))
+        nodes, step = self._picture.kept_nodes, step_of(each)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
             for kept in each:
@@ -424,36 +300,6 @@ class KeptVerdicts:
         kept.refresh(self._picture, judge)
         return kept.stands
 
-    def scores(self, slot: PluginSlot, pod: Pod, names: Sequence[str], score: Score) -> list[int]:
-        """The raw scores of ``names``, all of them nodes of the picture, in their order.
-
-        Raises ``PluginError``, or ``Unprepared`` where there are too many to be scored at once.
-        """
-        found = self._entry(KeptScores, self._scores, slot, pod)
-        found.refresh(self._picture)
-        known = found.scores
-        try:
-            return list(map(known.__getitem__, names))
-        except KeyError:
-            nodes = self._picture.kept_nodes
-            own = [nodes[it].name for it in dict.fromkeys(filterfalse(known.__contains__, names))]
-            if len(own) > found.at_once():
-                raise Unprepared(self._scores_in_steps(found, own, score)) from None
-            known.update(zip(own, score(found, own), strict=True))
-            self._scores.put(found.key, found, found.weight())
-        return list(map(known.__getitem__, names))
-
-    def _scores_in_steps(self, found: KeptScores, names: Sequence[str], score: Score) -> Iterator[None]:
-        """Score ``names`` some at a time, each as it is then."""
-        nodes, step = self._picture.kept_nodes, min(_STEP, found.at_once())
-        for start in range(0, len(names), step):
-            found.refresh(self._picture)
-            some = dict.fromkeys(nodes[it].name for it in names[start : start + step] if it in nodes)
-            own = list(filterfalse(found.scores.__contains__, some))
-            found.scores.update(zip(own, score(found, own), strict=True))
-            yield
-        self._scores.put(found.key, found, found.weight())
-
     def checking_verdicts(self, judge: Judge) -> Iterator[str]:
         """What is kept and differs from what plugins say now, by plugin; empty for each step in which nothing does.
 
@@ -461,28 +307,13 @@ class KeptVerdicts:
         """
         for kept in self._verdicts.values():
             names = list(self._picture.kept_nodes)
-            for start in range(0, len(names), _PIECE):
+            for start in range(0, len(names), PIECE):
                 if kept.objects != self._objects(kept.slot):
                     break  # made anew when it is used next
                 try:
-                    yield self._differs(kept, names[start : start + _PIECE], judge)
+                    yield self._differs(kept, names[start : start + PIECE], judge)
                 except PluginError:
                     break
-
-    def checking_scores(self, score: Score) -> Iterator[str]:
-        """The same of scores."""
-        for kept in self._scores.values():
-            names = list(kept.scores)
-            for start in range(0, len(names), _PIECE):
-                if kept.objects != self._objects(kept.slot):
-                    break  # made anew when it is used next
-                kept.refresh(self._picture)
-                some = [it for it in names[start : start + _PIECE] if it in kept.scores]
-                try:
-                    same = [kept.scores[it] for it in some] == list(score(kept, some))
-                except PluginError:
-                    break
-                yield "" if same else f"kept scores of {kept.slot.name} differ"
 
     def _differs(self, kept: Kept, names: Sequence[str], judge: Judge) -> str:
         """The picture may have changed since ``names`` were read."""

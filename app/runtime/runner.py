@@ -14,6 +14,7 @@ from app.framework.status import Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError
 from app.runtime.kept import KeptVerdicts
+from app.runtime.kept_scores import KeptRows
 from app.runtime.picture import Picture
 from app.runtime.slots import PluginSlot
 from app.runtime.views import NodeView
@@ -38,6 +39,7 @@ class Runner:
         self._guard = guard
         self._picture = picture
         self._kept = KeptVerdicts(picture)
+        self._rows = KeptRows(picture)
 
     def took(self, point: str, answer: object, started: float) -> None:
         """An extension point was run, beginning at ``started`` by ``perf_counter``; ``answer`` came of it."""

@@ -5,7 +5,7 @@ Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import add
 from typing import Any, Final
@@ -19,7 +19,7 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError, plugin_error
-from app.runtime.kept import KeptScores
+from app.runtime.kept_scores import KeptScores
 from app.runtime.runner import Runner, sampled, sees, sees_nodes
 from app.runtime.slots import PluginSlot
 
@@ -87,13 +87,17 @@ class Scoring(Runner):
 
     def checking_scores(self) -> Iterator[str]:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
-        yield from self._kept.checking_scores(self._score_alone)
+        yield from self._rows.checking_scores(self._score_alone)
 
     @sampled("Score")
     def _score_all(
-        self, slots: Iterable[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
+        self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
     ) -> dict[str, ScoreClasses]:
-        return {slot.name: self._score_by(slot, state, pod, nodes) for slot in slots}
+        kept = [slot for slot in slots if slot.is_kept and not slot.scores_in_batch]
+        raw: Mapping[str, ScoreClasses] = {}
+        if kept and not self._are_apart(pod, nodes):
+            raw = self._rows.raw_scores(kept, pod, nodes.names, partial(self._score_kept, state))
+        return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name)) for slot in slots}
 
     @sampled("PreScore")
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
@@ -107,18 +111,30 @@ class Scoring(Runner):
     def _ask_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
         return self._status(slot, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
 
-    def _score_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        seen = sees(slot, state, pod)
-        found = self._raw(slot, state, pod, nodes)
+    def _score_by(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, raw: ScoreClasses | None
+    ) -> ScoreClasses:
+        """``raw``: what is kept of it."""
+        found = self._raw(slot, state, pod, nodes) if raw is None else raw
         try:
             if slot.normalizes:
-                scores = self._guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, found.scores)
-                if not isinstance(scores, Mapping):
-                    raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
-                found = ScoreClasses(found.of, scores, all_used=found.all_used and scores.keys() == found.scores.keys())
+                found = self._normalized(slot, state, pod, found, by_value=raw is not None)
             return _checked_scores(slot.name, found, nodes)
         except (TypeError, AttributeError) as fault:
             raise self._guard.wrong(slot.name, "Score", found, f"a score for each class of nodes: {fault}") from fault
+
+    def _normalized(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, found: ScoreClasses, *, by_value: bool
+    ) -> ScoreClasses:
+        """``by_value``: the plugin is shown a class for each value, and not those that it has in common with others."""
+        shown: Mapping[Any, int] = {it: it for it in set(found.scores.values())} if by_value else found.scores
+        seen = sees(slot, state, pod)
+        scores = self._guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, shown)
+        if not isinstance(scores, Mapping):
+            raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
+        if by_value:
+            scores = {key: scores[value] for key, value in found.scores.items() if value in scores}
+        return ScoreClasses(found.of, scores, all_used=found.all_used and scores.keys() == found.scores.keys())
 
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         seen = sees(slot, state, pod)
@@ -129,8 +145,6 @@ class Scoring(Runner):
             if not isinstance(found, ScoreClasses):
                 raise self._guard.wrong(slot.name, "Score", found, "ScoreClasses")
             return found
-        if slot.is_kept and not self._are_apart(pod, nodes):
-            return ScoreClasses.by_value(self._kept.scores(slot, pod, nodes.names, partial(self._score_kept, state)))
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
@@ -164,25 +178,32 @@ def _alike(size: int, score: int) -> ScoreClasses:
 def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int) -> ScoreClasses:
     """The weighted sums for ``size`` nodes; 0 for each where no plugin scored.
 
-    What a plugin gives all nodes alike is added to the scores of the others' classes.
+    What a plugin gives all nodes alike is added to the scores of the others' classes; plugins that have their classes
+    in common are added up by class.
     """
-    alike, weighted = 0, []
+    alike = 0
+    sums: dict[int, tuple[Sequence[Any], dict[Any, int]]] = {}
     for plugin, found in of_plugin.items():
-        values = set(found.scores.values()) if len(of_plugin) > 1 else ()
+        weight, scores = weights[plugin], found.scores
+        values = set(scores.values()) if len(of_plugin) > 1 else ()
         if len(values) == 1:
-            alike += weights[plugin] * values.pop()
+            alike += weight * values.pop()
+        elif id(found.of) in sums:
+            known = sums[id(found.of)][1]
+            for key in known:
+                known[key] += scores[key] * weight
         else:
-            weighted.append((found, weights[plugin]))
-    if not weighted:
+            sums[id(found.of)] = (found.of, {key: value * weight for key, value in scores.items()})
+    if not sums:
         return _alike(size, alike)
-    if len(weighted) == 1:
-        ((found, weight),) = weighted
-        return ScoreClasses(found.of, found.weighted(weight, alike))
-    (first, weight), *others = weighted
-    sums: list[int] = first.each(weight, alike)
-    for found, weight in others:
-        sums = list(map(add, sums, found.each(weight)))
-    return ScoreClasses.by_value(sums)
+    (of, scores), *others = sums.values()
+    first = ScoreClasses(of, {key: value + alike for key, value in scores.items()})
+    if not others:
+        return first
+    added: list[int] = first.each()
+    for of, scores in others:
+        added = list(map(add, added, ScoreClasses(of, scores).each()))
+    return ScoreClasses.by_value(added)
 
 
 def _checked_scores(plugin: str, found: ScoreClasses, nodes: Candidates) -> ScoreClasses:

@@ -55,6 +55,7 @@ ELSEWHERE: Final = {
         f"plugins/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
     ],
     "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
+    "tests/unit/app/runtime/test_kept.py": ["app/runtime/dated.py"],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

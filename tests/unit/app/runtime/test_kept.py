@@ -12,8 +12,9 @@ from app.framework.filter_result import FilterResult
 from app.framework.interface import Reads, Unprepared
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
+from app.runtime import dated
 from app.runtime import kept as kept_module
-from app.runtime.kept import Kept, KeptScores, KeptVerdicts
+from app.runtime.kept import Kept, KeptVerdicts
 from app.runtime.slots import PluginSlot
 from tests.builders import make_node, make_pod
 from tests.fakes import Rejects
@@ -47,10 +48,6 @@ class Desk:
         self.asked += [f"{kept.slot.name} {name}" for name in names]
         rejected: dict[str, Status] = {it: NO for it in names if self.cluster.nodes[it].node.taints}
         return FilterResult([it for it in names if it not in rejected], rejected)
-
-    def score(self, kept: KeptScores, names: Sequence[str]) -> list[int]:
-        self.asked += [f"{kept.slot.name} {name}" for name in names]
-        return [len(self.cluster.nodes[it].pods) for it in names]
 
     def passing(self, *names: str, pod: Pod = POD) -> tuple[list[str], list[str]]:
         """Who passes, and what had to be judged for it."""
@@ -184,8 +181,8 @@ def test_what_an_evaluation_used_is_held_until_the_next() -> None:
 
 
 def test_many_nodes_are_judged_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_MOST_AT_ONCE", 2)
-    monkeypatch.setattr(kept_module, "_STEP", 1)
+    monkeypatch.setattr(dated, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(dated, "STEP", 1)
     desk = Desk("A", "B")
     desk.taint("n2")
 
@@ -201,7 +198,7 @@ def test_many_nodes_are_judged_in_steps(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_the_first_rejects_the_others_never_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(dated, "_MOST_AT_ONCE", 1)
     desk = Desk("A", "B")
     for name in ("n1", "n2", "n3"):
         desk.taint(name)
@@ -217,13 +214,13 @@ HEAVY = make_pod("new", labels={"app": "x" * 60_000})
 
 
 @pytest.mark.parametrize(
-    ("bytes_at_once", "steps"), [pytest.param(130_000, 2, id="two at a time"), pytest.param(1, 3, id="one at least")]
+    ("bytes_at_once", "steps"), [pytest.param(260_000, 2, id="two at a time"), pytest.param(1, 3, id="one at least")]
 )
 def test_fewer_are_judged_at_once_the_heavier_the_pod_is(
     monkeypatch: pytest.MonkeyPatch, bytes_at_once: int, steps: int
 ) -> None:
-    monkeypatch.setattr(kept_module, "_BYTES_AT_ONCE", bytes_at_once)
-    monkeypatch.setattr(kept_module, "_FEWEST_AT_ONCE", 1)
+    monkeypatch.setattr(dated, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(dated, "_FEWEST_AT_ONCE", 1)
     desk = Desk("A", "B")
     desk.taint("n2")
     assert (["n1", "n3"], ["A n1", "A n2", "A n3", "B n1", "B n3"]) == desk.passing()
@@ -236,8 +233,8 @@ def test_fewer_are_judged_at_once_the_heavier_the_pod_is(
 
 
 def test_what_is_judged_again_is_judged_when_it_is_asked_for_if_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(kept_module, "_FEWEST_AT_ONCE", 1)
+    monkeypatch.setattr(dated, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(dated, "_FEWEST_AT_ONCE", 1)
     desk = Desk()
     for name in ("n1", "n2"):
         desk.taint(name)
@@ -247,25 +244,6 @@ def test_what_is_judged_again_is_judged_when_it_is_asked_for_if_it_is_too_much(m
         desk.clear(name)
 
     assert (["n1"], ["A n1"]) == desk.passing("n1", pod=HEAVY)
-
-
-def test_scores_by_a_heavy_pod_are_given_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(kept_module, "_FEWEST_AT_ONCE", 1)
-    desk = Desk(reads=Reads.PODS_ON_NODE)
-    (slot,) = desk.slots
-    names = ["n1", "n2", "n3"]
-
-    with pytest.raises(Unprepared) as raised:
-        desk.verdicts.scores(slot, HEAVY, names, desk.score)
-    steps = iter(raised.value.steps)
-    next(steps)
-    desk.cluster.upsert_pod(make_pod("bound", node="n2"))
-    desk.cluster.delete_node("n3")
-    assert 2 == len(list(steps))
-
-    assert [0, 1] == desk.verdicts.scores(slot, HEAVY, names[:2], desk.score)
-    assert ["A n1", "A n2"] == desk.asked
 
 
 def test_a_plugin_that_fails_leaves_what_others_said_weighed() -> None:
@@ -302,28 +280,12 @@ def test_memory_is_bounded() -> None:
     assert (["n1", "n2", "n3"], ["A n1", "A n2", "A n3"]) == desk.passing()
 
 
-def test_scores_are_kept_until_their_node_changes() -> None:
-    desk = Desk(reads=Reads.PODS_ON_NODE)
-    (slot,) = desk.slots
-    desk.cluster.upsert_pod(make_pod("bound", node="n1"))
-
-    assert [0, 1] == desk.verdicts.scores(slot, POD, ["n2", "n1"], desk.score)
-    assert [1, 0, 0] == desk.verdicts.scores(slot, POD, ["n1", "n2", "n3"], desk.score)
-    assert ["A n2", "A n1", "A n3"] == desk.asked
-    desk.cluster.upsert_pod(make_pod("another", node="n2"))
-    assert [1, 1, 0] == desk.verdicts.scores(slot, POD, ["n1", "n2", "n3"], desk.score)
-    assert ["A n2"] == desk.asked[3:]
-
-
 def test_a_check_tells_what_differs() -> None:
     desk = Desk()
     desk.taint("n2")
     desk.passing()
-    desk.verdicts.scores(desk.slots[0], POD, ["n1"], desk.score)
-    assert {""} == {*desk.verdicts.checking_verdicts(desk.judge), *desk.verdicts.checking_scores(desk.score)}
+    assert {""} == {*desk.verdicts.checking_verdicts(desk.judge)}
 
     desk.verdicts.of(desk.slots[0], POD).rejected.clear()
-    desk.cluster.nodes["n1"].pods["x"] = POD
 
     assert "kept verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))
-    assert "kept scores of A differ" in list(desk.verdicts.checking_scores(desk.score))

@@ -1,0 +1,193 @@
+"""Raw scores that are kept, of the plugins that read no more than nodes and the pods on them.
+
+Each plugin's are kept by pod signature, as verdicts are. On top of these, all of a profile's together: of each node
+the row of what they gave it. So a node is looked up once, whatever the number of plugins, and what follows is done once
+a row: there are far fewer rows than nodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import filterfalse
+from typing import Any, Final
+
+from app.framework.interface import Unprepared
+from app.framework.score_classes import ScoreClasses
+from app.kube.core_v1 import Pod
+from app.runtime.dated import NAME_BYTES, PIECE, Dated, Entries, OfPlugin, step_of
+from app.runtime.guard import PluginError
+from app.runtime.picture import Picture
+from app.runtime.recent import Recent
+from app.runtime.slots import PluginSlot
+
+_MOST_BYTES: Final = 48 << 20
+"""Of scores by plugin, and of rows: each."""
+
+_ROW_BYTES: Final = 300
+
+_ROWS_A_NODE: Final = 2
+"""More rows than so many times the nodes, and most are of no node any more: they are begun anew."""
+
+_FEWEST_ROWS: Final = 64
+
+_SERIALS: Final = itertools.count(1)
+
+Score = Callable[["KeptScores", Sequence[str]], Sequence[int]]
+"""The raw scores that the plugin of a ``KeptScores`` gives nodes of the picture now. Raises ``PluginError``."""
+
+
+class KeptScores(OfPlugin):
+    """The raw scores that one plugin gave nodes."""
+
+    __slots__ = ("scores", "serial")
+
+    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
+        super().__init__(key, slot, pod, objects, picture)
+        self.serial = next(_SERIALS)
+        self.scores: dict[str, int] = {}
+
+    def weight(self) -> int:
+        """Bytes, as estimated."""
+        return super().weight() + 2 * NAME_BYTES * len(self.scores)
+
+    def refresh(self, picture: Picture) -> None:
+        """Nodes that changed are not scored."""
+        changed = self.changed(picture)
+        if changed is None:
+            self.scores.clear()
+        else:
+            for name in changed:
+                self.scores.pop(name, None)
+
+
+class _Rows(Dated):
+    """Of each node the number of its row: what each of several plugins gave it."""
+
+    __slots__ = ("_each", "_numbers", "of", "rows")
+
+    def __init__(self, each: Sequence[KeptScores], picture: Picture) -> None:
+        super().__init__(picture, pods=any(it.pods for it in each))
+        self._each = each
+        self.of: dict[str, int] = {}
+        self.rows: list[tuple[int, ...]] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    def weight(self) -> int:
+        """Bytes, as estimated."""
+        return NAME_BYTES * len(self.of) * 2 + _ROW_BYTES * len(self.rows)
+
+    def refresh(self, picture: Picture) -> None:
+        """Nodes that changed have no row."""
+        changed = self.changed(picture)
+        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(picture.kept_nodes)):
+            self.of, self.rows, self._numbers = {}, [], {}
+        else:
+            for name in changed:
+                self.of.pop(name, None)
+
+    def add(self, names: Sequence[str]) -> None:
+        """All of the plugins have scored ``names``."""
+        numbers, rows = self._numbers, self.rows
+        for name, row in zip(names, self._given(names), strict=True):
+            number = numbers.get(row)
+            if number is None:
+                number = numbers[row] = len(rows)
+                rows.append(row)
+            self.of[name] = number
+
+    def _given(self, names: Sequence[str]) -> Iterator[tuple[int, ...]]:
+        return zip(*(map(it.scores.__getitem__, names) for it in self._each), strict=True)
+
+    def differs(self, picture: Picture) -> str:
+        """In words, if a row is not what the plugins' own scores are; empty if all are."""
+        self.refresh(picture)
+        for kept in self._each:
+            kept.refresh(picture)
+        names = [name for name in self.of if all(name in it.scores for it in self._each)]
+        same = [self.rows[self.of[name]] for name in names] == list(self._given(names))
+        return "" if same else f"kept rows of {', '.join(it.slot.name for it in self._each)} differ"
+
+
+class KeptRows(Entries):
+    """Raw scores of one profile. Bounded by bytes, what was used last stays."""
+
+    def __init__(self, picture: Picture, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__(picture)
+        self._scores: Recent[Hashable, KeptScores] = Recent(most_bytes)
+        self._rows: Recent[Hashable, _Rows] = Recent(most_bytes)
+
+    def raw_scores(
+        self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], score: Score
+    ) -> dict[str, ScoreClasses]:
+        """By plugin, the raw scores of ``names``, all of them nodes of the picture. Nodes have one class with all.
+
+        Raises ``PluginError``, or ``Unprepared`` where there are too many to be scored at once.
+        """
+        each = [self._entry(KeptScores, self._scores, slot, pod) for slot in slots]
+        key = tuple(it.serial for it in each)
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = _Rows(each, self._picture)
+        rows.refresh(self._picture)
+        of: list[Any] = list(map(rows.of.get, names))
+        if None in of:
+            self._add(key, rows, each, [name for name, number in zip(names, of, strict=True) if number is None], score)
+            of = list(map(rows.of.__getitem__, names))
+        used = {number: rows.rows[number] for number in set(of)}
+        return {
+            slot.name: ScoreClasses(of, {number: row[place] for number, row in used.items()}, all_used=True)
+            for place, slot in enumerate(slots)
+        }
+
+    def _add(self, key: Hashable, rows: _Rows, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
+        """Score ``names``, which have no row, and give them one."""
+        nodes = self._picture.kept_nodes
+        new = [nodes[it].name for it in dict.fromkeys(names)]
+        if len(new) > step_of(each) and self._are_too_many(each, new):
+            raise Unprepared(self._in_steps(each, new, score))
+        self._score(each, new, score)
+        rows.add(new)
+        self._rows.put(key, rows, rows.weight())
+
+    def _are_too_many(self, each: Sequence[KeptScores], names: Sequence[str]) -> bool:
+        """Whether the plugins have to score more of ``names`` than they can in one step."""
+        for kept in each:
+            kept.refresh(self._picture)
+        return sum(len(names) / it.at_once() for it in each if not it.scores.keys() >= set(names)) > 1
+
+    def _in_steps(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> Iterator[None]:
+        """Have ``names`` scored some at a time, each as it is then."""
+        nodes, step = self._picture.kept_nodes, step_of(each)
+        for start in range(0, len(names), step):
+            self._score(each, [it for it in names[start : start + step] if it in nodes], score)
+            yield
+
+    def _score(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
+        """Have those of ``names`` scored that are not, by each plugin."""
+        for kept in each:
+            kept.refresh(self._picture)
+            new = list(filterfalse(kept.scores.__contains__, names))
+            if new:
+                kept.scores.update(zip(new, score(kept, new), strict=True))
+                self._scores.put(kept.key, kept, kept.weight())
+
+    def checking_scores(self, score: Score) -> Iterator[str]:
+        """What is kept and differs from what plugins say now, by plugin; empty for each step in which nothing does.
+
+        A plugin that fails is left out: no Error is kept.
+        """
+        for kept in self._scores.values():
+            names = list(kept.scores)
+            for start in range(0, len(names), PIECE):
+                if kept.objects != self._objects(kept.slot):
+                    break  # made anew when it is used next
+                kept.refresh(self._picture)
+                some = [it for it in names[start : start + PIECE] if it in kept.scores]
+                try:
+                    same = [kept.scores[it] for it in some] == list(score(kept, some))
+                except PluginError:
+                    break
+                yield "" if same else f"kept scores of {kept.slot.name} differ"
+        for rows in self._rows.values():
+            yield rows.differs(self._picture)
