@@ -20,8 +20,11 @@ AT_ONCE: Final = 2048
 """Volumes that are counted in one step of the event loop: some milliseconds."""
 
 _FEW_NODES: Final = 16
-_FEW: Final = 1 << 19
+FEW: Final = 1 << 19
 """Objects on which nodes rest; of more, it is asked how many of them still matter."""
+
+_MOST_EACH: Final = 8
+"""Twice as many of these as a volume rests on at most."""
 
 _NONE: Final[Mapping[str, VolumeAttachment]] = {}
 
@@ -33,7 +36,7 @@ class Attached:
     driver those of them that no pod has; ``None`` as long as nobody asked. ``faults``: why pods cannot be counted.
     """
 
-    __slots__ = ("_again", "_pods", "by_driver", "faults", "others", "stamp", "told", "volumes")
+    __slots__ = ("_again", "_looked", "_pods", "by_driver", "faults", "others", "stamp", "told", "volumes")
 
     def __init__(self) -> None:
         self.volumes: dict[str, str] = {}
@@ -42,13 +45,14 @@ class Attached:
         self.others: Mapping[str, int] | None = None
         self._pods: dict[str, tuple[str, ...]] = {}
         self.stamp = -1
+        self._looked = 0
         self.faults: dict[str, Fault] = {}
         self._again: dict[str, int] = {}
         """Of volumes that several pods have, how many more do."""
 
     def __len__(self) -> int:
         """Volumes that were looked at."""
-        return len(self.volumes) + len(self._pods) + len(self.told or ())
+        return self._looked + len(self.told or ())
 
     def count(self, node: NodeInfo, sources: Sources) -> None:
         """Take in who came, and leave out who is gone. From then on it is right at this ``stamp`` of the node."""
@@ -58,6 +62,7 @@ class Attached:
         for uid, pod in mounts.items():
             if uid not in self._pods:
                 self._come(uid, pod, node.name, sources)
+        self._looked = sum(len(it.volumes) for it in mounts.values())
         self.stamp, self.others = node.mounts_stamp, None
 
     def _come(self, uid: str, pod: Mounts, node: str, sources: Sources) -> None:
@@ -119,7 +124,7 @@ class Attachments:
 
     def begin(self) -> None:
         """Raises ``Unprepared`` where many VolumeAttachments have changed."""
-        if len(self._sources) > _FEW and len(self._sources) > 8 * sum(map(len, self._attached.values())):
+        if len(self._sources) > FEW and len(self._sources) > _MOST_EACH * sum(map(len, self._attached.values())):
             self._forget()  # of pods that are gone, most of it
         for kind in OF_CLAIMS:
             version = self._objects.version(kind)

@@ -344,6 +344,33 @@ def test_a_victim_that_goes_costs_the_look_at_itself(monkeypatch: pytest.MonkeyP
     assert 29 == len(looked)
 
 
+def test_what_pods_left_behind_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims that never were are named by pod after pod; those that are there count as before."""
+    monkeypatch.setattr(counting, "FEW", 100)
+    found = crowd(5)
+    plugin: Any = found.framework.plugins[NAME]
+    pod, most, looked = found.pod(more=mounting("a")), 0, counted(monkeypatch)
+    for it in range(60):
+        found.add(running(f"late-{it}", *(f"gone-{it}-{each}" for each in range(10)), node="n1"))
+        assert {"Success"} == set(found.filter(pod).values())
+        found.cluster.delete_pod(("default", f"late-{it}"))
+        most = max(most, len(plugin._sources))
+
+    assert 100 < most < 200
+    assert len(looked) < 60 + 5 * 10
+
+
+def test_pods_with_many_claims_that_lead_nowhere_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "FEW", 100)
+    found = crowd(5)
+    found.add(*(running(f"odd-{it}", *(f"gone-{it}-{each}" for each in range(100)), node="n1") for it in range(5)))
+    pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)
+    for _ in range(3):
+        found.filter(pod)
+
+    assert 10 == len(looked)
+
+
 CLAIMS: Final = ("a", "b", "c", "p1-a")
 
 

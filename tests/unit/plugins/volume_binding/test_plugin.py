@@ -1,5 +1,6 @@
 """Rules of VolumeBinding, up to the choice of a node."""
 
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -455,6 +456,52 @@ def test_nodes_are_told_apart_by_each_label_that_matters(affinity: str, topology
 
     said = found.filter(found.pod(more=mounting("data")))
     assert ("Success", refused(NO_ROOM if room_of else NO_VOLUME)) == (said["here"], said["there"])
+
+
+def changed(draw: Random, version: int) -> JsonObject:
+    """A volume, or room for some, as it may be next."""
+    number = draw.randrange(12)
+    fields: dict[str, Any] = {"resourceVersion": str(version)}
+    if number > 9:
+        limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
+        return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+    return volume_object(
+        f"pv-{number}",
+        class_name=draw.choice(("static", "later")),
+        size=draw.choice(("1Gi", "1500Mi", "2Gi", "3Gi")),
+        modes=draw.choice((("ReadWriteOnce",), ("ReadWriteMany", "ReadWriteOnce"))),
+        claim=draw.choice(("", "", "", "s1")),
+        zone=draw.choice(("", "a", "b")),
+        phase=draw.choice(("", "", "Released")),
+        labels={"disk": draw.choice(("fast", "slow"))},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_kept_of_volumes_is_what_is_found_afresh(seed: int) -> None:
+    draw = Random(seed)
+    fast = {"selector": {"matchLabels": {"disk": "fast"}}}
+    found = world(
+        DRIVER,
+        *(open_claim(name=f"s{it}", size=size) for it, size in enumerate(("1Gi", "2Gi", "2Gi"))),
+        open_claim(name="fast", more=fast),
+        open_claim(name="shared", modes=("ReadWriteMany",)),
+        *(open_claim("later", name=f"l{it}", size=f"{it}Gi") for it in range(1, 4)),
+    )
+    claims = ("s0", "s1", "s2", "fast", "shared", "l1", "l2", "l3")
+    said: set[str] = set()
+    for version in range(1, 250):
+        if draw.random() < 0.3:
+            found.cluster.others.delete(PERSISTENT_VOLUMES, ("", f"pv-{draw.randrange(10)}"))
+        else:
+            found.add(changed(draw, version))
+        pod = found.pod(more=mounting(*draw.choices(claims, k=draw.randrange(1, 5))))
+        verdict = found.filter(pod)
+        assert World(cluster=found.cluster, profile=only(NAME)).filter(pod) == verdict
+        said.update(map(str, verdict.values()))
+
+    assert {"Success", str(refused(NO_VOLUME)), str(refused(NO_ROOM))} <= said
 
 
 class TestArguments:
