@@ -30,6 +30,7 @@ ASKS: list[Any] = [
     pytest.param(lambda objects, kind: list(objects.every(kind)), id="every"),
     pytest.param(lambda objects, kind: objects.version(kind, "default"), id="version of a namespace"),
     pytest.param(lambda objects, kind: objects.version(kind), id="version of all"),
+    pytest.param(lambda objects, kind: objects.changed_since(kind, -1), id="what changed"),
 ]
 
 
