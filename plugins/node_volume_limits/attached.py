@@ -148,7 +148,7 @@ class Attachments:
         """By the pods that the node has. Raises ``Unprepared`` where a search had to count too much already."""
         found = self._attached.get(node.node.name)
         if found is None or found.stamp != node.mounts_stamp:
-            self._require_time(work, len(node.mounts))
+            self._require_time(work, sum(len(it.volumes) for it in node.mounts.values()))
             found = self._counted(node)
         return found
 
