@@ -73,7 +73,8 @@ class DeclaredObjects:
         return self._objects.every(kind)
 
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
-        self._require(kind)
+        if id(kind) not in self._known:
+            self._require(kind)
         return self._objects.changed(kind, seen)
 
     def annotated_pods(self) -> Collection[Pod]:

@@ -52,6 +52,9 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
     ],
+    "tests/unit/plugins/node_volume_limits/test_plugin.py": [
+        f"plugins/node_volume_limits/{name}.py" for name in ("attached", "sources")
+    ],
     "tests/unit/plugins/volume_binding/test_plugin.py": [
         f"plugins/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
     ],
