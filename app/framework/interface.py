@@ -46,6 +46,7 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.pod_affinity import Newcomer, Peers
 from app.kube.selectors import Selector
@@ -260,6 +261,14 @@ class Objects(Protocol):
         """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them.
 
         Without a namespace (``""`` is that of kinds which have none): whenever any object of the kind does.
+        """
+        ...
+
+    def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
+        """The objects of a kind that came, changed or went since ``version(kind)`` was ``seen``, as ``every`` has them.
+
+        ``None`` for one that went. ``None`` in place of all where it is not known, as when it is first asked for: any
+        of them may have changed.
         """
         ...
 
@@ -844,6 +853,9 @@ class Writes(Struct, frozen=True):
 Changed = Callable[[Kind[Any], Any, Any, EventRecorder], None]
 """Told of an object of a kind as it was known and as it is now, with a way to tell people."""
 
+Came = Callable[[Kind[Any], Any], None]
+"""Told of an object of a kind that was not there before."""
+
 
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
     return ()
@@ -864,8 +876,9 @@ class PluginSpec(Generic[Args]):
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
-    are; not of objects that come or go. ``node_annotations`` names the annotations of nodes that it reads, by their
-    keys: others are not kept.
+    are; not of objects that come or go. ``came`` is told, just so, of those that come, at the start all there are: what
+    a plugin waits for may be finished when it is first heard of. ``node_annotations`` names the annotations of nodes
+    that it reads, by their keys: others are not kept.
     """
 
     def __init__(
@@ -880,6 +893,7 @@ class PluginSpec(Generic[Args]):
         parts: Collection[Part] | None = None,
         changed: Changed | None = None,
         node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
+        came: Came | None = None,
     ) -> None:
         self.name = name
         self.args = args
@@ -890,6 +904,7 @@ class PluginSpec(Generic[Args]):
         self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
         self.node_annotations = node_annotations
+        self.came = came
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

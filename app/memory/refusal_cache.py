@@ -122,9 +122,12 @@ class _Refusal:
         return self._body
 
     def weight(self, request: SplitArgs) -> int:
-        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names."""
+        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names.
+
+        Some may be without one: where there is little room, what one plugin refused gives way to another's.
+        """
         names = request.each()
-        body = sum(len(self.entries[name]) for name in names) + len(names)
+        body = sum(len(self.entries.get(name, b"")) for name in names) + len(names)
         return _VERDICT_BYTES + _NAME_BYTES * len(self.entries) + len(request.names) + body
 
 

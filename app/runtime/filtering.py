@@ -198,16 +198,20 @@ class Filtering(Runner):
         Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
         ``Unprepared``, also where the rejections are read.
         """
-        state = CycleState()
+        return self.search(CycleState(), pod, nodes)[1]
+
+    def search(self, state: CycleState, pod: Pod, nodes: Candidates) -> tuple[Status, Found]:
+        """The same with a state of the caller's, and what PreFilter said."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
-            return Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+            rejected = Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+            return prepared.status, rejected
         names = nodes.names
         if prepared.names is not None:
             names = list(filter(prepared.names.__contains__, names))
         found = self._search(state, pod, nodes, names)
         reasons = partial(self._reasons, state, pod, nodes, prepared, found)
-        return Found(found.left, reasons, lasts=not found.last)
+        return SUCCESS, Found(found.left, reasons, lasts=not found.last)
 
     @sampled("Filter")
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Search:

@@ -8,7 +8,7 @@ import pytest
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.csi_migration import EBS, GCE, MigratedVolume
 from app.kube.extras import Extra
-from app.kube.volumes import MOST_VOLUMES, Disk, PodVolume
+from app.kube.volumes import MOST_VOLUMES, Disk, Disks, PodVolume
 from tests.builders import JsonObject, encoded, mounting, pod_object
 
 CORE = core_v1([Extra.VOLUMES])
@@ -109,7 +109,39 @@ def rbd(*monitors: str, **fields: Any) -> Disk:
     ],
 )
 def test_two_pods_cannot_have_one_disk(one: Disk, other: Disk, expected: bool) -> None:
-    assert (expected, expected) == (one.conflicts(other), other.conflicts(one))
+    ours, theirs = (PodVolume("v", disks=(one,)),), (PodVolume("w", disks=(other,)),)
+    assert (expected, expected) == (Disks(ours).conflict(theirs), Disks(theirs).conflict(ours))
+
+
+def test_a_disk_that_is_named_twice_is_written_if_it_is_once() -> None:
+    ours = (PodVolume("v", disks=(rbd("a", read_only=True), rbd("b"))),)
+
+    assert not Disks(ours).conflict((PodVolume("w", disks=(rbd("a", read_only=True),)),))
+    assert Disks(ours).conflict((PodVolume("w", disks=(rbd("b", read_only=True),)),))
+    assert Disks(ours).conflict((PodVolume("w", disks=(rbd("a"),)),))
+    assert (False, True) == (bool(Disks(())), bool(Disks(ours)))
+
+
+def test_disks_are_looked_up_and_not_compared_in_pairs() -> None:
+    """As many look-ups as the other pod has disks, however many this one has."""
+    looked: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            looked.append(self)
+            return hash(str(self))
+
+        def __eq__(self, other: object) -> bool:
+            looked.append(self)
+            return str(self) == other
+
+    ours = Disks([PodVolume(f"v{it}", disks=(gce(name=f"ours-{it}"),)) for it in range(MOST_VOLUMES)])
+    theirs = [PodVolume(f"w{it}", disks=(gce(name=Name(f"theirs-{it}")),)) for it in range(MOST_VOLUMES)]
+
+    assert not ours.conflict(theirs)
+    assert MOST_VOLUMES <= len(looked) <= 2 * MOST_VOLUMES
 
 
 @pytest.mark.parametrize(
