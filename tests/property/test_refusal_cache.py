@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -176,6 +177,13 @@ class LastWords(RefusalCache):
         spec_of(Crowded, reads=Reads.PODS_ON_NODE),
         spec_of(Chooses, reads=Reads.NODE, parts=[Part.LABELS]),
     )
+
+    @rule(pod=waiting_pods())
+    def pod_asks_of_ever_more_nodes(self, pod: JsonObject) -> None:
+        """What was said of few would be wrong of more of them."""
+        for size in range(1, len(NODES)):
+            for names in combinations(NODES, size):
+                self._compare(pod, names)
 
     def _compare(self, pod: JsonObject, names: Sequence[str]) -> None:
         super()._compare(pod, names)

@@ -1,4 +1,4 @@
-"""Whoever looks for nodes hears the last word: filter, cycle, explain, evaluate, and the guard of pods not shown one."""
+"""Whoever looks for nodes hears the last word: filter, cycle, explain, evaluate and the sampling guard."""
 
 from __future__ import annotations
 
