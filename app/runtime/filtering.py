@@ -83,7 +83,7 @@ class Found(FilterResult):
 
 
 class _Asked(Candidates):
-    """All nodes that a search asks about. Which names are those of nodes is looked up if somebody reads them: few do."""
+    """All nodes that a search asks about. Which of the names are nodes is looked up if somebody reads them: few do."""
 
     __slots__ = ("_known", "_names")
 
