@@ -211,8 +211,10 @@ class RefusalCache:
         for plugin, those in by_plugin.items():
             self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
         parts = self._standing(profile, signatures)
-        if parts:
-            refusal = _Refusal(parts)
+        if not parts:
+            return
+        refusal = _Refusal(parts)
+        if all(map(refusal.entries.__contains__, each)):  # else some were given up at once for want of room
             key = (profile, *signatures.items())
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))

@@ -82,6 +82,31 @@ class Found(FilterResult):
         self.lasts = lasts
 
 
+class _Asked(Candidates):
+    """All nodes that a search asks about. Which of the names are nodes is looked up if somebody reads them: few do."""
+
+    __slots__ = ("_known", "_names")
+
+    def __init__(self, nodes: Candidates, known: Callable[[], Sequence[str]]) -> None:
+        self.sent = nodes.sent
+        self._info = nodes.info
+        self._set = None
+        self._known = known
+        self._names: Sequence[str] | None = None
+
+    @property
+    def names(self) -> Sequence[str]:  # type: ignore[override]  # nobody sets the names of candidates
+        if self._names is None:
+            self._names = self._known()
+        return self._names
+
+    def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
+        seen = _Asked(self, lambda: self.names)
+        info = self._info
+        seen._info = lambda name: view(info(name))
+        return seen
+
+
 class Recheck(Struct, frozen=True):
     """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
 
@@ -234,8 +259,8 @@ class Filtering(Runner):
             passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
             found.left = list(filter(passed.__contains__, names))
         if self._last_filters and found.left:
-            every = nodes if len(found.left) == len(nodes.names) else nodes.among(self._known(nodes, nodes.names))
-            found.last = self._filter_last(state, pod, every, found.left)
+            asked = _Asked(nodes, partial(self._known, nodes, nodes.names))
+            found.last = self._filter_last(state, pod, asked, found.left)
             found.left = found.last[-1].passed if found.last else found.left
         return found
 

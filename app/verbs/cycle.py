@@ -273,10 +273,11 @@ def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], j
     if not framework.pre_filter(state, pod).status.is_success:
         return  # by now: what was said of the nodes is what was asked
     nodes = Candidates([name for name in judged.nodes if name in known], known.__getitem__)
-    rejected = framework.filter_last(state, pod, nodes, [name for name in judged.feasible if name in known])
+    passed = [name for name in judged.feasible if name in known]
+    rejected = framework.filter_last(state, pod, nodes, passed)
     for name, status in rejected.items():
         judged.nodes[name] = {**judged.nodes[name], status.plugin: status}
-    judged.feasible = [name for name in judged.feasible if name not in rejected]
+    judged.feasible = [name for name in passed if name not in rejected]
 
 
 def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:
