@@ -197,7 +197,7 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS)
+    return (*kinds_of(args.owners), *KINDS) if args.owners else ()
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
