@@ -205,6 +205,11 @@ def volumes_of(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
     return tuple(_volumes(kept))
 
 
+def with_claims(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
+    """Those that have a claim. Raises the same."""
+    return tuple(it for it in volumes_of(found) if it.claim is not None or it.ephemeral)
+
+
 def _size(found: VolumeSources) -> int:
     return sum(len(bytes(raw)) for raw in (found.name, *found.sources()))
 

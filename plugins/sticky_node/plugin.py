@@ -335,7 +335,7 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))
+    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args)) if args.owners else ()
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:

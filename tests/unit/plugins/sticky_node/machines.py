@@ -13,13 +13,15 @@ from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.plugin import StickyNode
-from tests.builders import JsonObject, PodFields, controller, encoded, make_node, make_pod
+from plugins.sticky_node.standing import PARTS, node_annotations
+from tests.builders import JsonObject, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
 
 KUBEVIRT: Final = "kubevirt.io/v1"
@@ -31,6 +33,8 @@ INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
 MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
 SET: Final = owner_kind("apps/v1", "StatefulSet")
 DATABASE: Final = owner_kind("example.com/v1", "Database")
+CORE: Final = core_v1(extras_of(PARTS))
+"""How pods are decoded beside this plugin."""
 
 
 class UnwillingWriter(MemoryWriter):
@@ -60,7 +64,8 @@ class Machines:
     """Three nodes and whatever owners a test adds."""
 
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
-        self.cluster = Cluster()
+        self._args = StickyNodeArgs.model_validate(args or {})
+        self.cluster = Cluster(core_v1(extras_of(PARTS), node_annotations(self._args)))
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
         self.handle = Handle(
@@ -74,11 +79,17 @@ class Machines:
             serves=served.__eq__,
             event_recorder=self.events,
         )
-        self._args = StickyNodeArgs.model_validate(args or {})
         self._version = 0
         self.restart()
         for name in NODES:
-            self.cluster.upsert_node(make_node(name))
+            self.node(name)
+
+    def node(self, name: str, **fields: Any) -> None:
+        """A node comes or changes; ``metadata`` is added to its own."""
+        metadata = fields.pop("metadata", {})
+        found = node_object(name, **fields)
+        found["metadata"] |= metadata
+        self.cluster.upsert_node(self.cluster.core.decode_node(encoded(found)))
 
     def restart(self) -> None:
         """What is in memory is gone; what is in the cluster stays."""
@@ -186,7 +197,7 @@ def reference(kind: Kind[Any], name: str = "db") -> JsonObject:
 def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
     """The pod of a virtual machine."""
     given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
-    return make_pod(name, **given)
+    return CORE.decode_pod(encoded(pod_object(name, **given)))
 
 
 def bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:
