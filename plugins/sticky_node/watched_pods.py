@@ -167,10 +167,11 @@ class WatchedPods:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
-        if is_news:
-            self._activate((pod,))
-        if is_news or wait.told is None:
-            self._tell(wait)
+        if (is_news or wait.told is None) and isinstance(owner := self._owners.of(pod), Owner):
+            decision = self._decided(owner, pod)
+            if is_news and decision.action is not Action.WAIT:
+                self._activate((pod,))
+            self._tell(wait, owner, decision)
 
     def _newest(self, pod: Pod) -> Pod | None:
         if pod.owner is None:
@@ -183,11 +184,7 @@ class WatchedPods:
         if pods:
             self._activate(pods)
 
-    def _tell(self, wait: _Wait) -> None:
-        owner = self._owners.of(wait.pod)
-        if not isinstance(owner, Owner):
-            return
-        decision = self._decided(owner, wait.pod)
+    def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
         state, told = decision.standing.state, wait.told
         wait.told = (decision.home, state, decision.over)
         if wait.told == told:

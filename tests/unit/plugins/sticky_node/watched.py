@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from app.framework.node_info import Candidates
 from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
 from tests.api.virtual import now
 from tests.builders import JsonObject, make_node, taint
-from tests.unit.plugins.sticky_node.machines import MACHINE, NODES, Machines
+from tests.unit.plugins.sticky_node.machines import MACHINE, Machines
 
 SINCE: Final = "homeport.dev/home-since"
 NOON: Final = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
@@ -84,13 +84,17 @@ class Watched(Machines):
 
     def asks(self, pod: Pod) -> list[str]:
         """The scheduler asks about all nodes for a pod, which is in the picture."""
+        return self.asks_about(pod, *self.nodes)
+
+    def asks_about(self, pod: Pod, *names: str) -> list[str]:
+        """The scheduler asks about some nodes."""
         self.cluster.upsert_pod(pod)
         state = CycleState()
         status, _ = self.plugin.pre_filter(state, pod)
         if status.is_skip:
-            return list(NODES)
+            return list(names)
         if not status.is_success:
             return []
-        nodes = Candidates.of(self.nodes)
+        nodes = Candidates.of({name: self.nodes[name] for name in names})
         passed = self.plugin.filter_nodes(state, pod, nodes).passed
         return list(self.plugin.filter_last(state, pod, nodes, passed).passed) if passed else []
