@@ -853,6 +853,10 @@ def _no_writes(_args: Any) -> tuple[Writes, ...]:
     return ()
 
 
+def _no_annotations(_args: Any) -> tuple[str, ...]:
+    return ()
+
+
 class PluginSpec(Generic[Args]):
     """How a plugin is found, configured and built: ``plugin(args, handle)``.
 
@@ -860,7 +864,8 @@ class PluginSpec(Generic[Args]):
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
-    are; not of objects that come or go.
+    are; not of objects that come or go. ``node_annotations`` names the annotations of nodes that it reads, by their
+    keys: others are not kept.
     """
 
     def __init__(
@@ -874,6 +879,7 @@ class PluginSpec(Generic[Args]):
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
         changed: Changed | None = None,
+        node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
     ) -> None:
         self.name = name
         self.args = args
@@ -883,6 +889,7 @@ class PluginSpec(Generic[Args]):
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
+        self.node_annotations = node_annotations
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

@@ -22,6 +22,7 @@ from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
     NOTHING_OF_NODE,
     NOTHING_OF_POD,
+    OF_NODES_ALONE,
     ContainerObject,
     ContainerStatusObject,
     Extra,
@@ -51,6 +52,7 @@ from app.kube.meta_v1 import (
 )
 from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, PreferredNodeAffinity, RequiredNodeAffinity
 from app.kube.node_selectors import required_terms_of
+from app.kube.node_state import NodeState
 from app.kube.pod_affinity import PodAffinity
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
@@ -153,6 +155,11 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
         """What it says of devices."""
         return _declared(self.parts.claims, Extra.CLAIMS)
 
+    @property
+    def pending_volumes(self) -> tuple[PodVolume, ...]:
+        """The same as ``volumes`` as long as the pod has no node; none from then on."""
+        return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
+
 
 class Waiting(Struct, frozen=True, gc=False):
     """What the status of a pod says of its way to a node: of most pods nothing.
@@ -244,6 +251,16 @@ class Node(Struct, frozen=True, gc=False):
     def features(self) -> frozenset[str]:
         """The features that it declares, of those that a pod can need."""
         return _declared(self.parts.features, Extra.FEATURES)
+
+    @property
+    def state(self) -> NodeState:
+        """Whether it is well, which machine it is, and whether it is being deleted."""
+        return _declared(self.parts.state, Extra.NODE_STATE)
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Of those that a plugin names with ``PluginSpec.node_annotations``, what is there."""
+        return self.parts.annotations
 
 
 def is_same(node: Node, other: Node) -> bool:
@@ -604,7 +621,8 @@ class CoreV1(Struct, frozen=True, eq=False):
     """How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare.
 
     ``pod_object`` is what JSON decodes to, for who decodes a pod within something else, and ``slim_pod`` what becomes
-    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``.
+    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``. ``node_annotations`` are those
+    that it keeps of a node.
     """
 
     extras: frozenset[Extra]
@@ -612,36 +630,53 @@ class CoreV1(Struct, frozen=True, eq=False):
     slim_pod: Callable[[Any], Pod]
     decode_pod: Callable[[bytes | Raw], Pod]
     decode_node: Callable[[bytes | Raw], Node]
+    node_annotations: frozenset[str] = frozenset()
 
 
 PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, decode_pod, decode_node)
 """Nothing on demand."""
 
 
-def core_v1(extras: Collection[Extra]) -> CoreV1:
-    """The decoders for these parts on demand."""
-    if not extras:
+def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -> CoreV1:
+    """The decoders for these parts on demand, and for these annotations of nodes."""
+    if not extras and not node_annotations:
         return PLAIN
-    wanted = frozenset(extras)
-    pods, nodes = Decoder[WholePodObject](WholePodObject), Decoder[WholeNodeObject](WholeNodeObject)
+    wanted, kept = frozenset(extras), frozenset(node_annotations)
+    decode_node = _node_decoder(wanted, kept)
+    if wanted <= OF_NODES_ALONE:
+        return CoreV1(wanted, PodObject, slim_pod, decode_pod, decode_node, kept)
+    pod_object, slim_whole = _whole_pods(wanted)
+    pods = Decoder[PodObject](pod_object)
 
-    def slim_pod(found: WholePodObject) -> Pod:
+    def decode_whole(raw: bytes | Raw) -> Pod:
+        return slim_whole(pods.decode(raw))
+
+    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, kept)
+
+
+def _whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
+    """What JSON of a pod decodes to, and what becomes of that."""
+
+    def slim(found: WholePodObject) -> Pod:
         spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
         lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
         return _slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
 
-    def decode_pod(raw: bytes | Raw) -> Pod:
-        return slim_pod(pods.decode(raw))
+    return WholePodObject, slim
 
-    def decode_node(raw: bytes | Raw) -> Node:
+
+def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str]) -> Callable[[bytes | Raw], Node]:
+    nodes = Decoder[WholeNodeObject](WholeNodeObject)
+
+    def decode(raw: bytes | Raw) -> Node:
         found = nodes.decode(raw)
         try:
-            parts = node_parts(wanted, found.status or NodeStatusObject())
+            parts = node_parts(wanted, annotations, found.metadata, found.status or NodeStatusObject())
         except Oversized as error:
             raise OversizedNode(str(error)) from None
         return _slim_node(found, parts)
 
-    return CoreV1(wanted, WholePodObject, slim_pod, decode_pod, decode_node)
+    return decode
 
 
 def _parse_service_selector(data: bytes) -> Selector | None:

@@ -12,7 +12,7 @@ from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.clocks import Clocks, seconds
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import Applied, Policies
-from plugins.sticky_node.standing import Standing, Standings
+from plugins.sticky_node.standing import Standing, Standings, is_target
 from plugins.sticky_node.table import TABLE, Action, Policy, Reason, State
 
 
@@ -58,7 +58,7 @@ class Decider:
         applied = self._policies.of(owner, pod)
         standing = Standing(State.NONE)
         if applied.policy is Policy.OFF or not home:
-            if applied.policy is not Policy.OFF and self._standings.is_target(pod, owner):
+            if applied.policy is not Policy.OFF and is_target(pod, owner):
                 standing = Standing(State.TARGET)
             return Decision(home, applied, standing, Action.ALL)
         standing = self._standings.of(home, owner, pod)

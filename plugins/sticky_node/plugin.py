@@ -47,7 +47,7 @@ from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
-from plugins.sticky_node.standing import Standings
+from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
 from plugins.sticky_node.table import Action, Reason
 from plugins.sticky_node.tries import Tries
 from plugins.sticky_node.watching import Watch
@@ -335,11 +335,20 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *kinds_of_policies(args))
+    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
 
 
-SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, changed=tell)
+SPEC: Final = PluginSpec(
+    NAME,
+    StickyNodeArgs,
+    StickyNode,
+    kinds=_kinds,
+    writes=_writes,
+    parts=PARTS,
+    changed=tell,
+    node_annotations=node_annotations,
+)
