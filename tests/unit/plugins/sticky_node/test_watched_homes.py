@@ -15,8 +15,8 @@ from plugins.sticky_node.watched_homes import AGAIN_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES, launcher
-from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after
+from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES
+from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, launcher
 
 DB = "VirtualMachine default/db"
 POLICY = "homeport.dev/policy"

@@ -10,10 +10,9 @@ from structlog.testing import capture_logs
 
 from plugins.sticky_node.watched_pods import AT_ONCE
 from tests.api.virtual import now, virtual_time
-from tests.builders import make_node
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, launcher
-from tests.unit.plugins.sticky_node.watched import BEGINS, Watched, after
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE
+from tests.unit.plugins.sticky_node.watched import BEGINS, Watched, after, launcher, make_node
 
 DB = "VirtualMachine default/db"
 POD = "Pod default/launcher"
