@@ -189,12 +189,12 @@ class WatchedPods:
         wait.told = (decision.home, state, decision.over)
         if wait.told == told:
             return
-        said = {"machine": str(owner), "node": readable(decision.home), "pod": str(wait.pod)}
+        machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
         if decision.over:
-            _LOG.info("grace over", **said)
+            _LOG.info("grace over", machine=machine, node=node, pod=pod)
             events.grace_over(self._events, owner, wait.pod, decision)
         elif state is State.VOLUME_ELSEWHERE:
-            _LOG.warning("home elsewhere", **said, mark=decision.standing.mark)
+            _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
             events.elsewhere(self._events, owner, wait.pod, decision)
         elif decision.action is Action.WAIT:
             events.waits(self._events, wait.pod, decision)
