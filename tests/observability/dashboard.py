@@ -433,10 +433,11 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             ),
             Panel(
                 title="Homes by what their node is like",
-                text="Homes whose node is away (cordoned, not Ready, in maintenance), leaving, gone or another machine.",
+                text="Homes whose node is away (cordoned, not Ready, maintained), leaving, gone or another machine.",
                 queries=[
                     Query(
-                        'sum by (standing) (max by (standing, policy) (homeport_homes_by_standing{@, standing!="usable"}))',
+                        "sum by (standing) "
+                        '(max by (standing, policy) (homeport_homes_by_standing{@, standing!="usable"}))',
                         "{{standing}}",
                     )
                 ],
