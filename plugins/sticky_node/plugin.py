@@ -48,6 +48,7 @@ from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds
 from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
+from plugins.sticky_node.standing_census import StandingCensus
 from plugins.sticky_node.table import Action, Reason
 from plugins.sticky_node.tries import Tries
 from plugins.sticky_node.watching import Watch
@@ -109,6 +110,7 @@ class StickyNode(
         self._census = Census(self._owners, handle.objects, self._making)
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
+        self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
         clocks = Clocks(self._standings, self._owners, handle)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.wall_clock)
@@ -310,7 +312,8 @@ class StickyNode(
         return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
 
     def figures(self) -> Iterator[Figure | None]:
-        return self._census.figures()
+        yield from self._census.figures()
+        yield from self._standing_census.figures()
 
     async def run(self) -> None:
         """Writes since when homes are not usable, tells people, wakes pods."""

@@ -36,12 +36,6 @@ _ANY: Final = Standing(State.NONE)
 """Nobody cares how it is about the node."""
 
 _LOG: Final = structlog.get_logger(__name__)
-_SAID: Final = {
-    State.AWAY: "home away",
-    State.LEAVING: "home leaving",
-    State.GONE: "home gone",
-    State.OTHER_MACHINE: "home replaced",
-}
 
 
 class _Home(Struct, frozen=True):
@@ -179,7 +173,7 @@ class WatchedHomes:
             _LOG.warning("home unknown", machine=str(home.owner), node=node)
             events.unknown(self._events, home.owner, home.node)
         else:
-            _LOG.info(_SAID[now], machine=str(home.owner), node=node, mark=home.standing.mark)
+            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.value, mark=home.standing.mark)
             events.unusable(self._events, home.owner, home.node, home.standing)
 
     def _tell_policy(self, owner: Owner, known: _Known | None) -> None:

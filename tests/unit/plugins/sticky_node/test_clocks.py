@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from app.kube.core_v1 import Node
 from plugins.sticky_node import clocks as module
@@ -13,10 +14,9 @@ from plugins.sticky_node.clocks import Clocks, read_since, seconds
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import State
-from tests.builders import make_node
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines
-from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after
+from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after, make_node
 
 NOW = NOON + 600
 
@@ -26,11 +26,10 @@ class World(Machines):
 
     def __init__(self) -> None:
         super().__init__()
+        self.node(make_node("n2"))
         self.cordon()
         self.clock = ManualClock(NOW)
-        handle = type(self.handle)(
-            **{it: getattr(self.handle, it) for it in self.handle.__struct_fields__} | {"wall_clock": self.clock}
-        )
+        handle = replace(self.handle, wall_clock=self.clock)
         self.clocks = Clocks(Standings(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:
