@@ -7,17 +7,34 @@ from typing import Final
 from app.framework.events import EventRecorder, EventType, Reference
 from app.kube.kinds import NODES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain
-from plugins.sticky_node.home import Claim, home_key, readable
+from plugins.sticky_node.home import By, Claim, home_key, readable
 from plugins.sticky_node.owners import Owner
 
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
 _FILTERING: Final = "Filtering"
+_FOLLOWING: Final = "Following"
+_ADOPTING: Final = "Adopting"
+_CLEANING: Final = "Cleaning"
 
 
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
-    note = f"{claim.node} is the home from now on: {claim.pod} was bound there first"
-    _about(events, owner, Reference.to_pod(claim.pod), "Normal", "HomeMade", _BINDING, note)
+    """Homeport has written a home; the reason says from what."""
+    reason, action, why = "HomeMade", _BINDING, f"{claim.pod} was bound there first"
+    if claim.by is By.MIGRATION:
+        reason, action, why = "HomeFollowed", _FOLLOWING, f"{claim.pod} migrated there from {readable(claim.replaces)}"
+    elif claim.by is By.ADOPTION:
+        reason, action, why = "HomeAdopted", _ADOPTING, f"{claim.pod} runs there"
+    elif claim.replaces:
+        reason, why = "HomeReplaced", f"{claim.pod} was bound there, since {readable(claim.replaces)} could not be had"
+    note = f"{claim.node} is the home from now on: {why}"
+    _about(events, owner, Reference.to_pod(claim.pod), "Normal", reason, action, note)
+
+
+def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
+    """What stood there of a home was copied from another object, and has been removed."""
+    note = f"the home {readable(home)} was copied from another object and is not this one's: it is removed"
+    events.event(Reference.to(kind, found), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:

@@ -29,7 +29,7 @@ from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
-from plugins.sticky_node.active import ActivePods
+from plugins.sticky_node.active import ActivePods, is_target
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
@@ -38,6 +38,8 @@ from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.recording import Recorder
+from plugins.sticky_node.table import Policy
+from plugins.sticky_node.upkeep import Upkeep
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = "node(s) were not the pod's home"
@@ -83,6 +85,10 @@ class StickyNode(
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
+        self._upkeep = Upkeep(
+            args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._is_off
+        )
+        self._off = {rule.pair for rule in args.owners if (rule.policy or args.policy) is Policy.OFF}
         self._census = Census(self._owners, handle.objects, self._making)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
@@ -139,7 +145,7 @@ class StickyNode(
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return OWNER_UNKNOWN
-        if owner is not None and not recorded_home(owner):
+        if owner is not None and not recorded_home(owner) and not is_target(pod):
             decides = self._active.decides(pod, node_name, owner)
             self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides))
         return SUCCESS
@@ -178,21 +184,25 @@ class StickyNode(
         return self._census.figures()
 
     async def repair(self) -> None:
-        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""
+        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
+
+        Then put right what no bind does.
+        """
         await self._recorder.record_open()
+        await self._upkeep.round()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
-        """The recorded home, or one in the making."""
-        recorded = recorded_home(owner)
-        if recorded:
-            return recorded
+        """One in the making, or the recorded home."""
         claim = self._making.holds(owner, pod)
-        return "" if claim is None else claim.node
+        return recorded_home(owner) if claim is None else claim.node
+
+    def _is_off(self, owner: Owner) -> bool:
+        return (owner.kind.api_version, owner.kind.kind) in self._off
 
     def _stands(self, claim: Claim) -> bool:
-        """Whether its owner, if it is still there, has got neither a home nor another pod's word since."""
+        """Whether its owner, if it is still there, has got neither another home nor another pod's word since."""
         owner = self._owners.newest(claim.owner)
-        return owner is None or (claim.is_open(owner) and not recorded_home(owner))
+        return owner is None or claim.makes(owner)
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:

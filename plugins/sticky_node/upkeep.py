@@ -1,0 +1,217 @@
+"""Keeps what is written of homes right where no bind does: in the background, in whoever decides.
+
+- A home that a person wrote, or an earlier Homeport, gets the owner's UID beside it: a copy of it can be told then.
+- What was copied from another object is removed, so that whatever a person writes there later is plainly theirs.
+- A machine that has migrated takes its home along, if it lived at home.
+- A machine that runs and never had a home gets the node it runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.kube.core_v1 import Pod
+from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
+from app.kube.kubevirt_v1 import VirtualMachineInstance
+from plugins.sticky_node import events
+from plugins.sticky_node.active import ActivePods
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.home import (
+    HOME,
+    By,
+    Claim,
+    home_in,
+    home_pod,
+    is_foreign,
+    is_sealed,
+    pod_key,
+    readable,
+    recorded_home,
+    sealed,
+    slots_of,
+    without,
+)
+from plugins.sticky_node.making import Making
+from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.recording import Recorder
+from plugins.sticky_node.stepping import Steps
+
+_PERIOD_SECONDS: Final = 1.0
+_MOST_WRITES: Final = 50
+"""Of one round: machines that are adopted by the thousand take turns with everything else that is written."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class _Enough(Exception):  # no error: the rest has its turn in the next round
+    """A round has written as much as it may."""
+
+
+class Upkeep:
+    """``is_off`` tells whether the policy of an owner is ``off``: of its machines nothing is written."""
+
+    def __init__(
+        self,
+        args: StickyNodeArgs,
+        owners: Owners,
+        active: ActivePods,
+        making: Making,
+        recorder: Recorder,
+        handle: Handle,
+        *,
+        is_off: Callable[[Owner], bool],
+    ) -> None:
+        self._args = args
+        self._owners = owners
+        self._active = active
+        self._making = making
+        self._recorder = recorder
+        self._is_off = is_off
+        self._objects = handle.objects
+        self._writer = handle.writer
+        self._serves = handle.serves
+        self._events = handle.event_recorder
+        self._sleep = handle.sleep
+        self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
+        self._done: tuple[int, ...] = ()
+        self._cause = ""
+        self._writes = 0
+
+    async def run(self) -> None:
+        """A round each second in which an owner or a machine has changed, or in which the last one left something."""
+        while True:
+            versions = self._versions()
+            if versions != self._done and await self.round():
+                self._done = versions
+            await self._sleep(_PERIOD_SECONDS)
+
+    async def round(self) -> bool:
+        """Look at all owners and machines once; whether nothing is left to do. What cannot be written is told once."""
+        self._writes = 0
+        try:
+            of_owners = await self._keepers()
+            of_machines = not self._has_machines or await self._machines()
+        except _Enough:
+            return False
+        except OSError as cause:
+            if str(cause) != self._cause:
+                self._cause = str(cause)
+                _LOG.warning("homes not kept up", cause=self._cause)
+            return False
+        self._cause = ""
+        return of_owners and of_machines
+
+    def _versions(self) -> tuple[int, ...]:
+        kinds = dict.fromkeys((*self._owners.keepers(), *self._owners.controllers()))
+        return tuple(map(self._objects.version, kinds))
+
+    async def _keepers(self) -> bool:
+        complete, steps = True, Steps()
+        for kind in self._owners.keepers():
+            for found in self._objects.every(kind):
+                await steps.next()
+                if found.annotations:
+                    complete &= await self._keep(kind, found)
+        return complete
+
+    async def _keep(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> bool:
+        """One write for all that is to be put right on one object. ``False``: it changed meanwhile."""
+        copied = [slot for slot in slots_of(found) if is_foreign(found, slot)]
+        given = [slot for slot in slots_of(found) if home_in(found, slot) and not is_sealed(found, slot)]
+        written: dict[str, str | None] = {}
+        for slot in copied:
+            written |= without(found, slot)
+        for slot in given:
+            written |= self._sealed(kind, found, slot)
+        if not written:
+            return True
+        try:
+            await self._write(kind, found, written)
+        except WriteConflict:
+            return False
+        except ObjectGone:
+            return True
+        for slot in copied:
+            self._not_inherited(kind, found, found.annotations.get(f"{HOME}.{slot}" if slot else HOME, ""))
+        return True
+
+    def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None]:
+        """A person wrote it after whatever migration there was: its home does not follow that one any more."""
+        home = home_in(found, slot)
+        running = self._running(found)
+        owner = Owner(kind, found, slot, running or found)
+        written = sealed(owner, home, self._recorder.machine(home))
+        if running is not None and running.moved_to == running.node_name and (pod := self._active.of(running)):
+            written[pod_key(slot)] = pod.uid
+        return written
+
+    def _running(self, found: AnnotatedObject) -> VirtualMachineInstance | None:
+        """The instance of a machine, which has its name."""
+        if not self._has_machines:
+            return None
+        instance = self._objects.get(VIRTUAL_MACHINE_INSTANCES, found.namespace, found.name)
+        if instance is None:
+            return None
+        keeper = instance.owner.uid if instance.owner is not None else instance.uid
+        return instance if keeper == found.uid else None
+
+    def _not_inherited(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
+        if home:
+            machine = f"{kind.kind} {found.namespace}/{found.name}"
+            _LOG.info("home not inherited", machine=machine, node=readable(home))
+            events.not_inherited(self._events, kind, found, home)
+
+    async def _machines(self) -> bool:
+        """Claims of machines that run, each heard once. ``False``: something of a machine is not in the picture yet."""
+        complete, steps = True, Steps()
+        for machine in self._objects.every(VIRTUAL_MACHINE_INSTANCES):
+            await steps.next()
+            if not machine.node_name:
+                continue
+            pod = self._active.of(machine)
+            if pod is None or not self._objects.has_node(machine.node_name):
+                complete = False
+                continue
+            with suppress(Unreadable):
+                for claim in self._claims(machine, pod):
+                    self._count()
+                    complete &= await self._recorder.hear(claim)
+        return complete
+
+    def _claims(self, machine: VirtualMachineInstance, pod: Pod) -> Iterator[Claim]:
+        if not self._serves(pod.spec.scheduler_name):
+            return
+        owner = self._owners.of(pod)
+        if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner):
+            return
+        home, heard = recorded_home(owner), home_pod(owner)
+        if home and self._args.follow_migration and _has_left(machine, owner, home) and heard != pod.uid:
+            yield Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
+        if not home and not heard and self._args.adopt:
+            yield Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
+
+    async def _write(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: dict[str, str | None]
+    ) -> None:
+        self._count()
+        await self._writer.annotate(kind, found, annotations)
+
+    def _count(self) -> None:
+        """Raises ``_Enough`` for the first write that is too many."""
+        if self._writes == _MOST_WRITES:
+            raise _Enough
+        self._writes += 1
+
+
+def _has_left(machine: VirtualMachineInstance, owner: Owner, home: str) -> bool:
+    """Whether it migrated away from the home, which was written before: KubeVirt moves ``status.nodeName`` last.
+
+    ``migrationState.completed`` tells nothing: it is true of migrations that failed, too.
+    """
+    is_there = machine.node_name == machine.moved_to != machine.moved_from
+    return is_there and home == machine.moved_from and is_sealed(owner.found, owner.slot)
