@@ -135,7 +135,8 @@ def is_released(owner: Owner) -> bool:
 def is_foreign(found: AnnotatedObject, slot: str) -> bool:
     """Whether what stands there of a home was copied from another object, and is as it was there."""
     uid, _, node = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
-    return uid not in ("", found.uid) and node in ("", found.annotations.get(_key(HOME, slot), ""))
+    home = found.annotations.get(_key(HOME, slot), "")
+    return uid not in ("", found.uid) and (not home or node in ("", home))
 
 
 def is_sealed(found: AnnotatedObject, slot: str) -> bool:

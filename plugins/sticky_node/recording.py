@@ -170,7 +170,7 @@ class Recorder:
             self._causes[owner.key] = cause
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)
             events.not_recorded(self._events, owner, claim, cause)
-        if claim.makes(owner):
+        if recorded_home(owner) in (claim.replaces, claim.node):
             self._making.keep(claim)
         else:
             self._making.drop(claim.pod)
