@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Final
 
 import structlog
@@ -22,10 +24,10 @@ from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.home import (
-    HOME,
     By,
     Claim,
     home_in,
+    home_key,
     home_pod,
     is_foreign,
     is_sealed,
@@ -42,9 +44,15 @@ from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.stepping import Steps
 
 _PERIOD_SECONDS: Final = 1.0
+_LATER_SECONDS: Final = 10.0
+_REFUSED_SECONDS: Final = 60.0
 _MOST_WRITES: Final = 50
 """Of one round: machines that are adopted by the thousand take turns with everything else that is written."""
 
+_MOST_REFUSED: Final = 5
+"""Of one round: after so many it is not one object that cannot be written, and all wait."""
+
+_ALL: Final = ""
 _LOG: Final = structlog.get_logger(__name__)
 
 
@@ -78,33 +86,64 @@ class Upkeep:
         self._events = handle.event_recorder
         self._sleep = handle.sleep
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
-        self._done: tuple[int, ...] = ()
+        self._clock = handle.clock
+        self._seen: tuple[int, ...] = ()
+        self._again = 0.0
+        self._not_before: dict[str, float] = {}
         self._cause = ""
         self._writes = 0
+        self._refused = 0
 
     async def run(self) -> None:
-        """A round each second in which an owner or a machine has changed, or in which the last one left something."""
+        """A round each second in which an owner or a machine has changed, and later on for what the last one left."""
         while True:
             versions = self._versions()
-            if versions != self._done and await self.round():
-                self._done = versions
+            if versions != self._seen or self._clock() >= self._again:
+                self._seen = versions
+                is_done = await self.round()
+                self._again = inf if is_done else self._clock() + (_PERIOD_SECONDS if self._writes else _LATER_SECONDS)
             await self._sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
-        """Look at all owners and machines once; whether nothing is left to do. What cannot be written is told once."""
-        self._writes = 0
+        """Look at all owners and machines once; whether nothing is left to do.
+
+        What cannot be written is told once for each cause, and left alone for a minute.
+        """
+        self._writes = self._refused = 0
+        now = self._clock()
+        self._not_before = {uid: until for uid, until in self._not_before.items() if until > now}
+        if _ALL in self._not_before:
+            return False
         try:
             of_owners = await self._keepers()
             of_machines = not self._has_machines or await self._machines()
         except _Enough:
             return False
-        except OSError as cause:
-            if str(cause) != self._cause:
-                self._cause = str(cause)
-                _LOG.warning("homes not kept up", cause=self._cause)
-            return False
-        self._cause = ""
+        if not self._not_before:
+            self._cause = ""
         return of_owners and of_machines
+
+    async def _attempt(self, uid: str, work: Callable[[], Awaitable[bool]]) -> bool:
+        """One write about the object of this UID; whether nothing is left to do for it. Raises ``_Enough``."""
+        if uid in self._not_before:
+            return False
+        if self._writes == _MOST_WRITES:
+            raise _Enough
+        self._writes += 1
+        try:
+            return await work()
+        except OSError as cause:
+            self._failed(uid, str(cause))
+            return False
+
+    def _failed(self, uid: str, cause: str) -> None:
+        if cause != self._cause:
+            self._cause = cause
+            _LOG.warning("homes not kept up", cause=cause)
+        self._refused += 1
+        self._not_before[uid if self._refused < _MOST_REFUSED else _ALL] = self._clock() + _REFUSED_SECONDS
+        if self._refused == _MOST_REFUSED:
+            raise _Enough
 
     def _versions(self) -> tuple[int, ...]:
         kinds = dict.fromkeys((*self._owners.keepers(), *self._owners.controllers()))
@@ -115,29 +154,35 @@ class Upkeep:
         for kind in self._owners.keepers():
             for found in self._objects.every(kind):
                 await steps.next()
-                if found.annotations:
-                    complete &= await self._keep(kind, found)
+                if found.annotations and (work := self._work(kind, found)) is not None:
+                    complete &= await self._attempt(found.uid, work)
         return complete
 
-    async def _keep(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> bool:
-        """One write for all that is to be put right on one object. ``False``: it changed meanwhile."""
-        copied = [slot for slot in slots_of(found) if is_foreign(found, slot)]
-        given = [slot for slot in slots_of(found) if home_in(found, slot) and not is_sealed(found, slot)]
+    def _work(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Callable[[], Awaitable[bool]] | None:
+        """One write for all that is to be put right on one object, if anything is."""
+        slots = tuple(slots_of(found))
+        copied = [slot for slot in slots if is_foreign(found, slot)]
+        given = [slot for slot in slots if home_in(found, slot) and not is_sealed(found, slot)]
+        if not copied and not given:
+            return None
+        return lambda: self._keep(kind, found, copied, given)
+
+    async def _keep(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, copied: list[str], given: list[str]
+    ) -> bool:
         written: dict[str, str | None] = {}
         for slot in copied:
             written |= without(found, slot)
         for slot in given:
             written |= self._sealed(kind, found, slot)
-        if not written:
-            return True
         try:
-            await self._write(kind, found, written)
+            await self._writer.annotate(kind, found, written)
         except WriteConflict:
             return False
         except ObjectGone:
             return True
         for slot in copied:
-            self._not_inherited(kind, found, found.annotations.get(f"{HOME}.{slot}" if slot else HOME, ""))
+            self._not_inherited(kind, found, found.annotations.get(home_key(slot), ""))
         return True
 
     def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None]:
@@ -178,34 +223,21 @@ class Upkeep:
                 complete = False
                 continue
             with suppress(Unreadable):
-                for claim in self._claims(machine, pod):
-                    self._count()
-                    complete &= await self._recorder.hear(claim)
+                claim = self._claim(machine, pod)
+                if claim is not None:
+                    complete &= await self._attempt(claim.owner.found.uid, partial(self._recorder.hear, claim))
         return complete
 
-    def _claims(self, machine: VirtualMachineInstance, pod: Pod) -> Iterator[Claim]:
-        if not self._serves(pod.spec.scheduler_name):
-            return
-        owner = self._owners.of(pod)
+    def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
+        owner = self._owners.of(pod) if self._serves(pod.spec.scheduler_name) else None
         if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner):
-            return
+            return None
         home, heard = recorded_home(owner), home_pod(owner)
         if home and self._args.follow_migration and _has_left(machine, owner, home) and heard != pod.uid:
-            yield Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
+            return Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
         if not home and not heard and self._args.adopt:
-            yield Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
-
-    async def _write(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: dict[str, str | None]
-    ) -> None:
-        self._count()
-        await self._writer.annotate(kind, found, annotations)
-
-    def _count(self) -> None:
-        """Raises ``_Enough`` for the first write that is too many."""
-        if self._writes == _MOST_WRITES:
-            raise _Enough
-        self._writes += 1
+            return Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
+        return None
 
 
 def _has_left(machine: VirtualMachineInstance, owner: Owner, home: str) -> bool:

@@ -65,12 +65,13 @@ class Machines:
         self.cluster = Cluster()
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
+        self.clock = ManualClock()
         self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
             writer=self.writer,
             binder=RecordingBinder(),
-            clock=ManualClock(),
+            clock=self.clock,
             waiting=WaitingPods(),
             nodes=Nodes(self.cluster),
             serves=served.__eq__,

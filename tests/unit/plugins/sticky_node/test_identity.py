@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 from structlog.testing import capture_logs
@@ -174,17 +176,38 @@ def test_the_machine_is_known_of_the_home_that_it_was_written_with(machines: Mac
 
 
 async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Machines) -> None:
+    """And keeps no other from being written."""
     machines.change(MACHINE, {HOME: "n1"})
+    machines.machine("mail", home="n1")
     machines.writer.unwritable = {"db"}
+    upkeep = machines.plugin._upkeep
 
     with capture_logs() as said:
-        for _ in range(2):
-            assert not await machines.plugin._upkeep.round()
-    machines.writer.unwritable = set()
-    assert await machines.plugin._upkeep.round()
-
+        assert [False, False] == [await upkeep.round() for _ in range(2)]
+        assert own_home("n1", name="mail") == machines.annotations(name="mail")
+        machines.clock.now += 60
+        assert not await upkeep.round()
     assert [{"event": "homes not kept up", "log_level": "warning", "cause": "forbidden"}] == said
+
+    machines.writer.unwritable = set()
+    assert not await upkeep.round(), "it was tried just now"
+    machines.clock.now += 60
+    assert await upkeep.round()
     assert own_home("n1") == machines.annotations()
+
+
+async def test_where_nothing_can_be_written_little_is_tried(machines: Machines) -> None:
+    for number in range(20):
+        machines.add(MACHINE, f"db-{number}", home="n1")
+    machines.writer.before = [OSError("forbidden") for _ in range(20)]
+
+    for _ in range(3):
+        assert not await machines.plugin._upkeep.round()
+
+    assert 15 == len(machines.writer.before)
+    machines.clock.now += 60
+    assert not await machines.plugin._upkeep.round()
+    assert 10 == len(machines.writer.before)
 
 
 async def test_a_round_writes_so_much_and_the_next_ones_the_rest() -> None:
@@ -195,3 +218,35 @@ async def test_a_round_writes_so_much_and_the_next_ones_the_rest() -> None:
     rounds = [await machines.plugin._upkeep.round() for _ in range(3)]
 
     assert ([False, False, True], 120) == (rounds, len({name for name, _ in machines.writer.written}))
+
+
+async def test_a_round_comes_with_a_change_and_for_what_the_last_one_left(machines: Machines) -> None:
+    """``asked`` are the moments at which the machines were looked at."""
+    machines.writer.unwritable = {"db"}
+    asked: list[tuple[float, bool]] = []
+    upkeep = machines.plugin._upkeep
+    taken = upkeep.round
+
+    async def counted() -> bool:
+        is_done = await taken()
+        asked.append((machines.clock(), is_done))
+        return is_done
+
+    upkeep.round = counted  # type: ignore[method-assign]
+
+    async def passes(seconds: float) -> None:
+        machines.clock.now += seconds
+        if machines.clock() == 3:
+            machines.change(MACHINE, {HOME: "n1"})
+        elif machines.clock() == 5:
+            machines.writer.unwritable = set()
+        elif machines.clock() > 100:
+            raise asyncio.CancelledError
+
+    upkeep._sleep = passes
+    with suppress(asyncio.CancelledError):
+        await upkeep.run()
+
+    when_told = [(0.0, True), (3.0, False), (4.0, False), *((4.0 + 10 * n, False) for n in range(1, 6)), (64.0, True)]
+    assert when_told == asked[: len(when_told)]
+    assert own_home("n1") == machines.annotations()
