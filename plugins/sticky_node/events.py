@@ -16,6 +16,7 @@ _FILTERING: Final = "Filtering"
 _FOLLOWING: Final = "Following"
 _ADOPTING: Final = "Adopting"
 _CLEANING: Final = "Cleaning"
+_REMEMBERING: Final = "Remembering"
 
 
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
@@ -35,6 +36,12 @@ def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], found: Ann
     """What stood there of a home was copied from another object, and has been removed."""
     note = f"the home {readable(home)} was copied from another object and is not this one's: it is removed"
     events.event(Reference.to(kind, found), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
+
+
+def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
+    """An earlier object of the owner's name lived there."""
+    note = f"{home} is the home from now on: an earlier {owner.kind.kind} of this name lived there"
+    _about(events, owner, _node(home), "Normal", "HomeRemembered", _REMEMBERING, note)
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:

@@ -30,6 +30,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.kube.core_v1 import Node, Pod
+from app.kube.homes_v1alpha1 import Home
 from app.kube.kinds import AnnotatedObject
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain, shown
@@ -104,8 +105,14 @@ def _key(name: str, slot: str) -> str:
 
 
 def recorded_home(owner: Owner) -> str:
-    """The home on the owner; empty if there is none, a person removed it, or it was copied from another object."""
-    return home_in(owner.found, owner.slot)
+    """The home on the owner, or the one that is remembered of an earlier object of its name.
+
+    Empty if there is none, a person removed it, or what stands there was copied from another object.
+    """
+    home = home_in(owner.found, owner.slot)
+    if home or owner.before is None or heard_in(owner.found, owner.slot):
+        return home
+    return owner.before.node
 
 
 def home_in(found: AnnotatedObject, slot: str) -> str:
@@ -116,15 +123,29 @@ def home_in(found: AnnotatedObject, slot: str) -> str:
 
 def recorded_machine(owner: Owner) -> str:
     """The systemUUID of the home's node when it became the home; empty if that is not known of this home."""
+    if not home_in(owner.found, owner.slot):
+        return owner.before.machine if owner.before is not None and recorded_home(owner) else ""
     if not is_sealed(owner.found, owner.slot):
         return ""
     return owner.found.annotations.get(machine_key(owner.slot), "")
 
 
 def home_pod(owner: Owner) -> str:
-    """The UID of the pod whose word was heard last; empty if none ever was."""
-    heard = owner.found.annotations.get(pod_key(owner.slot), "")
-    return heard if heard and not is_foreign(owner.found, owner.slot) else ""
+    """The UID of the pod whose word was heard last; of a home that is remembered, its owner's; else empty."""
+    heard = heard_in(owner.found, owner.slot)
+    if heard or owner.before is None or home_in(owner.found, owner.slot):
+        return heard
+    return _mark(owner.before)
+
+
+def _mark(before: Home) -> str:
+    return before.keeper.uid or before.uid
+
+
+def heard_in(found: AnnotatedObject, slot: str) -> str:
+    """The same of what stands on an object that keeps homes."""
+    heard = found.annotations.get(_key(HOME_POD, slot), "")
+    return heard if heard and not is_foreign(found, slot) else ""
 
 
 def is_released(owner: Owner) -> bool:
@@ -174,6 +195,12 @@ def on_owner(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
     if not claim.makes(owner):
         return heard
     return {home_key(owner.slot): claim.node, **heard, **sealed(owner, claim.node, machine)}
+
+
+def taken_back(owner: Owner, before: Home) -> dict[str, str | None]:
+    """What writes a home that is remembered onto the owner."""
+    heard = {home_key(owner.slot): before.node, pod_key(owner.slot): _mark(before)}
+    return {**heard, **sealed(owner, before.node, before.machine)}
 
 
 def sealed(owner: Owner, home: str, machine: str) -> dict[str, str | None]:

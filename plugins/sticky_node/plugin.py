@@ -36,6 +36,7 @@ from plugins.sticky_node.chronicle import tell
 from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.making import Making
+from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.table import Policy
@@ -210,7 +211,10 @@ def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
-    return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
+    homes = tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
+    if not any(it.by_name for it in args.owners):
+        return homes
+    return (*homes, Writes(HOMES, "what is remembered of homes", whole=True))
 
 
 SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, changed=tell)

@@ -4,41 +4,50 @@
 - What was copied from another object is removed, so that whatever a person writes there later is plainly theirs.
 - A machine that has migrated takes its home along, if it lived at home.
 - A machine that runs and never had a home gets the node it runs on.
+- A home that is the name's is remembered beyond its owner, and given back to an object made anew under that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from math import inf
+from time import time
 from typing import Final
 
 import structlog
 
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
+from app.kube.homes_v1alpha1 import Home
 from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
+from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.home import (
     By,
     Claim,
+    heard_in,
     home_in,
     home_key,
     home_pod,
     is_foreign,
     is_sealed,
+    machine_key,
     pod_key,
     readable,
     recorded_home,
     sealed,
     slots_of,
+    taken_back,
     without,
 )
 from plugins.sticky_node.making import Making
+from plugins.sticky_node.memory import HOMES, MOST_ORPHANS, Memory
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.stepping import Steps
@@ -53,6 +62,7 @@ _MOST_REFUSED: Final = 5
 """Of one round: after so many it is not one object that cannot be written, and all wait."""
 
 _ALL: Final = ""
+_SLOT: Final = re.compile(r"[0-9-]*")
 _LOG: Final = structlog.get_logger(__name__)
 
 
@@ -61,7 +71,7 @@ class _Enough(Exception):  # no error: the rest has its turn in the next round
 
 
 class Upkeep:
-    """``is_off`` tells whether the policy of an owner is ``off``: of its machines nothing is written."""
+    """``is_off`` tells whether the policy of an owner is ``off``: of its machines nothing is recorded."""
 
     def __init__(
         self,
@@ -73,6 +83,7 @@ class Upkeep:
         handle: Handle,
         *,
         is_off: Callable[[Owner], bool],
+        wall_clock: Callable[[], float] = time,
     ) -> None:
         self._args = args
         self._owners = owners
@@ -87,6 +98,10 @@ class Upkeep:
         self._sleep = handle.sleep
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
         self._clock = handle.clock
+        self._memory = Memory(handle.objects, handle.writer, wall_clock)
+        self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
+        self._remembers_from = 0.0
+        self._not_remembered = ""
         self._seen: tuple[int, ...] = ()
         self._again = 0.0
         self._not_before: dict[str, float] = {}
@@ -116,25 +131,50 @@ class Upkeep:
             return False
         try:
             of_owners = await self._keepers()
+            of_memory = not self._kinds or await self._memories()
             of_machines = not self._has_machines or await self._machines()
+            is_remembered = await self._unremembered()
         except _Enough:
             return False
         if not self._not_before:
             self._cause = ""
-        return of_owners and of_machines
+        return of_owners and of_memory and of_machines and is_remembered
 
     async def _attempt(self, uid: str, work: Callable[[], Awaitable[bool]]) -> bool:
         """One write about the object of this UID; whether nothing is left to do for it. Raises ``_Enough``."""
         if uid in self._not_before:
             return False
-        if self._writes == _MOST_WRITES:
-            raise _Enough
-        self._writes += 1
+        self._count()
         try:
             return await work()
         except OSError as cause:
             self._failed(uid, str(cause))
             return False
+
+    async def _attempt_memory(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """The same of one write about what is remembered: who may not write that records homes all the same."""
+        if self._clock() < self._remembers_from:
+            return True
+        self._count()
+        try:
+            await work()
+        except WriteConflict:
+            return False
+        except ObjectGone:
+            return True
+        except OSError as cause:
+            self._remembers_from = self._clock() + _REFUSED_SECONDS
+            if str(cause) != self._not_remembered:
+                self._not_remembered = str(cause)
+                _LOG.warning("homes not remembered", cause=self._not_remembered)
+            return True
+        self._not_remembered = ""
+        return True
+
+    def _count(self) -> None:
+        if self._writes == _MOST_WRITES:
+            raise _Enough
+        self._writes += 1
 
     def _failed(self, uid: str, cause: str) -> None:
         if cause != self._cause:
@@ -146,7 +186,8 @@ class Upkeep:
             raise _Enough
 
     def _versions(self) -> tuple[int, ...]:
-        kinds = dict.fromkeys((*self._owners.keepers(), *self._owners.controllers()))
+        memory = (HOMES,) if self._kinds else ()
+        kinds = dict.fromkeys((*self._owners.keepers(), *self._owners.controllers(), *memory))
         return tuple(map(self._objects.version, kinds))
 
     async def _keepers(self) -> bool:
@@ -157,6 +198,71 @@ class Upkeep:
                 if found.annotations and (work := self._work(kind, found)) is not None:
                     complete &= await self._attempt(found.uid, work)
         return complete
+
+    async def _unremembered(self) -> bool:
+        complete, steps = True, Steps()
+        for kind in self._kinds.values():
+            for found in self._objects.every(kind):
+                await steps.next()
+                for slot in self._to_remember(kind, found):
+                    complete &= await self._attempt_memory(partial(self._remember, kind, found, slot))
+        return complete
+
+    def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
+        """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""
+        for slot in slots_of(found):
+            home = home_in(found, slot)
+            if home and is_sealed(found, slot) and is_subdomain(home):
+                known = self._memory.of(kind, found, slot)
+                told = (found.uid, home, found.annotations.get(machine_key(slot), ""))
+                if known is None or told != (known.keeper.uid, known.node, known.machine):
+                    yield slot
+
+    async def _remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> None:
+        machine = found.annotations.get(machine_key(slot), "")
+        await self._memory.keep(kind, found, slot, home_in(found, slot), machine)
+
+    async def _memories(self) -> bool:
+        """Give back what is remembered, and forget what a person gave up, or what is too much."""
+        complete, steps = True, Steps()
+        orphans: dict[str, list[Home]] = {}
+        for home in self._objects.every(HOMES):
+            await steps.next()
+            keeper = home.keeper
+            kind = self._kinds.get((keeper.api_version, keeper.kind))
+            if kind is None:
+                continue
+            with suppress(Unreadable):
+                found = self._objects.get(kind, home.namespace, keeper.name)
+                if found is None:
+                    orphans.setdefault(home.namespace, []).append(home)
+                elif self._memory.of(kind, found, keeper.slot) is home and not home_in(found, keeper.slot):
+                    complete &= await self._settle(kind, found, home)
+        for found_there in orphans.values():
+            found_there.sort(key=lambda it: it.since)
+            for home in found_there[:-MOST_ORPHANS]:
+                complete &= await self._attempt_memory(partial(self._memory.forget, home))
+        return complete
+
+    async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
+        """An object is there and has no home: its own was given up, or it has its predecessor's."""
+        slot = home.keeper.slot
+        if home.keeper.uid == found.uid or heard_in(found, slot):
+            return await self._attempt_memory(partial(self._memory.forget, home))
+        if not _SLOT.fullmatch(slot) or is_foreign(found, slot):
+            return True
+        return await self._attempt(found.uid, partial(self._give_back, Owner(kind, found, slot, found, home), home))
+
+    async def _give_back(self, owner: Owner, home: Home) -> bool:
+        try:
+            await self._writer.annotate(owner.kind, owner.found, taken_back(owner, home))
+        except WriteConflict:
+            return False
+        except ObjectGone:
+            return True
+        _LOG.info("home remembered", machine=str(owner), node=home.node)
+        events.remembered(self._events, owner, home.node)
+        return True
 
     def _work(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Callable[[], Awaitable[bool]] | None:
         """One write for all that is to be put right on one object, if anything is."""

@@ -4,8 +4,6 @@ The test plays KubeVirt's controllers, in their order of writes: a target pod is
 in ``status.migrationState``, and ``status.nodeName`` moves once the machine runs there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
