@@ -6,17 +6,20 @@ in ``status.migrationState``, and ``status.nodeName`` moves once the machine run
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
-from tests.integration.test_home_trust import create_machine, lines, often, place, release
+from tests.integration.test_home_trust import create_machine, lines, often, place, release, repairs
 from tests.integration.test_spread_stories import make_zones
 
 StartHomeport = Callable[..., Homeport]
+ROOT: Final = Path(__file__).parents[2]
 HOME_OWNER = "homeport.dev/home-owner"
 HOME_POD = "homeport.dev/home-pod"
 
@@ -37,6 +40,11 @@ def seen(client: Client, name: str, event: str) -> None:
 
 def wait_home(client: Client, name: str, node: str) -> None:
     client.wait_for(lambda: home_of(client, name) == node, what=f"the home of {name} to be {node or 'none'}")
+
+
+def wait_seal(client: Client, name: str, mark: str) -> None:
+    """Until Homeport has seen the home as it is."""
+    client.wait_for(lambda: annotations(client, name)[HOME_OWNER] == mark, what=f"{mark} beside the home of {name}")
 
 
 def running(client: Client, machine: dict[str, Any], suffix: str) -> tuple[str, str]:
@@ -158,10 +166,76 @@ def test_who_moves_a_home_during_or_after_a_migration_has_the_last_word(
                 client.patch("VirtualMachine", name, {"metadata": {"annotations": {HOME: home}}})
             word = third if name == "during" else home
             mark = f"{machine['metadata']['uid']} {word}"
-            client.wait_for(
-                lambda name=name, mark=mark: annotations(client, name)[HOME_OWNER] == mark, what="the word to be seen"
-            )
+            wait_seal(client, name, mark)
             assert home_of(client, name) == word
+
+
+def install_memory(client: Client) -> None:
+    """As the chart does."""
+    client.install(yaml.safe_load((ROOT / "helm/homeport/crds/homes.yaml").read_text()))
+
+
+def remembered(client: Client) -> dict[str, str]:
+    """Names of machines and the nodes that are remembered of them."""
+    found = client.request("GET", "/apis/homeport.dev/v1alpha1/namespaces/default/homes")["items"]
+    return {it["spec"]["owner"]["name"]: it["spec"]["node"] for it in found}
+
+
+def test_a_machine_made_anew_under_its_name_comes_home_unless_it_was_released(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """Deleted with everything it had, while Homeport is away, and made again by whoever needs it."""
+    client = plane.client
+    install_kubevirt(client)
+    install_memory(client)
+    make_zones(plane, {"zone-a": 2, "zone-b": 2})
+    homeport = start_homeport(often(tmp_path))
+
+    with start_scheduler(plane, homeport):
+        machines = {name: client.create(objects.virtual_machine(name)) for name in ("db01", "released")}
+        pods = {name: running(client, machine, "first") for name, machine in machines.items()}
+        homes = {name: node for name, (_, node) in pods.items()}
+        client.wait_for(lambda: remembered(client) == homes, what="both homes to be remembered")
+        release(client, "released")
+        client.wait_for(lambda: remembered(client) == {"db01": homes["db01"]}, what="the released home to be forgotten")
+
+        homeport.kill()
+        for name, (pod, _) in pods.items():
+            shut_down(client, name, pod)
+            client.delete("VirtualMachine", name)
+        for number in range(4):
+            client.create(objects.pod(f"crowd-{number}", node_name=homes["db01"], requests={"cpu": "1"}))
+        again = client.create(objects.virtual_machine("db01"))
+        client.create(objects.virtual_machine("released"))
+        homeport.start()
+
+        assert running(client, again, "second")[1] == homes["db01"]
+        wait_seal(client, "db01", f"{again['metadata']['uid']} {homes['db01']}")
+        seen(client, "db01", "HomeRemembered")
+        assert home_of(client, "released") == ""
+        assert remembered(client) == {"db01": homes["db01"]}
+
+
+def test_without_the_definition_homes_end_with_their_owners(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """It is said once, and everything else works."""
+    client = plane.client
+    install_kubevirt(client)
+    if client.find("CustomResourceDefinition", "homes.homeport.dev"):
+        client.delete("CustomResourceDefinition", "homes.homeport.dev")
+    make_zones(plane, {"zone-a": 1})
+    homeport = start_homeport(often(tmp_path))
+
+    with start_scheduler(plane, homeport):
+        running(client, client.create(objects.virtual_machine("db01")), "first")
+        wait_home(client, "db01", "zone-a-0")
+        client.wait_for(lambda: lines(homeport, "homes not remembered"), what="the log to say so")
+        seen_so_far = repairs(homeport)
+        client.wait_for(lambda: repairs(homeport) > seen_so_far + 2, what="more rounds")
+
+    (said,) = lines(homeport, "homes not remembered")
+    assert said["cause"] == "homeport.dev/v1alpha1 Home is not served by the API server"
 
 
 def test_machines_that_run_are_adopted_unless_released(
