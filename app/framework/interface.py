@@ -304,16 +304,33 @@ class Unreadable(Exception):
         super().__init__(f"{kind} {key} cannot be read: {cause}")
 
 
+class NotServed(OSError):
+    """The API server does not know the kind: its definition is not installed."""
+
+
 class Writer(Protocol):
-    """The one narrow way in which a plugin writes to the cluster."""
+    """The one narrow way in which a plugin writes to the cluster: annotations, and whole objects of kinds of ours.
+
+    Everything is written under optimistic concurrency, and is in the picture when the call returns. Each raises
+    ``WriteConflict``, ``ObjectGone`` or ``OSError``, of which ``NotServed`` is one.
+    """
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read.
+        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read."""
+        ...
 
-        The new form is in the picture when this returns. Raises ``WriteConflict``, ``ObjectGone`` or ``OSError``.
-        """
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        """Make an object. ``WriteConflict``: there is one of that name; ``ObjectGone``: the namespace is going."""
+        ...
+
+    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        """Give it another spec, with ``None`` for each field that goes, if it is unchanged since it was read."""
+        ...
+
+    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        """Delete it if it is unchanged since it was read."""
         ...
 
 
@@ -844,10 +861,14 @@ Args = TypeVar("Args", bound=PluginArgs)
 
 
 class Writes(Struct, frozen=True):
-    """Objects of ``kind`` are annotated through ``Handle.writer``; ``what`` is written there, for a person."""
+    """Objects of ``kind`` are written through ``Handle.writer``; ``what`` is written there, for a person.
+
+    ``whole``: they are also made and deleted; without it only annotated, or changed.
+    """
 
     kind: Kind[Any]
     what: str
+    whole: bool = False
 
 
 Changed = Callable[[Kind[Any], Any, Any, EventRecorder], None]

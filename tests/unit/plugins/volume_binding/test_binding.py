@@ -26,6 +26,7 @@ from tests.builders import (
     node_object,
     volume_object,
 )
+from tests.fakes import NoWriter
 from tests.harness import World, only
 
 NAME: Final = "VolumeBinding"
@@ -43,7 +44,7 @@ UNBOUND: Final = (
 )
 
 
-class ClaimWriter:
+class ClaimWriter(NoWriter):
     """Writes what it is told into the picture as the API server would, or raises."""
 
     def __init__(self, cluster: Cluster, raises: Exception | None) -> None:
