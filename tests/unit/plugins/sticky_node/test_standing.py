@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from plugins.sticky_node.active import MIGRATION_JOB
 from plugins.sticky_node.args import MAINTENANCE, StickyNodeArgs
+from plugins.sticky_node.home import HOME_MACHINE
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.standing import (
     AWAY_TAINTS,
-    HOME_MACHINE,
     LEAVING_TAINTS,
-    MIGRATION_JOB,
     SCHEDULABLE,
     Standing,
     Standings,
