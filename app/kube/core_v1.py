@@ -351,12 +351,14 @@ class _WholePodStatusObject(_PodStatusObject):
     start_time: Time | None = None
 
 
-class _VolumesPodSpecObject(_PodSpecObject):
+class _WaitingPodSpecObject(_PodSpecObject):
     volumes: Raw = Raw()
 
 
-class _VolumesPodObject(PodObject):
-    spec: _VolumesPodSpecObject | None = None
+class WaitingPodObject(PodObject):
+    """A Pod on the wire with ``Part.PENDING_VOLUMES`` and nothing else on demand: containers are not looked at."""
+
+    spec: _WaitingPodSpecObject | None = None
 
 
 class WholePodObject(PodObject):
@@ -647,6 +649,10 @@ PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, decode_pod, decode_node)
 """Nothing on demand."""
 
 
+POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
+"""All forms of ``CoreV1.pod_object``."""
+
+
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -> CoreV1:
     """The decoders for these parts on demand, and for these annotations of nodes."""
     if not extras and not node_annotations:
@@ -667,7 +673,7 @@ def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -
 def _whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
     """What JSON of a pod decodes to, and what becomes of that."""
     if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
-        return _VolumesPodObject, _slim_pod_with_volumes
+        return WaitingPodObject, _slim_waiting
 
     def slim(found: WholePodObject) -> Pod:
         spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
@@ -677,9 +683,9 @@ def _whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[An
     return WholePodObject, slim
 
 
-def _slim_pod_with_volumes(found: _VolumesPodObject) -> Pod:
+def _slim_waiting(found: WaitingPodObject) -> Pod:
     """Of most pods nothing is looked at beyond the plain ones."""
-    spec = found.spec or _VolumesPodSpecObject()
+    spec = found.spec or _WaitingPodSpecObject()
     return _slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)
 
 
