@@ -15,6 +15,9 @@ from app.framework.interface import (
     Figure,
     FiguresPlugin,
     Handle,
+    Home,
+    HomesPlugin,
+    Keeper,
     LookUpPlugin,
     PluginSpec,
     PostBindPlugin,
@@ -35,9 +38,11 @@ from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
 from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.listing import ByNode, Listing
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.recording import Recorder
+from plugins.sticky_node.walk import Walk
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = "node(s) were not the pod's home"
@@ -73,6 +78,7 @@ class StickyNode(
     RepairPlugin,
     ExplainPlugin,
     FiguresPlugin,
+    HomesPlugin,
 ):
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
 
@@ -83,7 +89,10 @@ class StickyNode(
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
-        self._census = Census(self._owners, handle.objects, self._making)
+        walk = Walk(self._owners, handle.objects)
+        self._census = Census(walk, handle.objects, self._making)
+        self._listing = Listing(walk, ByNode(args, handle), handle)
+        self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
@@ -176,6 +185,12 @@ class StickyNode(
 
     def figures(self) -> Iterator[Figure | None]:
         return self._census.figures()
+
+    def homes(self) -> Iterator[Home | None]:
+        return self._listing.homes()
+
+    def keepers(self) -> Iterable[Keeper]:
+        return self._keepers
 
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""
