@@ -544,8 +544,8 @@ class Service:
         for framework in self._frameworks.values():
             yield from framework.homes()
 
-    def keepers(self) -> Iterator[Keeper]:
-        """The kinds of objects that keep homes, by profile."""
+    def keepers(self) -> Iterator[tuple[str, Keeper]]:
+        """The kinds of objects that keep homes, each with its plugin, by profile."""
         for framework in self._frameworks.values():
             yield from framework.keepers()
 

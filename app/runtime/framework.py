@@ -183,13 +183,13 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
                         raise self._guard.wrong(name, "Homes", found, "a Home")
                     yield found
 
-    def keepers(self) -> list[Keeper]:
-        """The kinds of objects that keep homes. Raises ``PluginError``."""
-        found: list[Keeper] = []
+    def keepers(self) -> list[tuple[str, Keeper]]:
+        """The kinds of objects that keep homes, each with its plugin's name. Raises ``PluginError``."""
+        found: list[tuple[str, Keeper]] = []
         with question():
             for name, plugin in self.plugins.items():
                 if declares(type(plugin), HomesPlugin):
-                    found += self._guard.call(name, "Homes", _keepers_of, plugin)
+                    found += [(name, it) for it in self._guard.call(name, "Homes", _keepers_of, plugin)]
         return found
 
     def _told(self, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:

@@ -80,6 +80,7 @@ class KeeperKind(_Model):
 
     api_version: str
     kind: str
+    plugin: str
     per_slot: bool = Field(description="Each of its pods has a home of its own, by its ordinal.")
 
 
@@ -141,11 +142,11 @@ class HomesQuery(BaseModel):
 class Homes(Struct, frozen=True):
     """``each``: all homes step by step, ``None`` after each; some profiles may list one twice. Raises ``PluginError``.
 
-    ``keepers``: the kinds that keep them; raises the same.
+    ``keepers``: the kinds that keep them, each with the name of its plugin; raises the same.
     """
 
     each: Callable[[], Iterator[Home | None]]
-    keepers: Callable[[], Iterable[Keeper]]
+    keepers: Callable[[], Iterable[tuple[str, Keeper]]]
 
 
 class _Page(Struct):
@@ -215,11 +216,14 @@ def _place(token: str) -> Place | None:
         raise HTTPException(422, _WRONG_TOKEN) from None
 
 
-def _answer(keepers: Iterable[Keeper], page: _Page) -> dict[str, Any]:
+def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any]:
     """A ``HomesPage``."""
     last = page.places[-1] if page.remaining else None
     return {
-        "keepers": [{"apiVersion": it.api_version, "kind": it.kind, "perSlot": it.per_slot} for it in keepers],
+        "keepers": [
+            {"apiVersion": it.api_version, "kind": it.kind, "plugin": plugin, "perSlot": it.per_slot}
+            for plugin, it in keepers
+        ],
         "items": [_listed(it) for it in page.homes.values()],
         "continue": "" if last is None else base64.urlsafe_b64encode(msgspec.json.encode(last)).decode(),
         "remaining": page.remaining,
