@@ -64,17 +64,22 @@ async def change(kubeconfig: str | None, target: Target, value: str | None, *, c
     Raises ``ByHandError``, and ``CredentialsError`` where there is no cluster to ask.
     """
     async with KubeClient(load(kubeconfig)) as client:
-        try:
-            return await _change(client, target, value, check_node=check_node)
-        except UnknownOutcome as unclear:
-            raise ByHandError(f"{target}: nobody knows whether that was written, look again: {unclear}") from unclear
-        except ApiError as refused:
-            raise ByHandError(f"{target}: the API server refused: {refused.message or refused}") from refused
-        except KubeError as error:
-            raise ByHandError(f"the API server {client.server}: {error}") from error
+        return await changed(client, target, value, check_node=check_node)
 
 
-async def _change(client: KubeClient, target: Target, value: str | None, *, check_node: bool) -> str:
+async def changed(client: KubeClient, target: Target, value: str | None, *, check_node: bool = False) -> str:
+    """The same by a client that is there."""
+    try:
+        return await _changed(client, target, value, check_node=check_node)
+    except UnknownOutcome as unclear:
+        raise ByHandError(f"{target}: nobody knows whether that was written, look again: {unclear}") from unclear
+    except ApiError as refused:
+        raise ByHandError(f"{target}: the API server refused: {refused.message or refused}") from refused
+    except KubeError as error:
+        raise ByHandError(f"the API server ({client.server}) does not answer: {error}") from error
+
+
+async def _changed(client: KubeClient, target: Target, value: str | None, *, check_node: bool) -> str:
     """Raises ``ByHandError`` and ``KubeError``."""
     resource = await client.resolve(target.api_version, target.kind)
     if resource is None:
@@ -86,11 +91,7 @@ async def _change(client: KubeClient, target: Target, value: str | None, *, chec
     if check_node and value is not None:
         await _require_node(client, value)
     for _ in range(_ATTEMPTS):
-        metadata = {
-            "uid": found.metadata.uid,
-            "resourceVersion": found.metadata.resource_version,
-            "annotations": {target.annotation: value},
-        }
+        metadata = {"resourceVersion": found.metadata.resource_version, "annotations": {target.annotation: value}}
         try:
             await client.patch(resource, target.namespace, target.name, {"metadata": metadata}, metadata_only=True)
         except ApiError as refused:
@@ -98,9 +99,10 @@ async def _change(client: KubeClient, target: Target, value: str | None, *, chec
                 raise
         else:
             return before
-        found = await _read(client, resource, target)
-        now = found.value(target)
-        if now != before:
+        known, found = found, await _read(client, resource, target)
+        if found.metadata.uid != known.metadata.uid:
+            raise ByHandError(f"{target} was deleted and made anew meanwhile; nothing was changed")
+        if (now := found.value(target)) != before:
             raise ByHandError(f"{target}: {target.annotation} became {shown(now)} meanwhile; nothing was changed")
     raise ByHandError(f"{target}: it changes all the time; nothing was changed, try again")
 
