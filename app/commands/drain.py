@@ -117,7 +117,7 @@ def _then(home: Json, node: str, *, could: bool) -> str:
     if not could:
         return "waits: no other node takes it"
     if lives_here and home["policy"] == _GRACE and home["state"] != _LEAVING:
-        return f"waits for {node} until its grace is over, then starts elsewhere"
+        return f"waits for {node}; elsewhere after its grace"
     return "starts elsewhere"
 
 

@@ -164,7 +164,7 @@ def _taken_apart(asked: str) -> tuple[str, str, str]:
     parts = asked.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not (parts[-1].isascii() and parts[-1].isdecimal())):
-        raise CommandError(f"{_readable(asked)} is no owner: say KIND/NAME, or KIND/NAME/ORDINAL")
+        raise CommandError(f"{shown(asked)} is no owner: say KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
 
@@ -205,7 +205,7 @@ def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
     if not mine:
         raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
     if not mine[0]["pod"]:
-        raise CommandError(f"{owner} has no pod: there is no node to keep; move says which it is to be")
+        raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
     if not mine[0]["podNode"]:
         raise CommandError(f"{owner}: its pod {mine[0]['pod']} has no node yet")
     return move(kubeconfig, owner, mine[0]["podNode"], force=False)

@@ -27,6 +27,8 @@ OWNERS: Final = [
 CONFIG: Final = [{"name": "StickyNode", "args": {"owners": OWNERS}}]
 DELEGATED: Final[JsonObject] = {"schedulerName": "default-scheduler", "pluginConfig": CONFIG}
 COMPLETE: Final[JsonObject] = {"schedulerName": "full", "preset": "complete", "pluginConfig": CONFIG}
+ROOM: Final[JsonObject] = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}
+DISKS: Final = {"n1": "ssd", "n3": "ssd", "n4": "hdd"}
 ODD: Final = "Not A Node"
 
 
@@ -63,8 +65,8 @@ def member(number: int, **fields: Unpack[PodFields]) -> JsonObject:
 
 
 OBJECTS: Final = [
-    *(node_object(name, labels={"disk": "ssd" if name in ("n1", "n3") else "hdd"}) for name in ("n1", "n3", "n4")),
-    node_object("n2", unschedulable=True, labels={"disk": "hdd"}),
+    *(node_object(name, labels={"disk": disk}, status=ROOM) for name, disk in DISKS.items()),
+    node_object("n2", labels={"disk": "hdd"}, status=ROOM, unschedulable=True),
     *machine("db01", "n1", scheduler="default-scheduler"),
     *machine("mail01", "n1", node="n1", node_selector={"disk": "ssd"}),
     *machine("moved01", "n1", node="n3"),
