@@ -782,7 +782,7 @@ class Keeper(Struct, frozen=True):
     per_slot: bool = False
 
 
-class HomeOwner(Struct, frozen=True):
+class HomeOwner(Struct, frozen=True, gc=False):
     """The object that keeps a home. ``slot``: the ordinal of the pod whose it is; empty where there is one home."""
 
     api_version: str
@@ -793,7 +793,7 @@ class HomeOwner(Struct, frozen=True):
     slot: str = ""
 
 
-class Home(Struct, frozen=True):
+class Home(Struct, frozen=True, gc=False):
     """A home, and how it is about it, for a person.
 
     ``node``: as it is written, which anybody may have done; empty where a pod runs or waits without a home. ``state``:

@@ -18,9 +18,10 @@ from plugins.sticky_node.owners import Owner, Owners, Slot
 AT_HOME, ELSEWHERE, WAITING, IDLE = WHEREABOUTS
 
 _STEP: Final = 64
+_HOME_OF: Final = f"{HOME}."
 
 
-class Kept(Struct, frozen=True):
+class Kept(Struct, frozen=True, gc=False):
     """An owner's home, empty where it has none and a pod. ``pod``: of several the one that got furthest.
 
     ``waits_since``: when the oldest pod was made that has no node, as the API server has it; empty without one.
@@ -59,10 +60,12 @@ class Walk:
         for number, owner in enumerate(self._recorded()):
             if number % _STEP == _STEP - 1:
                 yield None
-            if home := recorded_home(owner):
+            if owner is not None and (home := recorded_home(owner)):
                 found = seen.pop(owner.key, None)
                 yield Kept(owner, home) if found is None else replace(found, home=home)
-        for found in seen.values():
+        for number, found in enumerate(seen.values()):
+            if number % _STEP == _STEP - 1:
+                yield None
             yield replace(found, home="")
 
     def _living(self) -> Iterator[Pod]:
@@ -84,11 +87,14 @@ class Walk:
             since = min(pod.created, known.waits_since) if known.waits_since else pod.created
             seen[owner.key] = replace(known, waits_since=since)
 
-    def _recorded(self) -> Iterator[Owner]:
-        """Every owner, once for each of its homes."""
+    def _recorded(self) -> Iterator[Owner | None]:
+        """Every owner, once for each of its homes; ``None`` for one that has none."""
         for kind in self._owners.keepers():
             for found in self._objects.every(kind):
-                for slot in _slots(found.annotations):
+                slots = _slots(found.annotations)
+                if not slots:
+                    yield None
+                for slot in slots:
                     yield Owner(kind, found, slot, found)
 
 
@@ -102,9 +108,5 @@ def _rank(owner: Owner, pod: Pod) -> int:
     return 2 if pod.node_name == recorded_home(owner) else 1
 
 
-def _slots(annotations: Mapping[str, str]) -> Iterator[str]:
-    for key in annotations:
-        if key == HOME:
-            yield ""
-        elif key.startswith(f"{HOME}."):
-            yield key[len(HOME) + 1 :]
+def _slots(annotations: Mapping[str, str]) -> list[str]:
+    return [key[len(HOME) + 1 :] for key in annotations if key == HOME or key.startswith(_HOME_OF)]
