@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import Home, Keeper
+from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
 from app.verbs.outcome import VerbFailure
@@ -37,7 +38,7 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 Place = tuple[str, str, str, int, str, str]
 """Namespace, kind, name, length of the slot, slot, apiVersion: pages are in this order, ordinals in that of numbers."""
 
-_PLACE: Final[msgspec.json.Decoder[Place]] = msgspec.json.Decoder(Place)
+_PLACE: Final = Decoder[Place](Place)
 
 
 class _Model(BaseModel):

@@ -15,6 +15,7 @@ from app.kube.api_errors import ApiError, KubeError, UnknownOutcome
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import load
+from app.kube.decoding import Decoder
 from app.kube.names import is_subdomain, shown
 
 _ATTEMPTS: Final = 5
@@ -54,7 +55,7 @@ class _Object(Struct):
         return (self.metadata.annotations or {}).get(target.annotation, "")
 
 
-_OBJECT: Final = msgspec.json.Decoder(_Object)
+_OBJECT: Final = Decoder[_Object](_Object)
 
 
 async def change(kubeconfig: str | None, target: Target, value: str | None, *, check_node: bool = False) -> str:
