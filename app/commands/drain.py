@@ -24,7 +24,8 @@ _SHOWN: Final = 3
 _COMPLETE: Final = "complete"
 _FREE: Final = frozenset({"off", "soft"})
 _GRACE: Final = "grace"
-_LEAVING: Final = "leaving"
+_NO_GRACE: Final = frozenset({"leaving", "other_machine"})
+"""States in which a grace is over at once."""
 
 
 class Dweller(Struct, frozen=True):
@@ -86,7 +87,7 @@ def _rules(server: Server) -> _Rules:
 
 def _judged(server: Server, rules: _Rules, home: Json, node: str) -> Dweller:
     if not home["pod"]:
-        return Dweller(home, None, "", _then(home, node, could=True))
+        return Dweller(home, None, "", becomes(home, node, could=True))
     by = {} if rules.profile is None else {"schedulerName": rules.profile}
     asked = {"namespace": home["owner"]["namespace"], "name": home["pod"], "pending": True, **by}
     found = server.post("/api/v1/explain", asked)
@@ -96,7 +97,7 @@ def _judged(server: Server, rules: _Rules, home: Json, node: str) -> Dweller:
         if name != node
     }
     nodes = [name for name, statuses in others.items() if not statuses]
-    return Dweller(home, nodes, _why(found, others), _then(home, node, could=bool(nodes)))
+    return Dweller(home, nodes, _why(found, others), becomes(home, node, could=bool(nodes)))
 
 
 def _why(found: Json, others: Mapping[str, Sequence[Json]]) -> str:
@@ -107,17 +108,17 @@ def _why(found: Json, others: Mapping[str, Sequence[Json]]) -> str:
     return next((f"{count} of {len(others)}: {it}" for it, count in reasons.most_common(1)), "")
 
 
-def _then(home: Json, node: str, *, could: bool) -> str:
-    """What becomes of a pod that is stopped there, once the node takes none."""
-    lives_here = home["node"] == node
-    if home["node"] and not lives_here:
-        return f"goes home to {home['node']}" if not (home["away"] or home["orphaned"]) else "waits: its home is away"
-    if lives_here and home["policy"] not in _FREE and home["policy"] != _GRACE:
-        return f"waits for {node}"
+def becomes(home: Json, node: str, *, could: bool) -> str:
+    """What becomes of a pod that is stopped, once the node takes none."""
+    where, policy = home["node"], home["policy"]
+    if where not in ("", node) and not (home["away"] or home["orphaned"]):
+        return f"goes home to {where}"
+    if where and policy not in (*_FREE, _GRACE):
+        return f"waits for {where}"
     if not could:
         return "waits: no other node takes it"
-    if lives_here and home["policy"] == _GRACE and home["state"] != _LEAVING:
-        return f"waits for {node}; elsewhere after its grace"
+    if where and policy == _GRACE and home["state"] not in _NO_GRACE:
+        return f"waits for {where}; elsewhere after its grace"
     return "starts elsewhere"
 
 

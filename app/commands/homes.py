@@ -32,7 +32,7 @@ _SHORT: Final = {"vm": "virtualmachine", "vms": "virtualmachine", "sts": "statef
 
 _PARTS: Final = 3
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
-_MORE: Final = ("by", "since", "pod", "on", "contradiction")
+_MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 
 class Owner(Struct, frozen=True):
@@ -126,6 +126,7 @@ def _cells(home: Json) -> dict[str, str]:
         "owner": f"{home['owner']['kind']}/{_named(home['owner'])}",
         "node": home["node"],
         "state": _words(home["state"]),
+        "because": home["mark"],
         "machine": _words(home["machine"]),
         "policy": home["policy"],
         "by": home["policySource"],

@@ -69,6 +69,7 @@ class ListedHome(_Model):
     policy: str
     policy_source: str = Field(description="Whose word the policy is.")
     since: str = Field(description="When the state began, RFC 3339; empty if nobody knows.")
+    mark: str = Field(description="What says so of the node, as cordoned; empty where nothing has to.")
     pod: str = Field(description="The pod that got furthest; empty without one.")
     pod_node: str
     contradiction: str = Field(description="What cannot both be, in a sentence; mostly empty.")
@@ -249,6 +250,7 @@ def _listed(home: Home) -> dict[str, Any]:
         "policy": home.policy,
         "policySource": home.policy_source,
         "since": home.since,
+        "mark": home.mark,
         "pod": home.pod,
         "podNode": home.pod_node,
         "contradiction": home.contradiction,

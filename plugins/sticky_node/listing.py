@@ -24,12 +24,16 @@ UNKNOWN: Final = "unknown"
 
 
 class Described(NamedTuple):
-    """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows."""
+    """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
+
+    ``mark``: what says so of its node, for a person.
+    """
 
     state: str
     policy: str
     source: str
     since: str = ""
+    mark: str = ""
 
 
 Describe = Callable[[Owner, str, Pod | None], Described]
@@ -66,6 +70,7 @@ class Listing:
             policy=told.policy,
             policy_source=told.source,
             since=told.since,
+            mark=told.mark,
             pod=pod.name if pod is not None else "",
             pod_node=pod.node_name if pod is not None else "",
             contradiction=_contradiction(kept, told.state) if kept.home else "",
@@ -97,16 +102,21 @@ class ByNode:
     def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
         policy = self._of_kinds.get((owner.kind.api_version, owner.kind.kind))
         source = "default" if policy is None else f"owners: {owner.kind.kind}"
-        return Described(self._state(home), policy or self._default, source)
+        state, mark = self._state(home)
+        return Described(state, policy or self._default, source, mark=mark)
 
-    def _state(self, home: str) -> State:
+    def _state(self, home: str) -> tuple[State, str]:
         if not home:
-            return State.NONE
+            return State.NONE, ""
         if self._objects.misses_node(home):
-            return State.GONE
+            return State.GONE, ""
         found = self._nodes.get(home)
-        return State.AWAY if found is not None and _takes_nothing(found.node) else State.USABLE
+        mark = "" if found is None else _mark(found.node)
+        return (State.AWAY if mark else State.USABLE), mark
 
 
-def _takes_nothing(node: Node) -> bool:
-    return node.unschedulable or any(it.key in _TAKES_NOTHING for it in node.taints)
+def _mark(node: Node) -> str:
+    """What says that the node takes nothing; empty if nothing does."""
+    if node.unschedulable:
+        return "cordoned"
+    return next((f"taint {it.key}" for it in node.taints if it.key in _TAKES_NOTHING), "")

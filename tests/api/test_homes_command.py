@@ -31,9 +31,8 @@ machines   VirtualMachine/odd01    'Not A Node'   gone    idle       grace
 """
 
 WIDE = """\
-OWNER  NODE  STATE  MACHINE  POLICY  BY  SINCE  POD  ON  CONTRADICTION
-VirtualMachine/lost01  n9  gone  waiting  grace  default  -  launcher-lost01  -  -
-VirtualMachine/odd01  'Not A Node'  gone  idle  grace  default  -  -  -  what is written there is no name of a node
+OWNER NODE STATE MACHINE POLICY BECAUSE SINCE BY POD ON CONTRADICTION
+VirtualMachine/idle01 n2 away idle grace cordoned - default - - -
 """
 
 CONTRADICTORY = """\
@@ -51,7 +50,7 @@ default    StatefulSet/db/0        hard    db-0              n3 n4         waits
 machines   VirtualMachine/db01     grace   launcher-db01     n3 n4         waits for n1; elsewhere after its grace
 machines   VirtualMachine/mail01   grace   launcher-mail01   n3            waits for n1; elsewhere after its grace
 machines   VirtualMachine/moved01  grace   launcher-moved01  n3 n4         waits for n1; elsewhere after its grace
-default    StatefulSet/db/2        hard    db-2              n3 n4         waits: its home is away
+default    StatefulSet/db/2        hard    db-2              n3 n4         waits for n2
 machines   VirtualMachine/free01   grace   launcher-free01   n3 n4         starts elsewhere
 
 each judged alone, by all rules of kube-scheduler of profile full
@@ -83,7 +82,7 @@ def squeezed(text: str) -> list[list[str]]:
     [
         pytest.param(["-A"], LISTED, id="all"),
         pytest.param(["list", "-A"], LISTED, id="said in full"),
-        pytest.param(["-n", "machines", "--orphaned", "-o", "wide"], WIDE, id="orphans of a namespace, in full"),
+        pytest.param(["-n", "machines", "--away", "-o", "wide"], WIDE, id="of a namespace, in full"),
         pytest.param(["-A", "--contradictory"], CONTRADICTORY, id="what cannot be"),
         pytest.param(
             ["-A", "--away", "-o", "name"],

@@ -63,6 +63,7 @@ def shown(**fields: Any) -> JsonObject:
         "policy": "grace",
         "policySource": "default",
         "since": "",
+        "mark": "",
         "pod": "launcher-mail01",
         "podNode": "n1",
         "contradiction": "",

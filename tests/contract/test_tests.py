@@ -17,7 +17,7 @@ FOLDERS: Final = ("api", "property")
 ELSEWHERE: Final = {
     "tests/api/test_cycle_explain.py": ["app/server/cycle.py", "app/server/bodies.py", "app/wire/cycle_v1.py"],
     "tests/api/test_explain_command.py": ["app/commands/explain.py"],
-    "tests/api/test_homes_command.py": ["app/commands/drain.py", "app/commands/service.py"],
+    "tests/api/test_homes_command.py": ["app/commands/service.py"],
     "tests/api/test_figures.py": ["app/telemetry/metrics.py", "app/telemetry/certificates.py"],
     "tests/api/test_listeners.py": ["app/server/listener.py", "app/server/root.py", "app/server/pages.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],

@@ -19,6 +19,8 @@ from tests.unit.plugins.sticky_node.machines import DATABASE, SET, Machines, lau
 DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "policy": "hard"}]}
 SETS = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
 
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
 
 def member(name: str = "db-0", of: str = "db", **fields: Unpack[PodFields]) -> Pod:
     given: PodFields = {"owner": reference(DATABASE, of), **fields}
@@ -79,22 +81,22 @@ def test_where_its_pod_is(pods: list[Pod], machine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "state", "away", "orphaned"),
+    ("node", "state", "mark", "away", "orphaned"),
     [
-        pytest.param({}, "usable", False, False, id="nothing is said against it"),
-        pytest.param({"unschedulable": True}, "away", True, False, id="cordoned"),
-        pytest.param({"taints": [taint("node.kubernetes.io/unreachable")]}, "away", True, False, id="unreachable"),
-        pytest.param({"taints": [taint("dedicated")]}, "usable", False, False, id="a taint that pods may tolerate"),
-        pytest.param(None, "gone", False, True, id="there is no such node"),
+        pytest.param({}, "usable", "", False, False, id="nothing is said against it"),
+        pytest.param({"unschedulable": True}, "away", "cordoned", True, False, id="cordoned"),
+        pytest.param({"taints": [taint(UNREACHABLE)]}, "away", f"taint {UNREACHABLE}", True, False, id="unreachable"),
+        pytest.param({"taints": [taint("dedicated")]}, "usable", "", False, False, id="a taint that pods may tolerate"),
+        pytest.param(None, "gone", "", False, True, id="there is no such node"),
     ],
 )
-def test_how_its_node_is(node: dict[str, Any] | None, state: str, away: bool, orphaned: bool) -> None:
+def test_how_its_node_is(node: dict[str, Any] | None, state: str, mark: str, away: bool, orphaned: bool) -> None:
     machines = databases("n9")
     if node is not None:
         machines.cluster.upsert_node(make_node("n9", **node))
 
     found = only(machines)
-    assert (state, away, orphaned) == (found.state, found.is_away, found.is_orphaned)
+    assert (state, mark, away, orphaned) == (found.state, found.mark, found.is_away, found.is_orphaned)
 
 
 def test_of_a_node_that_cannot_be_read_nothing_is_known() -> None:
