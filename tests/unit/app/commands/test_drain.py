@@ -21,9 +21,7 @@ def home(
         pytest.param(home(policy="hard"), False, "waits for n1", id="hard, and nobody else would take it"),
         pytest.param(home(), True, "waits for n1; elsewhere after its grace", id="grace"),
         pytest.param(home(), False, "waits: no other node takes it", id="grace, and nobody else takes it"),
-        pytest.param(
-            home(state="leaving", away=True), True, "starts elsewhere", id="grace, and the node goes for good"
-        ),
+        pytest.param(home(state="leaving", away=True), True, "starts elsewhere", id="grace, and the node goes"),
         pytest.param(home(policy="soft"), True, "starts elsewhere", id="soft"),
         pytest.param(home(policy="off"), True, "starts elsewhere", id="off"),
         pytest.param(home(policy="soft"), False, "waits: no other node takes it", id="soft, and nobody else takes it"),
