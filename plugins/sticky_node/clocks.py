@@ -85,6 +85,14 @@ class Clocks:
         self._begun[owner.key] = owner
         return now
 
+    def told(self, owner: Owner, home: str) -> float | None:
+        """Since when it is not usable as far as that is known already: for people, who start no clock."""
+        written = self._written(owner, home)
+        if written is not None:
+            return written.time
+        seen = self._of(owner, home)
+        return None if seen is None else seen.since
+
     def ended(self, owner: Owner, home: str) -> None:
         """The home is usable: what is still written counts no more."""
         self._asked.pop(owner.key, None)
@@ -97,8 +105,7 @@ class Clocks:
 
     def text(self, owner: Owner, home: str, state: State) -> str:
         """What is to stand on the owner of a home that is not usable."""
-        time = datetime.fromtimestamp(self.began(owner, home), UTC).isoformat(timespec="seconds")
-        said = f"{_WORDS[state]} {time.replace('+00:00', 'Z')}"
+        said = f"{_WORDS[state]} {rfc3339(self.began(owner, home))}"
         return f"{said} {home}" if is_subdomain(home) else said
 
     def is_asked(self, owner: Owner, home: str) -> bool:
@@ -162,3 +169,11 @@ def seconds(time: str) -> float | None:
         return found.timestamp() if found.tzinfo else None
     except (ValueError, OverflowError):
         return None
+
+
+def rfc3339(time: float) -> str:
+    """A time in seconds since 1970, to the second; empty for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
