@@ -201,10 +201,14 @@ class StickyNode(
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once."""
+        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once.
+
+        One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
+        for it elsewhere.
+        """
         if self._tries.is_over(pod.uid, home):
             return True
-        if pod.nominated_node_name == home:  # asked about others all the same: an in-tree filter refused the home
+        if pod.nominated_node_name:
             self._tries.end(pod.uid, home)
             return True
         return not self._tries.begin(pod.uid, home)
@@ -231,7 +235,7 @@ class StickyNode(
         if decision.action is not Action.TRY_HOME:
             return decision.verdict
         home = decision.home
-        return (decision.verdict, self._tries.is_over(pod.uid, home), pod.nominated_node_name == home)
+        return (decision.verdict, self._tries.is_over(pod.uid, home), bool(pod.nominated_node_name))
 
     def verdict(self, pod: Pod) -> Hashable:
         """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
