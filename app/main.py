@@ -23,6 +23,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.settings import SelfSigned, Settings, is_loopback
 from app.controllers.nominations import CountedNominations
+from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import Recount
 from app.controllers.repair import Repair
 from app.controllers.sampling_guard import SamplingGuard
@@ -31,9 +32,8 @@ from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, Home, Keeper, PluginSpec
-from app.framework.parts import extras_of
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
@@ -50,7 +50,7 @@ from app.rights.permissions import Kept, Lease, Work
 from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
+from app.runtime.profiles import ResolvedProfile, build, core_for, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
@@ -151,7 +151,7 @@ class Service:
         self._counted = CountedCollector()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
 
-        self._cluster = Cluster(core_v1(extras_of(part for profile in resolved for part in profile.parts())))
+        self._cluster = Cluster(core_for(resolved))
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._authority = _authority(settings, live)
@@ -231,6 +231,8 @@ class Service:
         repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
         supervisor.while_leading("repair", repair.run)
         supervisor.while_leading("sampling guard", sampling.run)
+        for name, found in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
+            supervisor.while_leading(name, found.run)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
         supervisor.everywhere("check", self._recount.run)

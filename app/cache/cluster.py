@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import Aggregates, Derived, Index
+from app.cache.aggregates import KEPT, Aggregates, Derived, Index
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses
@@ -76,7 +76,7 @@ class Cluster:
     def _declared(self) -> tuple[Derived, ...]:
         """What is kept since somebody declares what it is made of."""
         extras = self.core.extras
-        found: tuple[Derived, ...] = (self.aggregates,) if extras else ()
+        found: tuple[Derived, ...] = (self.aggregates,) if extras & KEPT else ()
         return (*found, self._claims) if Extra.VOLUMES in extras else found
 
     @property

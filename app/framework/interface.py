@@ -4,13 +4,14 @@ Extension points carry kube-scheduler's names and meaning. A plugin names one or
 bases; a class that names one and lacks its method, or has the method and names no base for it, does not start. Which
 verb runs which point:
 
-    filter      pre_filter, filter
+    filter      pre_filter, filter, filter_last
     prioritize  pre_score, score, normalize, then weights
     preempt     pre_filter, remove_pod for each victim, filter
     all         required_objects, whose answers are read from the API server first
     bind        pre_filter and filter once more on the newest picture, those of the profile's bindRecheck too, reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
     cycle       all that decides, and pre_enqueue, post_filter and less: the extender protocol has no place for these
+    none        repair and run: in the background, in the process that decides
 
 What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:
 whether a verdict is kept, when a refusal is remembered, whether a bind is certain, who waits for whom.
@@ -23,6 +24,7 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -350,7 +352,7 @@ class WaitingPods(Protocol):
 
 
 class Clock(Protocol):
-    """Seconds on a clock that never goes back."""
+    """Seconds on a clock that never goes back, where nothing else is said of it."""
 
     def __call__(self) -> float: ...
 
@@ -401,7 +403,8 @@ class Handle(Struct, frozen=True):
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
     ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
-    the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone.
+    the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
+    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it.
     """
 
     counts: Counts
@@ -418,6 +421,7 @@ class Handle(Struct, frozen=True):
     release: str = DEFAULT_RELEASE
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
     sleep: Sleep = asyncio.sleep
+    wall_clock: Clock = time.time
 
 
 class Plugin(Protocol):
@@ -506,6 +510,26 @@ class BatchFilterPlugin(FilterPlugin, Protocol):
     @abstractmethod
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Those that pass, in the order of ``nodes.names``; why the others do not is worked out when it is read."""
+        ...
+
+
+@runtime_checkable
+class LastFilterPlugin(FilterPlugin, Protocol):
+    """A filter whose answer about a node depends on which other nodes would do: "this one if it does, else any".
+
+    Such a rule is no part of ``filter``, which judges one node and is what checks of one node ask: bind, preemption and
+    dry runs never ask ``filter_last``.
+    """
+
+    @abstractmethod
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        """Those of ``passed`` that still pass, in order; why the others of these do not is worked out when it is read.
+
+        ``nodes`` are all that the search asks about, one or many, also those that a PreFilter left out. ``passed``, at
+        least one, are those that no filter rejects, nor a last filter before this one. Asked by searches (filter,
+        cycle, explain, evaluate, the sampling guard), unless PreFilter said Skip. Its rejections are never remembered:
+        they rest on both sets. They may rest on a clock.
+        """
         ...
 
 
@@ -849,6 +873,20 @@ class RepairPlugin(Protocol):
         ...
 
 
+@runtime_checkable
+class BackgroundPlugin(Protocol):
+    """Has work of its own that goes on beside the decisions: watches, waits, wakes."""
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Begun when this process decides and the picture is complete, cancelled when it no longer decides.
+
+        One that returns is begun again when this process comes to decide anew; one that fails, after a pause. Its work
+        takes less than a millisecond between two awaits: all else stands still meanwhile.
+        """
+        ...
+
+
 class PluginArgs(BaseModel):
     """Base of every ``<PluginName>Args``: camelCase as in KubeSchedulerConfiguration, unknown fields refused."""
 
@@ -880,6 +918,10 @@ def _no_writes(_args: Any) -> tuple[Writes, ...]:
     return ()
 
 
+def _no_annotations(_args: Any) -> tuple[str, ...]:
+    return ()
+
+
 class PluginSpec(Generic[Args]):
     """How a plugin is found, configured and built: ``plugin(args, handle)``.
 
@@ -887,7 +929,8 @@ class PluginSpec(Generic[Args]):
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
-    are; not of objects that come or go.
+    are; not of objects that come or go. ``node_annotations`` names the annotations of nodes that it reads, by their
+    keys: others are not kept.
     """
 
     def __init__(
@@ -901,6 +944,7 @@ class PluginSpec(Generic[Args]):
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
         changed: Changed | None = None,
+        node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
     ) -> None:
         self.name = name
         self.args = args
@@ -910,6 +954,7 @@ class PluginSpec(Generic[Args]):
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
+        self.node_annotations = node_annotations
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

@@ -233,6 +233,14 @@ class CycleVerb:
                 return
             some = list(islice(names, _A_STEP))
             yield
+        while framework.has_last_filters:
+            try:
+                with cluster.without(pod.uid, pod.key):
+                    _judge_last(framework, pod, cluster.nodes, judged)
+            except Unprepared as missing:
+                yield from missing.steps
+                continue
+            return
 
 
 class _Judged(Struct):
@@ -259,6 +267,18 @@ def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _J
         judged.nodes[it.name] = framework.statuses(state, pod, it)
         if framework.filter_node(state, pod, it).is_success:
             judged.feasible.append(it.name)
+
+
+def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], judged: _Judged) -> None:
+    """What follows from which nodes pass, as far as they are still there. Raises ``PluginError`` or ``Unprepared``."""
+    state = CycleState()
+    if not framework.pre_filter(state, pod).status.is_success:
+        return  # by now: what was said of the nodes is what was asked
+    nodes = Candidates([name for name in judged.nodes if name in known], known.__getitem__)
+    rejected = framework.filter_last(state, pod, nodes, [name for name in judged.feasible if name in known])
+    for name, status in rejected.items():
+        judged.nodes[name] = {**judged.nodes[name], status.plugin: status}
+    judged.feasible = [name for name in judged.feasible if name not in rejected]
 
 
 def _unschedulable(

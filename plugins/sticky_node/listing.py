@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from app.framework.interface import Handle, Home, HomeOwner, Unreadable
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
-from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.home import readable
 from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.policies import Policies
+from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import State
 from plugins.sticky_node.walk import ELSEWHERE, Kept, Walk
 
@@ -18,7 +21,9 @@ NO_NAME: Final = "what is written there is no name of a node"
 
 _AWAY: Final = frozenset({State.AWAY, State.LEAVING})
 _ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
-_TAKES_NOTHING: Final = frozenset(f"node.kubernetes.io/{it}" for it in ("unschedulable", "not-ready", "unreachable"))
+_DATED: Final = _AWAY | _ORPHANED
+"""States of which it is written down when they began."""
+
 UNKNOWN: Final = "unknown"
 """The state of a home that rests on something that cannot be read."""
 
@@ -73,50 +78,42 @@ class Listing:
             mark=told.mark,
             pod=pod.name if pod is not None else "",
             pod_node=pod.node_name if pod is not None else "",
-            contradiction=_contradiction(kept, told.state) if kept.home else "",
+            contradiction=_contradiction(kept, told) if kept.home else "",
             is_away=told.state in _AWAY,
             is_orphaned=told.state in _ORPHANED,
             is_judged=pod is None or self._serves(pod.spec.scheduler_name),
         )
 
 
-def _contradiction(kept: Kept, state: str) -> str:
+def _contradiction(kept: Kept, told: Described) -> str:
     if not is_subdomain(kept.home):
         return NO_NAME
-    if state == State.VOLUME_ELSEWHERE:
-        return f"a volume of its pod cannot be reached from {kept.home}"
+    if told.state == State.VOLUME_ELSEWHERE:
+        return f"its pod's volume is elsewhere: {told.mark}"
     if kept.machine == ELSEWHERE and kept.pod is not None:
         return f"its pod runs on {kept.pod.node_name}"
     return ""
 
 
-class ByNode:
-    """Implements ``Describe`` by what a node says of itself and what the arguments say of policies."""
+class Describer:
+    """Implements ``Describe`` by what filter goes by, and begins no clock."""
 
-    def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
-        self._objects = handle.objects
-        self._nodes = handle.nodes
-        self._default = args.policy
-        self._of_kinds = {it.pair: it.policy for it in args.owners if it.policy is not None}
+    def __init__(self, policies: Policies, standings: Standings, clocks: Clocks) -> None:
+        self._policies = policies
+        self._standings = standings
+        self._clocks = clocks
 
     def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
-        policy = self._of_kinds.get((owner.kind.api_version, owner.kind.kind))
-        source = "default" if policy is None else f"owners: {owner.kind.kind}"
-        state, mark = self._state(home)
-        return Described(state, policy or self._default, source, mark=mark)
-
-    def _state(self, home: str) -> tuple[State, str]:
+        applied = self._policies.of(owner, pod)
         if not home:
-            return State.NONE, ""
-        if self._objects.misses_node(home):
-            return State.GONE, ""
-        found = self._nodes.get(home)
-        mark = "" if found is None else _mark(found.node)
-        return (State.AWAY if mark else State.USABLE), mark
+            return Described(State.NONE, applied.policy, applied.source)
+        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
+        since = None if found.state not in _DATED else self._clocks.known(owner, home)
+        return Described(
+            found.state, applied.policy, applied.source, "" if since is None else _shown(since), found.mark
+        )
 
 
-def _mark(node: Node) -> str:
-    """What says that the node takes nothing; empty if nothing does."""
-    if node.unschedulable:
-        return "cordoned"
-    return next((f"taint {it.key}" for it in node.taints if it.key in _TAKES_NOTHING), "")
+def _shown(seconds: float) -> str:
+    """Since 1970, in RFC 3339. What is written was read within bounds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

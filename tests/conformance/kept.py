@@ -219,7 +219,7 @@ class History:
         known = self.cluster.pod(*pod.key)
         if known is None or not known.node_name:
             to = self.random.choice((self.random.choice(NODES), "", ""))
-            self.cluster.upsert_pod(replace(pod, nominated_node_name=to, resource_version=str(self.changes)))
+            self.cluster.upsert_pod(replace(pod.nominated(to), resource_version=str(self.changes)))
 
     def _asked(self) -> Pod:
         return self._decoded(self.random.choice(self.asking))
