@@ -72,6 +72,11 @@ class Clocks:
             del self._asked[next(iter(self._asked))]
         return self.began(owner, home)
 
+    def known(self, owner: Owner, home: str) -> float | None:
+        """The same of a home that is known not to be usable, as far as it is told: to ask begins nothing."""
+        written, seen = self._written(owner, home), self._of(owner, home)
+        return written.time if written is not None else None if seen is None else seen.since
+
     def began(self, owner: Owner, home: str) -> float:
         """The same of a home that is known not to be usable."""
         written = self._written(owner, home)
@@ -84,14 +89,6 @@ class Clocks:
         self._note(owner, _Seen(home, now) if seen is None else replace(seen, since=now))
         self._begun[owner.key] = owner
         return now
-
-    def told(self, owner: Owner, home: str) -> float | None:
-        """Since when it is not usable as far as that is known already: for people, who start no clock."""
-        written = self._written(owner, home)
-        if written is not None:
-            return written.time
-        seen = self._of(owner, home)
-        return None if seen is None else seen.since
 
     def ended(self, owner: Owner, home: str) -> None:
         """The home is usable: what is still written counts no more."""

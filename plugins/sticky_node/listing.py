@@ -20,6 +20,9 @@ NO_NAME: Final = "what is written there is no name of a node"
 
 _AWAY: Final = frozenset({State.AWAY, State.LEAVING})
 _ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
+_DATED: Final = _AWAY | _ORPHANED
+"""States of which it is written down when they began."""
+
 UNKNOWN: Final = "unknown"
 """The state of a home that rests on something that cannot be read."""
 
@@ -74,40 +77,37 @@ class Listing:
             mark=told.mark,
             pod=pod.name if pod is not None else "",
             pod_node=pod.node_name if pod is not None else "",
-            contradiction=_contradiction(kept, told.state) if kept.home else "",
+            contradiction=_contradiction(kept, told) if kept.home else "",
             is_away=told.state in _AWAY,
             is_orphaned=told.state in _ORPHANED,
             is_judged=pod is None or self._serves(pod.spec.scheduler_name),
         )
 
 
-def _contradiction(kept: Kept, state: str) -> str:
+def _contradiction(kept: Kept, told: Described) -> str:
     if not is_subdomain(kept.home):
         return NO_NAME
-    if state == State.VOLUME_ELSEWHERE:
-        return f"a volume of its pod cannot be reached from {kept.home}"
+    if told.state == State.VOLUME_ELSEWHERE:
+        return f"its pod's volume is elsewhere: {told.mark}"
     if kept.machine == ELSEWHERE and kept.pod is not None:
         return f"its pod runs on {kept.pod.node_name}"
     return ""
 
 
-class ByStanding:
-    """Implements ``Describe`` by what filter goes by."""
+class Describer:
+    """Implements ``Describe`` by what filter goes by, and begins no clock."""
 
-    def __init__(self, standings: Standings, policies: Policies, clocks: Clocks) -> None:
-        self._standings = standings
+    def __init__(self, policies: Policies, standings: Standings, clocks: Clocks) -> None:
         self._policies = policies
+        self._standings = standings
         self._clocks = clocks
 
     def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
         applied = self._policies.of(owner, pod)
         if not home:
             return Described(State.NONE, applied.policy, applied.source)
-        if pod is None or pod.node_name:
-            standing = self._standings.of_node(home, owner)
-        else:
-            standing = self._standings.of(home, owner, pod)
-        since = self._clocks.told(owner, home)
+        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
+        since = None if found.state not in _DATED else self._clocks.known(owner, home)
         return Described(
-            standing.state, applied.policy, applied.source, "" if since is None else rfc3339(since), standing.mark
+            found.state, applied.policy, applied.source, "" if since is None else rfc3339(since), found.mark
         )

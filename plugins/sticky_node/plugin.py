@@ -46,7 +46,7 @@ from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decider, Decision
 from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
-from plugins.sticky_node.listing import ByStanding, Listing
+from plugins.sticky_node.listing import Describer, Listing
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
@@ -121,7 +121,7 @@ class StickyNode(
         self._policies = Policies(args, handle.objects)
         self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
         clocks = Clocks(self._standings, self._owners, handle)
-        self._listing = Listing(walk, ByStanding(self._standings, self._policies, clocks), handle)
+        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
         self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.wall_clock)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 import pytest
+from msgspec.structs import replace
 
 from app.framework.interface import Home, HomeOwner, Keeper
 from app.kube.core_v1 import Pod
-from app.kube.kinds import NODES
-from plugins.sticky_node.listing import NO_NAME, ByNode, Described, Listing
+from app.kube.kinds import NAMESPACES
+from plugins.sticky_node.listing import NO_NAME, Described, Listing
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.table import State
 from plugins.sticky_node.walk import Walk
@@ -87,7 +88,7 @@ def test_where_its_pod_is(pods: list[Pod], machine: str) -> None:
         pytest.param({"unschedulable": True}, "away", "cordoned", True, False, id="cordoned"),
         pytest.param({"taints": [taint(UNREACHABLE)]}, "away", f"taint {UNREACHABLE}", True, False, id="unreachable"),
         pytest.param({"taints": [taint("dedicated")]}, "usable", "", False, False, id="a taint that pods may tolerate"),
-        pytest.param(None, "gone", "", False, True, id="there is no such node"),
+        pytest.param(None, "gone", "there is no such node", False, True, id="there is no such node"),
     ],
 )
 def test_how_its_node_is(node: dict[str, Any] | None, state: str, mark: str, away: bool, orphaned: bool) -> None:
@@ -99,12 +100,41 @@ def test_how_its_node_is(node: dict[str, Any] | None, state: str, mark: str, awa
     assert (state, mark, away, orphaned) == (found.state, found.mark, found.is_away, found.is_orphaned)
 
 
-def test_of_a_node_that_cannot_be_read_nothing_is_known() -> None:
-    machines = databases("n9")
-    machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+def test_of_what_cannot_be_read_nothing_is_known() -> None:
+    """The policy is its namespace's, perhaps, and that cannot be read."""
+    machines = Machines({"namespaces": [{"namespaceSelector": {"matchLabels": {"soft": "yes"}}, "policy": "soft"}]})
+    machines.machine(home="n1")
+    machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
 
     found = only(machines)
-    assert ("n9", "unknown", False, False) == (found.node, found.state, found.is_away, found.is_orphaned)
+    assert ("n1", "unknown", "", False) == (found.node, found.state, found.policy, found.is_away)
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "written", "since"),
+    [
+        pytest.param(True, "away 2026-11-22T10:00:00Z", "2026-11-22T10:00:00Z", id="as it is written"),
+        pytest.param(True, "", "", id="nobody has written it"),
+        pytest.param(True, "away yesterday", "", id="no time"),
+        pytest.param(False, "away 2026-11-22T10:00:00Z", "", id="it is usable again"),
+    ],
+)
+def test_since_when_it_is_away(unschedulable: bool, written: str, since: str) -> None:
+    machines = Machines(DATABASES)
+    machines.handle = replace(machines.handle, wall_clock=lambda: 1_800_000_000.0)
+    machines.restart()
+    machines.cluster.upsert_node(make_node("n1", unschedulable=unschedulable))
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home-since": written})
+
+    assert since == only(machines).since
+
+
+def test_to_ask_begins_no_clock() -> None:
+    machines = databases("n9", member())
+    clocks = machines.plugin._listing._describe._clocks  # type: ignore[attr-defined]
+
+    assert [("", "gone")] * 2 == [(it.since, it.state) for it in (only(machines), only(machines))]
+    assert [] == clocks.take_begun()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +208,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
 
     def describe(owner: Owner, home: str, pod: Pod | None) -> Described:
         asked.append((owner.found.name, home, pod.name if pod else ""))
-        return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z")
+        return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
 
     plugin = machines.plugin
     listing = Listing(Walk(plugin._owners, machines.cluster), describe, machines.handle)
@@ -191,7 +221,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
         found.policy_source,
         found.since,
     )
-    assert "a volume of its pod cannot be reached from n1" == found.contradiction
+    assert "its pod's volume is elsewhere: claim a, volume b" == found.contradiction
 
 
 @pytest.mark.parametrize(
@@ -222,12 +252,3 @@ def test_others_get_their_turn() -> None:
     found = list(machines.plugin.homes())
 
     assert (200, True) == (len([it for it in found if it]), found.count(None) >= 4)
-
-
-def test_the_default_knows_the_state_of_no_home() -> None:
-    machines = databases("", member())
-    describe = ByNode(machines._args, machines.handle)
-    owner = machines.plugin._owners.of(member())
-
-    assert isinstance(owner, Owner)
-    assert Described(State.NONE, "hard", "owners: Database") == describe(owner, "", None)
