@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from app.framework.interface import Figure, Objects, Unreadable
 from app.kube.core_v1 import Pod
-from plugins.sticky_node.home import HOME, recorded_home
+from app.kube.kinds import AnnotatedObject
+from plugins.sticky_node.home import HOME, home_in, recorded_home
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Owner, Owners, Slot
 
@@ -83,13 +84,15 @@ class Census:
         """Every home that is recorded, with its node."""
         for kind in self._owners.keepers():
             for owner in self._objects.every(kind):
-                yield from _recorded(owner.uid, owner.annotations)
+                yield from _recorded(owner)
 
 
-def _recorded(uid: str, annotations: Mapping[str, str]) -> Iterator[tuple[Slot, str]]:
-    for key, node in annotations.items():
-        if node and (key == HOME or key.startswith(f"{HOME}.")):
-            yield (uid, key[len(HOME) + 1 :]), node
+def _recorded(found: AnnotatedObject) -> Iterator[tuple[Slot, str]]:
+    for key in found.annotations:
+        if key == HOME or key.startswith(f"{HOME}."):
+            slot = key[len(HOME) + 1 :]
+            if node := home_in(found, slot):
+                yield (found.uid, slot), node
 
 
 def _age(created: str, now: datetime) -> float:

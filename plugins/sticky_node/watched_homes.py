@@ -15,8 +15,8 @@ from msgspec import Struct
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
-from plugins.sticky_node.clocks import HOME_SINCE, Clocks, read_since, since_key
-from plugins.sticky_node.home import HOME, readable, recorded_home
+from plugins.sticky_node.clocks import Clocks, read_since, since_key
+from plugins.sticky_node.home import HOME, HOME_SINCE, readable, recorded_home
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.policies import Policies, unknown_policy
 from plugins.sticky_node.standing import Standing, Standings

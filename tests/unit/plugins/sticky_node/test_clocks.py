@@ -28,16 +28,16 @@ class World(Machines):
 
     def __init__(self) -> None:
         super().__init__()
-        self.node(make_node("n2"))
+        self.put(make_node("n2"))
         self.cordon()
         self.clock = ManualClock(NOW)
         handle = replace(self.handle, wall_clock=self.clock)
         self.clocks = Clocks(Standings(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:
-        self.node(make_node("n1", unschedulable=True))
+        self.put(make_node("n1", unschedulable=True))
 
-    def node(self, node: Node) -> None:
+    def put(self, node: Node) -> None:
         self.cluster.upsert_node(node)
 
     def owner(self, annotations: Mapping[str, str], slot: str = "", name: str = "db") -> Owner:
@@ -145,7 +145,7 @@ def test_what_was_seen_counts_until_it_is_written(world: World) -> None:
 
 def test_another_home_has_another_clock(world: World) -> None:
     assert world.since({}) == NOW
-    world.node(make_node("n2", unschedulable=True))
+    world.put(make_node("n2", unschedulable=True))
     world.clock.now += 60
 
     assert world.since({}, home="n2") == NOW + 60
