@@ -31,7 +31,7 @@ from app.controllers.supervisor import Supervisor
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, Home, Keeper, PluginSpec
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
@@ -58,6 +58,7 @@ from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
+from app.server.homes import Homes, homes_router
 from app.server.listener import Listener, allow_open_files, listen
 from app.server.operator import (
     FeedStatus,
@@ -500,6 +501,7 @@ class Service:
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
+            homes_router(Homes(self.homes, self.keepers), self._feed.problem),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,
@@ -544,6 +546,16 @@ class Service:
                 _, samples = gauges.setdefault(f"homeport_{it.name}", (it.text, {}))
                 samples[(*it.labels.items(), ("profile", framework.scheduler_name))] = it.value
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
+
+    def homes(self) -> Iterator[Home | None]:
+        """The homes that the profiles keep, in short steps: one that several keep comes as often."""
+        for framework in self._frameworks.values():
+            yield from framework.homes()
+
+    def keepers(self) -> Iterator[tuple[str, Keeper]]:
+        """The kinds of objects that keep homes, each with its plugin, by profile."""
+        for framework in self._frameworks.values():
+            yield from framework.keepers()
 
     def problem(self) -> str:
         """Why no verb can be answered; empty if all is well."""

@@ -824,6 +824,71 @@ class FiguresPlugin(Protocol):
         ...
 
 
+class Keeper(Struct, frozen=True):
+    """A kind of object that keeps homes of pods. ``per_slot``: each of its pods has one of its own, by its ordinal."""
+
+    api_version: str
+    kind: str
+    per_slot: bool = False
+
+
+class HomeOwner(Struct, frozen=True, gc=False):
+    """The object that keeps a home. ``slot``: the ordinal of the pod whose it is; empty where there is one home."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    slot: str = ""
+
+
+class Home(Struct, frozen=True, gc=False):
+    """A home, and how it is about it, for a person.
+
+    ``node``: as it is written, which anybody may have done; empty where a pod runs or waits without a home. ``state``:
+    of the home, in the plugin's words; ``mark``: what says so of its node, as ``cordoned``. ``is_away``: the node is
+    there and takes no pods now; ``is_orphaned``: there is no such node, or it is another machine. ``machine``: what of
+    the pod, see ``WHEREABOUTS``. ``policy``, and by whose word (``policy_source``). ``since``: when the state began, in
+    RFC 3339; empty if nobody knows. ``pod``: the one that got furthest, and its node. ``contradiction``: what cannot
+    both be, in a sentence. ``is_judged``: whether the pod is one of the profile's, where several list the same home.
+    """
+
+    owner: HomeOwner
+    node: str
+    state: str
+    machine: str
+    policy: str = ""
+    policy_source: str = ""
+    since: str = ""
+    mark: str = ""
+    pod: str = ""
+    pod_node: str = ""
+    contradiction: str = ""
+    is_away: bool = False
+    is_orphaned: bool = False
+    is_judged: bool = True
+
+
+WHEREABOUTS: Final = ("at_home", "elsewhere", "waiting", "idle")
+"""Its pod runs there · runs on another node · waits for a node · there is none."""
+
+
+@runtime_checkable
+class HomesPlugin(Protocol):
+    """Keeps homes, and can list them. Asked by people, never on the hot path."""
+
+    @abstractmethod
+    def homes(self) -> Iterator[Home | None]:
+        """Every home, each once; ``None`` after each step of some tenths of a millisecond: others have their turn."""
+        ...
+
+    @abstractmethod
+    def keepers(self) -> Iterable[Keeper]:
+        """The kinds whose objects keep homes."""
+        ...
+
+
 @runtime_checkable
 class RepairPlugin(Protocol):
     """Puts right in the background what a crash between two writes left undone."""

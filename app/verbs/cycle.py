@@ -64,12 +64,17 @@ class _Unfinished(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """Every plugin's word on every node, and what it rests on. ``feasible`` are the nodes that pass all."""
+    """Every plugin's word on every node, and what it rests on. ``feasible`` are the nodes that pass all.
+
+    ``profile`` and ``preset``: by whose plugins.
+    """
 
     pre_filter: Status
     nodes: Mapping[str, Mapping[str, Status]]
     feasible: Sequence[str]
     plugins: Mapping[str, Explanation]
+    profile: str = ""
+    preset: str = ""
 
 
 class CycleVerb:
@@ -141,7 +146,8 @@ class CycleVerb:
                 await in_slices(self._judging(framework, pod, judged))
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
-        return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins)
+        by = (framework.scheduler_name, framework.preset)
+        return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins, *by)
 
     async def _prepared(self, pod: Pod) -> Framework:
         require_picture(self._context.problem)

@@ -72,6 +72,11 @@ class Clocks:
             del self._asked[next(iter(self._asked))]
         return self.began(owner, home)
 
+    def known(self, owner: Owner, home: str) -> float | None:
+        """The same of a home that is known not to be usable, as far as it is told: to ask begins nothing."""
+        written, seen = self._written(owner, home), self._of(owner, home)
+        return written.time if written is not None else None if seen is None else seen.since
+
     def began(self, owner: Owner, home: str) -> float:
         """The same of a home that is known not to be usable."""
         written = self._written(owner, home)
@@ -97,8 +102,7 @@ class Clocks:
 
     def text(self, owner: Owner, home: str, state: State) -> str:
         """What is to stand on the owner of a home that is not usable."""
-        time = datetime.fromtimestamp(self.began(owner, home), UTC).isoformat(timespec="seconds")
-        said = f"{_WORDS[state]} {time.replace('+00:00', 'Z')}"
+        said = f"{_WORDS[state]} {rfc3339(self.began(owner, home))}"
         return f"{said} {home}" if is_subdomain(home) else said
 
     def is_asked(self, owner: Owner, home: str) -> bool:
@@ -162,3 +166,11 @@ def seconds(time: str) -> float | None:
         return found.timestamp() if found.tzinfo else None
     except (ValueError, OverflowError):
         return None
+
+
+def rfc3339(time: float) -> str:
+    """A time in seconds since 1970, to the second; empty for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""

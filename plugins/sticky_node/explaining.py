@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from app.framework.interface import Explanation, Table
 from app.framework.node_info import Candidates
+from plugins.sticky_node.clocks import rfc3339
 from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import Claim, home_key, readable
 from plugins.sticky_node.owners import Missing, Owner
@@ -52,14 +52,7 @@ def _grace(decision: Decision) -> str:
     if decision.since is None or decision.ends_at is None:
         return ""
     word = "over since" if decision.over else "until"
-    return f"since {_time(decision.since)}, {word} {_time(decision.ends_at)}"
-
-
-def _time(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return "a time that is none"
+    return f"since {rfc3339(decision.since)}, {word} {rfc3339(decision.ends_at)}"
 
 
 def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
@@ -83,7 +76,7 @@ def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, 
             State.VOLUME_ELSEWHERE: f"{decision.standing.mark}: move the home there, or {key}",
         }
         cure = cures.get(state, f"node {home} takes no pods: {decision.standing.mark}: let it take them, or {key}")
-        ends = (f"wait until {_time(decision.ends_at)}",) if decision.ends_at is not None else ()
+        ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
         return (cure, *ends)
     return (f"node {home} is not among the nodes asked about: see why it does not pass, or {key}",) * (
         decision.action is Action.HOME

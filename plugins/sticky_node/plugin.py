@@ -17,6 +17,9 @@ from app.framework.interface import (
     Figure,
     FiguresPlugin,
     Handle,
+    Home,
+    HomesPlugin,
+    Keeper,
     LastFilterPlugin,
     LookUpPlugin,
     PluginSpec,
@@ -43,6 +46,7 @@ from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decider, Decision
 from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.listing import Describer, Listing
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
@@ -53,6 +57,7 @@ from plugins.sticky_node.standing_census import StandingCensus
 from plugins.sticky_node.table import Action, Reason
 from plugins.sticky_node.tries import Tries
 from plugins.sticky_node.upkeep import Upkeep
+from plugins.sticky_node.walk import Walk
 from plugins.sticky_node.watching import Watch
 
 NAME: Final = "StickyNode"
@@ -98,6 +103,7 @@ class StickyNode(
     RepairPlugin,
     ExplainPlugin,
     FiguresPlugin,
+    HomesPlugin,
 ):
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
 
@@ -109,11 +115,14 @@ class StickyNode(
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
-        self._census = Census(self._owners, handle.objects, self._making)
+        walk = Walk(self._owners, handle.objects)
+        self._census = Census(walk, handle.objects, self._making)
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
         self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
         clocks = Clocks(self._standings, self._owners, handle)
+        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
+        self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.wall_clock)
         self._upkeep = Upkeep(
@@ -192,10 +201,14 @@ class StickyNode(
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once."""
+        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once.
+
+        One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
+        for it elsewhere.
+        """
         if self._tries.is_over(pod.uid, home):
             return True
-        if pod.nominated_node_name == home:  # asked about others all the same: an in-tree filter refused the home
+        if pod.nominated_node_name:
             self._tries.end(pod.uid, home)
             return True
         return not self._tries.begin(pod.uid, home)
@@ -222,7 +235,7 @@ class StickyNode(
         if decision.action is not Action.TRY_HOME:
             return decision.verdict
         home = decision.home
-        return (decision.verdict, self._tries.is_over(pod.uid, home), pod.nominated_node_name == home)
+        return (decision.verdict, self._tries.is_over(pod.uid, home), bool(pod.nominated_node_name))
 
     def verdict(self, pod: Pod) -> Hashable:
         """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
@@ -323,6 +336,12 @@ class StickyNode(
     async def run(self) -> None:
         """Writes since when homes are not usable, tells people, wakes pods."""
         await self._watch.run()
+
+    def homes(self) -> Iterator[Home | None]:
+        return self._listing.homes()
+
+    def keepers(self) -> Iterable[Keeper]:
+        return self._keepers
 
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
