@@ -45,7 +45,7 @@ def explain_home(
 def _state(decision: Decision) -> str:
     standing = decision.standing
     said = STATES[standing.state] if standing.state is not State.NONE else standing.state.value
-    return f"{said}: {standing.mark}" if standing.mark else said
+    return f"{said}: {standing.mark}" if standing.mark not in ("", said) else said
 
 
 def _grace(decision: Decision) -> str:

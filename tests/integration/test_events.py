@@ -64,7 +64,6 @@ def test_homes_nominations_and_the_leader_are_told_with_the_least_role(plane: Co
         client.wait_for(lambda: "HomeLost" in told(client, "told01"), what="the lost home to be told")
         for _ in range(20):
             assert refused_on_zone_a(homeport, again)
-
         client.create(objects.pod("crowd", labels=WEB, node_name="zone-a-0"))
         spread = [objects.spread(WEB)]
         late = client.create(objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread))
@@ -75,8 +74,11 @@ def test_homes_nominations_and_the_leader_are_told_with_the_least_role(plane: Co
         client.wait_for(lambda: len(told(client, "told01")) == 6, what="all Events")
         client.wait_for(lambda: told(client, again["metadata"]["name"]), what="the pod to be told")
         found = told(client, "told01")
-        led, lease = told(client, "late")["NominatedUnshown"], told(client, "told")["LeaderElection"]
-        log = homeport.log()
+        led, lease, log = (
+            told(client, "late")["NominatedUnshown"],
+            told(client, "told")["LeaderElection"],
+            homeport.log(),
+        )
 
     assert {
         "HomeMade": ("Normal", "VirtualMachine", "told01", "Pod"),

@@ -15,13 +15,13 @@ from app.framework.interface import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.plugin import StickyNode
 from plugins.sticky_node.standing import PARTS, node_annotations
-from tests.builders import JsonObject, PodFields, controller, encoded, node_object, pod_object
+from tests.builders import JsonObject, NodeFields, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
 
 KUBEVIRT: Final = "kubevirt.io/v1"
@@ -71,6 +71,7 @@ class Machines:
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
         self.clock = ManualClock()
+        self.wall_clock = ManualClock()
         self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
@@ -81,6 +82,7 @@ class Machines:
             nodes=Nodes(self.cluster),
             serves=served.__eq__,
             event_recorder=self.events,
+            wall_clock=self.wall_clock,
         )
         self._version = 0
         self.restart()
@@ -217,10 +219,20 @@ def own_home(
     return {f"{key}.{slot}" if slot else key: value for key, value in written.items() if value}
 
 
+def make_pod(name: str = "web-1", **fields: Unpack[PodFields]) -> Pod:
+    """A pod as the plugin reads it."""
+    return CORE.decode_pod(encoded(pod_object(name, **fields)))
+
+
+def make_node(name: str = "n1", **fields: Unpack[NodeFields]) -> Node:
+    """A node as the plugin reads it."""
+    return CORE.decode_node(encoded(node_object(name, **fields)))
+
+
 def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
     """The pod of a virtual machine."""
     given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
-    return CORE.decode_pod(encoded(pod_object(name, **given)))
+    return make_pod(name, **given)
 
 
 def bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:

@@ -14,8 +14,8 @@ from plugins.sticky_node.listing import NO_NAME, Described, Listing
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.table import State
 from plugins.sticky_node.walk import Walk
-from tests.builders import PodFields, make_node, make_pod, taint
-from tests.unit.plugins.sticky_node.machines import DATABASE, SET, Machines, launcher, reference
+from tests.builders import PodFields, taint
+from tests.unit.plugins.sticky_node.machines import DATABASE, SET, Machines, launcher, make_node, make_pod, reference
 
 DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "policy": "hard"}]}
 SETS = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}

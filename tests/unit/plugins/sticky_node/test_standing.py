@@ -25,7 +25,7 @@ from plugins.sticky_node.standing import (
 )
 from plugins.sticky_node.table import State
 from tests.builders import JsonObject, claim_object, encoded, make_node, mounting, taint, toleration, volume_object
-from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, reference
+from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, own_home, reference
 
 USABLE: Final = Standing(State.USABLE)
 TO_ALL: Final = toleration()
@@ -41,7 +41,7 @@ class World:
 
     def __init__(self, args: JsonObject | None = None, **annotations: str) -> None:
         self.machines = Machines(args)
-        self.machines.machine(home="n1", **annotations)
+        self.machines.machine(home="n1", home_owner="uid-VirtualMachine-db n1", **annotations)
         self.standings = Standings(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
         self._owners = Owners(StickyNodeArgs().owners, self.machines.cluster)
 
@@ -309,7 +309,8 @@ class TestIdentity:
     def test_each_ordinal_has_its_own(self) -> None:
         args = StickyNodeArgs.model_validate({**OWNERS, "identity": "machine"})
         machines = Machines({**OWNERS, "identity": "machine"})
-        machines.change(SET, {HOME_MACHINE: "b", f"{HOME_MACHINE}.0": "a"}, "web")
+        written = {**own_home("n1", kind=SET, name="web", slot="0"), **own_home("n1", kind=SET, name="web", slot="1")}
+        machines.change(SET, {**written, f"{HOME_MACHINE}.1": "b", f"{HOME_MACHINE}.0": "a"}, "web")
         machines.node("n1", status={"nodeInfo": {"systemUUID": "b"}})
         standings, owners = Standings(args, machines.handle), Owners(args.owners, machines.cluster)
         found = [owners.of(launcher(name, owner=reference(SET, "web"))) for name in ("web-0", "web-1")]
