@@ -48,6 +48,9 @@ ELSEWHERE: Final = {
         f"plugins/dynamic_resources/{name}.py" for name in ("args", "inventory", "judging")
     ],
     "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
+    "tests/unit/plugins/sticky_node/test_identity.py": [
+        f"plugins/sticky_node/{name}.py" for name in ("stepping", "upkeep")
+    ],
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
     ],

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from app.framework.interface import NotServed, WriteConflict
@@ -313,11 +312,3 @@ def test_names_are_short_and_tell_all_apart() -> None:
     assert 6 == len(names)
     assert max(map(len, names)) <= 253
     assert any(it.startswith("virtualmachine-db-3-") for it in names)
-
-
-def test_what_is_not_there_is_empty() -> None:
-    found = decode_home(encoded({"metadata": {"name": "x"}, "spec": {"owner": None, "node": None}}))
-
-    nothing = Keeper("", "", "", "", "")
-    assert replace(found, keeper=nothing) == found
-    assert ("default", "x", "", "", "") == (*found.key, found.node, found.machine, found.since)
