@@ -152,7 +152,7 @@ class Recorder:
         elif claim.by is By.ADOPTION:
             _LOG.info("home adopted", machine=machine, node=claim.node, pod=pod)
         elif claim.replaces:
-            _LOG.info("home replaced", machine=machine, before=before, node=claim.node, pod=pod)
+            _LOG.info("home remade", machine=machine, before=before, node=claim.node, pod=pod)
         else:
             _LOG.info("home made", machine=machine, node=claim.node, pod=pod)
         events.made(self._events, owner, claim)
