@@ -105,6 +105,7 @@ class TestKept:
         machines.change(MACHINE, own_home("n1"))
         await machines.plugin.repair()
         machines.change(MACHINE, {})
+        assert ALL == machines.allowed(POD), "at once"
 
         await machines.plugin.repair()
 
@@ -204,6 +205,17 @@ class TestGivenBack:
         await machines.plugin.repair()
 
         assert ([], "") == (memory(machines), machines.annotations().get(HOME, ""))
+
+    async def test_nor_does_it_come_back_to_one_that_was_released_before_it_could_be_forgotten(
+        self, machines: Machines
+    ) -> None:
+        remember(machines)
+        machines.change(MACHINE, {HOME_POD: "its own"})
+        assert ALL == machines.allowed(POD)
+
+        await machines.plugin.repair()
+
+        assert ([], {HOME_POD: "its own"}) == (memory(machines), machines.annotations())
 
     async def test_a_restored_machine_has_what_is_remembered_not_what_was_copied(self, machines: Machines) -> None:
         """A backup brings annotations of the object that was, under the same name."""
