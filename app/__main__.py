@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.commands import evaluate, explain, plugins, rbac
+from app.commands import drain, evaluate, explain, homes, plugins, rbac, service
 from app.config.flags import Flag, flags_of, given_by
 from app.config.mistakes import Mistake, default_at, written
 from app.config.profile import RELEASES
@@ -64,19 +64,42 @@ examples:
 """
 
 
+_HOMES: Final = """\
+Ask a running Homeport who lives where. Without an action, homes are listed. move, release and keep write to the API
+server what kubectl annotate would, with the rights of your kubeconfig. OWNER is KIND/NAME, as vm/db01, or
+KIND/NAME/ORDINAL where each pod has a home of its own, as sts/db/0.
+"""
+
+_HOMES_EPILOG: Final = """\
+examples:
+  homeport homes -A -o wide                                  all homes, with policies, times and pods
+  homeport homes -A --orphaned                               those whose node is gone
+  homeport homes move vm/db01 node-b3 -n machines            db01 lives on node-b3 from now on
+  homeport homes release sts/db/0                            pod 0 of StatefulSet db may start anywhere
+  homeport homes drain node-b2 --dry-run                     who lives there, and what would become of them
+"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 2 for wrong arguments, settings, profiles or plugins, 1 for a failure."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(_with_list(list(sys.argv[1:] if argv is None else argv)))
     run: Callable[[argparse.Namespace], None] = arguments.run
     try:
         run(arguments)
     except _MISTAKES as mistake:
         _complain(mistake)
         return USAGE_ERROR
-    except (explain.ExplainError, OSError) as failure:
+    except (service.CommandError, OSError) as failure:
         _complain(failure)
         return FAILED
     return 0
+
+
+def _with_list(argv: list[str]) -> list[str]:
+    """``homeport homes`` alone, or with flags, lists."""
+    if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
+        return argv
+    return ["homes", "list", *argv[1:]]
 
 
 def _complain(error: Exception) -> None:
@@ -133,13 +156,53 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     evaluate.run(arguments.file, _specs(), arguments.release)
 
 
-def _explain(arguments: argparse.Namespace) -> None:
-    server = explain.Server(
-        explain.SERVERS if arguments.server is None else (arguments.server,),
+def _server(arguments: argparse.Namespace) -> service.Server:
+    return service.Server(
+        service.SERVERS if arguments.server is None else (arguments.server,),
         arguments.certificate_authority,
         arguments.client_certificate,
         arguments.client_key,
     )
+
+
+def _list_homes(arguments: argparse.Namespace) -> None:
+    asked = homes.Asked(
+        "" if arguments.all_namespaces else arguments.namespace,
+        arguments.node,
+        orphaned=arguments.orphaned,
+        away=arguments.away,
+        contradictory=arguments.contradictory,
+    )
+    found = homes.listing(_server(arguments), asked, arguments.output)
+    if found:
+        print(found)  # noqa: T201  # the answer of the command
+    elif arguments.output != "name":
+        where = f"in namespace {asked.namespace} (-A: in all)" if asked.namespace else "anywhere"
+        print(f"homeport: no such homes {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+
+
+def _move_home(arguments: argparse.Namespace) -> None:
+    owner = homes.owner_of(_server(arguments), arguments.namespace, arguments.owner)
+    print(homes.move(arguments.kubeconfig, owner, arguments.node, force=arguments.force))  # noqa: T201  # the answer
+
+
+def _release_home(arguments: argparse.Namespace) -> None:
+    owner = homes.owner_of(_server(arguments), arguments.namespace, arguments.owner)
+    print(homes.release(arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
+
+
+def _keep_home(arguments: argparse.Namespace) -> None:
+    server = _server(arguments)
+    owner = homes.owner_of(server, arguments.namespace, arguments.owner)
+    print(homes.keep(server, arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
+
+
+def _drain(arguments: argparse.Namespace) -> None:
+    print(drain.plan(_server(arguments), arguments.node, arguments.output))  # noqa: T201  # the answer of the command
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    server = _server(arguments)
     answer = explain.run(server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
 
@@ -169,6 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_evaluate(commands)
     _add_explain(commands)
+    _add_homes(commands)
     _add_rbac(commands)
     listing = commands.add_parser("plugins", help="list the plugins that a profile can name, and the presets")
     listing.set_defaults(run=_plugins)
@@ -216,16 +280,85 @@ def _add_explain(commands: Any) -> None:
     )
     parser.add_argument("pod", metavar="POD", help="name of the pod")
     parser.add_argument("-n", "--namespace", default="default", help="its namespace. Default: default.")
+    _add_server(parser)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
+    parser.set_defaults(run=_explain)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(explain.SERVERS)}."
+        "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(service.SERVERS)}."
     )
     parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
     parser.add_argument(
         "--client-certificate", metavar="FILE", help="certificate of a reader, PEM, with its key or not"
     )
     parser.add_argument("--client-key", metavar="FILE", help="its key, PEM")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
-    parser.set_defaults(run=_explain)
+
+
+def _add_homes(commands: Any) -> None:
+    parser = commands.add_parser(
+        "homes",
+        help="who lives where; move, release and keep homes; what a drain would mean",
+        description=_HOMES,
+        epilog=_HOMES_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_list(actions)
+    move = _add_change(actions, "move", _move_home, "another node is the home from now on")
+    move.add_argument("node", metavar="NODE", help="the new home")
+    move.add_argument("--force", action="store_true", help="also if there is no such node, or you may not ask for it")
+    _add_change(actions, "release", _release_home, "there is no home from now on; the next first bind makes one")
+    _add_change(actions, "keep", _keep_home, "the node on which the pod is now is the home from now on")
+    _add_drain(actions)
+
+
+def _add_list(actions: Any) -> None:
+    parser = actions.add_parser("list", help="homes, by namespace, kind, name and ordinal")
+    parser.add_argument("-n", "--namespace", default="default", help="of the owners. Default: default.")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+    parser.add_argument("--node", default="", help="homes on this node")
+    parser.add_argument("--orphaned", action="store_true", help="homes whose node is gone, or is another machine")
+    parser.add_argument("--away", action="store_true", help="homes whose node takes no pods now")
+    parser.add_argument("--contradictory", action="store_true", help="homes with something else that says otherwise")
+    _add_homes_output(parser)
+    _add_server(parser)
+    parser.set_defaults(run=_list_homes)
+
+
+def _add_change(
+    actions: Any, name: str, run: Callable[[argparse.Namespace], None], told: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=told, description=f"{told.capitalize()}.")
+    parser.add_argument("owner", metavar="OWNER", help="KIND/NAME, or KIND/NAME/ORDINAL")
+    parser.add_argument("-n", "--namespace", default="default", help="of the owner. Default: default.")
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="who you are. Default: $KUBECONFIG, a pod's service account, ~/.kube/config.",
+    )
+    _add_server(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_drain(actions: Any) -> None:
+    parser = actions.add_parser(
+        "drain",
+        help="who lives on a node, who could go where, who would wait",
+        description="Tell who lives on a node, and where each could run without it. Homeport evicts nobody.",
+    )
+    parser.add_argument("node", metavar="NODE")
+    parser.add_argument("--dry-run", action="store_true", required=True, help="tell alone; kubectl drain does it")
+    _add_homes_output(parser)
+    _add_server(parser)
+    parser.set_defaults(run=_drain)
+
+
+def _add_homes_output(parser: argparse.ArgumentParser) -> None:
+    choices = ("table", "wide", "json", "yaml", "name")
+    parser.add_argument("-o", "--output", choices=choices, default="table", help="Default: table.")
 
 
 def _add_rbac(commands: Any) -> None:

@@ -23,6 +23,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.settings import SelfSigned, Settings, is_loopback
 from app.controllers.nominations import CountedNominations
+from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import Recount
 from app.controllers.repair import Repair
 from app.controllers.sampling_guard import SamplingGuard
@@ -30,10 +31,9 @@ from app.controllers.supervisor import Supervisor
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, PluginSpec
-from app.framework.parts import extras_of
+from app.framework.interface import Handle, Home, Keeper, PluginSpec
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
@@ -50,7 +50,7 @@ from app.rights.permissions import Kept, Lease, Work
 from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import ResolvedProfile, build, names_of, resolve, served_names
+from app.runtime.profiles import ResolvedProfile, build, core_for, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
@@ -58,6 +58,7 @@ from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
+from app.server.homes import Homes, homes_router
 from app.server.listener import Listener, allow_open_files, listen
 from app.server.operator import (
     FeedStatus,
@@ -150,7 +151,7 @@ class Service:
         self._counted = CountedCollector()
         resolved = resolve(settings.profiles, Registry(specs, defaults))
 
-        self._cluster = Cluster(core_v1(extras_of(part for profile in resolved for part in profile.parts())))
+        self._cluster = Cluster(core_for(resolved))
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._authority = _authority(settings, live)
@@ -230,6 +231,8 @@ class Service:
         repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
         supervisor.while_leading("repair", repair.run)
         supervisor.while_leading("sampling guard", sampling.run)
+        for name, found in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
+            supervisor.while_leading(name, found.run)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
         supervisor.everywhere("check", self._recount.run)
@@ -316,10 +319,16 @@ class Service:
         for spec, kind in read:
             if spec.changed is not None:
                 self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
+            if spec.came is not None:
+                self._cluster.others.on_coming(kind, partial(self._tell_of, spec.name, partial(spec.came, kind)))
 
     def _tell(self, plugin: str, changed: Callable[[Any, Any, EventRecorder], None], old: Any, new: Any) -> None:
         with suppress(PluginError):  # logged by the guard
             self._guard.call(plugin, "Changed", changed, old, new, self._events)
+
+    def _tell_of(self, plugin: str, came: Callable[[Any], None], found: Any) -> None:
+        with suppress(PluginError):  # logged by the guard
+            self._guard.call(plugin, "Changed", came, found)
 
     def _record(self, feed: LiveFeed) -> ApiRecorder:
         return ApiRecorder(
@@ -492,6 +501,7 @@ class Service:
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
+            homes_router(Homes(self.homes, self.keepers), self._feed.problem),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,
@@ -536,6 +546,16 @@ class Service:
                 _, samples = gauges.setdefault(f"homeport_{it.name}", (it.text, {}))
                 samples[(*it.labels.items(), ("profile", framework.scheduler_name))] = it.value
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
+
+    def homes(self) -> Iterator[Home | None]:
+        """The homes that the profiles keep, in short steps: one that several keep comes as often."""
+        for framework in self._frameworks.values():
+            yield from framework.homes()
+
+    def keepers(self) -> Iterator[tuple[str, Keeper]]:
+        """The kinds of objects that keep homes, each with its plugin, by profile."""
+        for framework in self._frameworks.values():
+            yield from framework.keepers()
 
     def problem(self) -> str:
         """Why no verb can be answered; empty if all is well."""

@@ -74,6 +74,8 @@ RESOURCES: Final = (
     Resource("v1", "Node", "nodes", namespaced=False),
     Resource("v1", "Service", "services"),
     Resource("v1", "ReplicationController", "replicationcontrollers"),
+    Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    Resource("v1", "PersistentVolume", "persistentvolumes", namespaced=False),
     Resource("apps/v1", "ReplicaSet", "replicasets"),
     Resource("apps/v1", "StatefulSet", "statefulsets"),
     Resource("kubevirt.io/v1", "VirtualMachine", "virtualmachines"),

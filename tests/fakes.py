@@ -17,6 +17,7 @@ from app.framework.interface import (
     ClusterFilterPlugin,
     FilterPlugin,
     Handle,
+    LastFilterPlugin,
     LookUpPlugin,
     PermitPlugin,
     PluginArgs,
@@ -38,12 +39,16 @@ from app.framework.interface import (
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
-from app.framework.status import SUCCESS, Status, unschedulable
+from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
 from app.runtime.slots import BASES
 
 NO = unschedulable("no")
+NOT_WANTED = unresolvable("another one will do")
+NOT_ASKED = unresolvable("ask about the other one")
+WANTS = "wants"
+"""The label of a pod that names the node it wants."""
 
 
 class FixedNominations:
@@ -201,6 +206,30 @@ class RejectsInBatch(Rejects, BatchFilterPlugin):
         self.note(f"filter_nodes {' '.join(nodes.names)}")
         rejected = {name: self.statuses[name] for name in nodes.names if name in self.statuses}
         return FilterResult([name for name in nodes.names if name not in rejected], rejected)
+
+
+def wanted_else_any(wanted: str, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+    """The node that is wanted if it passes, any if it does not, and none if nobody asked about it."""
+    if wanted in passed:
+        return FilterResult([wanted], lambda: dict.fromkeys((it for it in passed if it != wanted), NOT_WANTED))
+    if wanted and wanted not in nodes.name_set:
+        return FilterResult((), lambda: dict.fromkeys(passed, NOT_ASKED))
+    return FilterResult(passed, {})
+
+
+class Wants(FakePlugin, LastFilterPlugin):
+    """Filters nothing; at the end a node is wanted, else any."""
+
+    def __init__(self, name: str, wanted: str, calls: list[str] | None = None) -> None:
+        super().__init__(name, calls)
+        self.wanted = wanted
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        self.note(f"{' '.join(passed)} of {' '.join(it.name for it in nodes)}")
+        return wanted_else_any(self.wanted, nodes, passed)
 
 
 class RejectsUncertain(Rejects, ClusterFilterPlugin):
@@ -430,6 +459,21 @@ class FromSpec(FakePlugin):
         super().__init__(type(self).__name__)
         self.args = args
         self.handle = handle
+
+
+class Soft(FromSpec, LastFilterPlugin):
+    """A pod's label says which node it wants; ``asked``: what passed where it was asked."""
+
+    def __init__(self, args: PluginArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.asked: list[list[str]] = []
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        self.asked.append([*passed])
+        return wanted_else_any(pod.labels.get(WANTS, ""), nodes, passed)
 
 
 class Queue(FromSpec, Sorts):

@@ -34,6 +34,9 @@ from tests.fakes import ManualClock, NoWriter, RecordingBinder
 
 SPREAD: Final = "PodTopologySpread"
 
+WALL_CLOCK: Final = 1_800_000_000.0
+"""Seconds since 1970 at which the clock of a world begins."""
+
 Answer = Literal["Success"] | tuple[str, str, tuple[str, ...]]
 """``Success``, or the word of the code, the plugin and its reasons."""
 
@@ -87,7 +90,7 @@ class World:
         resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
         self.cluster = cluster or Cluster(core_v1(extras_of(resolved.parts())))
         self.binder = RecordingBinder()
-        self.clock = ManualClock()
+        self.clock, self.wall_clock = ManualClock(), ManualClock(WALL_CLOCK)
         self.add(*objects)
         self.handle = Handle(
             self.cluster.counts,
@@ -98,6 +101,7 @@ class World:
             WaitingPods(),
             Nodes(self.cluster),
             self.cluster.terms,
+            wall_clock=self.wall_clock,
         )
         self.framework: Framework = build(
             resolved,

@@ -11,6 +11,9 @@ from app.framework.resources import Totals, add
 from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 
+KEPT: Final = frozenset((Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES))
+"""The parts of which something is kept: where no plugin declares one of them, there is nothing to keep."""
+
 _TOTALS_DIFFER: Final = "what pods take of their nodes differs from a recount"
 _IMAGES_DIFFER: Final = "nodes by image differ from a recount"
 _SIZES_DIFFER: Final = "the nodes by which images have their size differ from a recount"

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import Aggregates, Derived, Index
+from app.cache.aggregates import KEPT, Aggregates, Derived, Index
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses
@@ -76,7 +76,7 @@ class Cluster:
     def _declared(self) -> tuple[Derived, ...]:
         """What is kept since somebody declares what it is made of."""
         extras = self.core.extras
-        found: tuple[Derived, ...] = (self.aggregates,) if extras else ()
+        found: tuple[Derived, ...] = (self.aggregates,) if extras & KEPT else ()
         return (*found, self._claims) if Extra.VOLUMES in extras else found
 
     @property
@@ -201,6 +201,10 @@ class Cluster:
             if found is not None:
                 yield found
 
+    def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
+        keys = self.others.changed(kind, seen)
+        return None if keys is None else [(key, self.others.get(kind, *key)) for key in keys]
+
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
         if self.left_out:
             self.left_out.require_all(kind, namespace)
@@ -230,7 +234,7 @@ class Cluster:
             self._node_changes += 1
             self.node_changes.note(key[1])
         else:
-            self.others.touch(kind, key[0])
+            self.others.touch(kind, key)
 
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""

@@ -16,7 +16,7 @@ from app.feeds.sinks import sink_for
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import NOT_WAITING, Pod
 from app.kube.decoding import KEPT, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
 from app.writes.bind_guard import BindGuard, NotBound
@@ -140,7 +140,7 @@ class MemoryBinder:
         bound = replace(
             known,
             node_name=node_name,
-            nominated_node_name="",
+            waiting=NOT_WAITING,
             annotations={**known.annotations, **annotations},
             resource_version=next_version(known.resource_version),
         )
@@ -210,5 +210,5 @@ class MemoryNominator:
         if known is None or known.uid != pod.uid:
             return "gone"
         version = next_version(known.resource_version)
-        self._cluster.upsert_pod(replace(known, nominated_node_name=node_name, resource_version=version))
+        self._cluster.upsert_pod(replace(known.nominated(node_name), resource_version=version))
         return "taken"

@@ -4,13 +4,14 @@ Extension points carry kube-scheduler's names and meaning. A plugin names one or
 bases; a class that names one and lacks its method, or has the method and names no base for it, does not start. Which
 verb runs which point:
 
-    filter      pre_filter, filter
+    filter      pre_filter, filter, filter_last
     prioritize  pre_score, score, normalize, then weights
     preempt     pre_filter, remove_pod for each victim, filter
     all         required_objects, whose answers are read from the API server first
     bind        pre_filter and filter once more on the newest picture, those of the profile's bindRecheck too, reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
     cycle       all that decides, and pre_enqueue, post_filter and less: the extender protocol has no place for these
+    none        repair and run: in the background, in the process that decides
 
 What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:
 whether a verdict is kept, when a refusal is remembered, whether a bind is certain, who waits for whom.
@@ -23,6 +24,7 @@ Deciding points are plain ``def``: they run without an ``await``, hence on one c
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -44,6 +46,7 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.pod_affinity import Newcomer, Peers
 from app.kube.selectors import Selector
@@ -261,6 +264,14 @@ class Objects(Protocol):
         """
         ...
 
+    def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
+        """The objects of a kind that came, changed or went since ``version(kind)`` was ``seen``, as ``every`` has them.
+
+        ``None`` for one that went. ``None`` in place of all where it is not known, as when it is first asked for: any
+        of them may have changed.
+        """
+        ...
+
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
         ...
@@ -367,7 +378,7 @@ class WaitingPods(Protocol):
 
 
 class Clock(Protocol):
-    """Seconds on a clock that never goes back."""
+    """Seconds on a clock that never goes back, where nothing else is said of it."""
 
     def __call__(self) -> float: ...
 
@@ -418,7 +429,8 @@ class Handle(Struct, frozen=True):
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
     ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
-    the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone.
+    the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
+    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it.
     """
 
     counts: Counts
@@ -435,6 +447,7 @@ class Handle(Struct, frozen=True):
     release: str = DEFAULT_RELEASE
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
     sleep: Sleep = asyncio.sleep
+    wall_clock: Clock = time.time
 
 
 class Plugin(Protocol):
@@ -523,6 +536,26 @@ class BatchFilterPlugin(FilterPlugin, Protocol):
     @abstractmethod
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Those that pass, in the order of ``nodes.names``; why the others do not is worked out when it is read."""
+        ...
+
+
+@runtime_checkable
+class LastFilterPlugin(FilterPlugin, Protocol):
+    """A filter whose answer about a node depends on which other nodes would do: "this one if it does, else any".
+
+    Such a rule is no part of ``filter``, which judges one node and is what checks of one node ask: bind, preemption and
+    dry runs never ask ``filter_last``.
+    """
+
+    @abstractmethod
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        """Those of ``passed`` that still pass, in order; why the others of these do not is worked out when it is read.
+
+        ``nodes`` are all that the search asks about, one or many, also those that a PreFilter left out. ``passed``, at
+        least one, are those that no filter rejects, nor a last filter before this one. Asked by searches (filter,
+        cycle, explain, evaluate, the sampling guard), unless PreFilter said Skip. Its rejections are never remembered:
+        they rest on both sets. They may rest on a clock.
+        """
         ...
 
 
@@ -791,6 +824,71 @@ class FiguresPlugin(Protocol):
         ...
 
 
+class Keeper(Struct, frozen=True):
+    """A kind of object that keeps homes of pods. ``per_slot``: each of its pods has one of its own, by its ordinal."""
+
+    api_version: str
+    kind: str
+    per_slot: bool = False
+
+
+class HomeOwner(Struct, frozen=True, gc=False):
+    """The object that keeps a home. ``slot``: the ordinal of the pod whose it is; empty where there is one home."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    slot: str = ""
+
+
+class Home(Struct, frozen=True, gc=False):
+    """A home, and how it is about it, for a person.
+
+    ``node``: as it is written, which anybody may have done; empty where a pod runs or waits without a home. ``state``:
+    of the home, in the plugin's words; ``mark``: what says so of its node, as ``cordoned``. ``is_away``: the node is
+    there and takes no pods now; ``is_orphaned``: there is no such node, or it is another machine. ``machine``: what of
+    the pod, see ``WHEREABOUTS``. ``policy``, and by whose word (``policy_source``). ``since``: when the state began, in
+    RFC 3339; empty if nobody knows. ``pod``: the one that got furthest, and its node. ``contradiction``: what cannot
+    both be, in a sentence. ``is_judged``: whether the pod is one of the profile's, where several list the same home.
+    """
+
+    owner: HomeOwner
+    node: str
+    state: str
+    machine: str
+    policy: str = ""
+    policy_source: str = ""
+    since: str = ""
+    mark: str = ""
+    pod: str = ""
+    pod_node: str = ""
+    contradiction: str = ""
+    is_away: bool = False
+    is_orphaned: bool = False
+    is_judged: bool = True
+
+
+WHEREABOUTS: Final = ("at_home", "elsewhere", "waiting", "idle")
+"""Its pod runs there · runs on another node · waits for a node · there is none."""
+
+
+@runtime_checkable
+class HomesPlugin(Protocol):
+    """Keeps homes, and can list them. Asked by people, never on the hot path."""
+
+    @abstractmethod
+    def homes(self) -> Iterator[Home | None]:
+        """Every home, each once; ``None`` after each step of some tenths of a millisecond: others have their turn."""
+        ...
+
+    @abstractmethod
+    def keepers(self) -> Iterable[Keeper]:
+        """The kinds whose objects keep homes."""
+        ...
+
+
 @runtime_checkable
 class RepairPlugin(Protocol):
     """Puts right in the background what a crash between two writes left undone."""
@@ -798,6 +896,20 @@ class RepairPlugin(Protocol):
     @abstractmethod
     async def repair(self) -> None:
         """Called after the picture is first complete, and then again and again. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class BackgroundPlugin(Protocol):
+    """Has work of its own that goes on beside the decisions: watches, waits, wakes."""
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Begun when this process decides and the picture is complete, cancelled when it no longer decides.
+
+        One that returns is begun again when this process comes to decide anew; one that fails, after a pause. Its work
+        takes less than a millisecond between two awaits: all else stands still meanwhile.
+        """
         ...
 
 
@@ -827,12 +939,19 @@ class Writes(Struct, frozen=True):
 Changed = Callable[[Kind[Any], Any, Any, EventRecorder], None]
 """Told of an object of a kind as it was known and as it is now, with a way to tell people."""
 
+Came = Callable[[Kind[Any], Any], None]
+"""Told of an object of a kind that was not there before."""
+
 
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
     return ()
 
 
 def _no_writes(_args: Any) -> tuple[Writes, ...]:
+    return ()
+
+
+def _no_annotations(_args: Any) -> tuple[str, ...]:
     return ()
 
 
@@ -843,7 +962,9 @@ class PluginSpec(Generic[Args]):
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
-    are; not of objects that come or go.
+    are; not of objects that come or go. ``came`` is told, just so, of those that come, at the start all there are: what
+    a plugin waits for may be finished when it is first heard of. ``node_annotations`` names the annotations of nodes
+    that it reads, by their keys: others are not kept.
     """
 
     def __init__(
@@ -857,6 +978,8 @@ class PluginSpec(Generic[Args]):
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
         changed: Changed | None = None,
+        node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
+        came: Came | None = None,
     ) -> None:
         self.name = name
         self.args = args
@@ -866,6 +989,8 @@ class PluginSpec(Generic[Args]):
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
+        self.node_annotations = node_annotations
+        self.came = came
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

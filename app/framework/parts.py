@@ -11,7 +11,7 @@ from app.kube.extras import Extra
 
 @unique
 class Part(Enum):
-    """Parts of a pod, by the path below ``Pod`` under which a plugin finds them."""
+    """Parts of a pod, by the path under which a plugin finds them below ``Pod``; of nodes alone below ``node``."""
 
     NAMESPACE = "namespace"
     LABELS = "labels"
@@ -52,8 +52,14 @@ class Part(Enum):
     CLAIMS = "spec.claims"
     """Resource claims, and containers with extended resources."""
 
+    PENDING_VOLUMES = "spec.pending_volumes"
+    """Those with a claim, of a pod that has no node yet: of others they are neither read nor kept."""
+
     DISRUPTION = "disruption"
     """preemptionPolicy, when it was started, and whether it goes for a pod of higher priority."""
+
+    NODE_STATE = "node.state"
+    """Its conditions, its systemUUID, and whether it is being deleted."""
 
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
@@ -66,10 +72,19 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.POD_AFFINITY: Extra.POD_AFFINITY,
     Part.VOLUMES: Extra.VOLUMES,
     Part.CLAIMS: Extra.CLAIMS,
+    Part.PENDING_VOLUMES: Extra.PENDING_VOLUMES,
     Part.DISRUPTION: Extra.DISRUPTION,
+    Part.NODE_STATE: Extra.NODE_STATE,
 }
+
+_OF_NODES: Final = "node."
 
 
 def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:
     """Those of ``parts`` that are decoded on demand."""
     return frozenset(_EXTRAS[part] for part in parts if part in _EXTRAS)
+
+
+def paths_of_pod(parts: Iterable[Part]) -> tuple[str, ...]:
+    """Where those of ``parts`` that are of a pod are found, in order."""
+    return tuple(sorted(part.value for part in parts if not part.value.startswith(_OF_NODES)))

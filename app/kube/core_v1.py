@@ -16,12 +16,13 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.kube.claims import ClaimStatusObject, PodClaims
+from app.kube.conditions import unschedulable_since
 from app.kube.decoding import Decoder, Int32
 from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
     NOTHING_OF_NODE,
     NOTHING_OF_POD,
-    ConditionObject,
+    OF_NODES_ALONE,
     ContainerObject,
     ContainerStatusObject,
     Extra,
@@ -34,6 +35,7 @@ from app.kube.extras import (
     RequirementsObject,
     VolumeObject,
     node_parts,
+    pending_parts,
     pod_parts,
 )
 from app.kube.labels import NO_LABELS, LabelSet
@@ -51,6 +53,7 @@ from app.kube.meta_v1 import (
 )
 from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, PreferredNodeAffinity, RequiredNodeAffinity
 from app.kube.node_selectors import required_terms_of
+from app.kube.node_state import NodeState
 from app.kube.pod_affinity import PodAffinity
 from app.kube.requests import PodResources, ResourceList
 from app.kube.selectors import InvalidSelector, Selector, decode_selector, of_labels
@@ -153,6 +156,25 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
         """What it says of devices."""
         return _declared(self.parts.claims, Extra.CLAIMS)
 
+    @property
+    def pending_volumes(self) -> tuple[PodVolume, ...]:
+        """Those of ``volumes`` that have a claim, as long as the pod has no node; none from then on."""
+        return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    """What the status of a pod says of its way to a node: of most pods nothing.
+
+    ``unschedulable_since``: of a pod without a node, since when its condition PodScheduled is False, which is when no
+    node was found for it first.
+    """
+
+    nominated_node_name: str = ""
+    unschedulable_since: str = ""
+
+
+NOT_WAITING: Final = Waiting()
+
 
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the picture or of a request. Empty strings stand for what is unset.
@@ -170,7 +192,7 @@ class Pod(Struct, frozen=True, gc=False):
     owner: OwnerReference | None
     spec: PodSpec
     node_name: str
-    nominated_node_name: str
+    waiting: Waiting
     terminating: bool
     finished: bool
     created: str = ""
@@ -179,6 +201,18 @@ class Pod(Struct, frozen=True, gc=False):
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
+
+    @property
+    def nominated_node_name(self) -> str:
+        return self.waiting.nominated_node_name
+
+    @property
+    def unschedulable_since(self) -> str:
+        return self.waiting.unschedulable_since
+
+    def nominated(self, node_name: str) -> Pod:
+        """The same pod, nominated there; nowhere if the name is empty."""
+        return replace(self, waiting=Waiting(node_name, self.unschedulable_since))
 
     @property
     def disruption(self) -> Disruption:
@@ -218,6 +252,16 @@ class Node(Struct, frozen=True, gc=False):
     def features(self) -> frozenset[str]:
         """The features that it declares, of those that a pod can need."""
         return _declared(self.parts.features, Extra.FEATURES)
+
+    @property
+    def state(self) -> NodeState:
+        """Whether it is well, which machine it is, and whether it is being deleted."""
+        return _declared(self.parts.state, Extra.NODE_STATE)
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Of those that a plugin names with ``PluginSpec.node_annotations``, what is there."""
+        return self.parts.annotations
 
 
 def is_same(node: Node, other: Node) -> bool:
@@ -275,6 +319,7 @@ class _PodSpecObject(Struct, rename="camel"):
 class _PodStatusObject(Struct, rename="camel"):
     phase: str | None = None
     nominated_node_name: str | None = None
+    conditions: Raw = Raw()
 
 
 class PodObject(Struct):
@@ -300,11 +345,20 @@ class _WholePodSpecObject(_PodSpecObject):
 class _WholePodStatusObject(_PodStatusObject):
     container_statuses: list[ContainerStatusObject] | None = None
     init_container_statuses: list[ContainerStatusObject] | None = None
-    conditions: list[ConditionObject] | None = None
     resources: RequirementsObject | None = None
     allocated_resources: Raw = Raw()
     resource_claim_statuses: list[ClaimStatusObject] | None = None
     start_time: Time | None = None
+
+
+class _WaitingPodSpecObject(_PodSpecObject):
+    volumes: Raw = Raw()
+
+
+class WaitingPodObject(PodObject):
+    """A Pod on the wire with ``Part.PENDING_VOLUMES`` and nothing else on demand: containers are not looked at."""
+
+    spec: _WaitingPodSpecObject | None = None
 
 
 class WholePodObject(PodObject):
@@ -433,6 +487,7 @@ _NO_SPEC: Final = _PodSpecObject()
 _NO_STATUS: Final = _PodStatusObject()
 
 
+_PENDING_VOLUMES_ALONE: Final = frozenset((Extra.PENDING_VOLUMES,))
 _NO_WHOLE_SPEC: Final = _WholePodSpecObject()
 _NO_WHOLE_STATUS: Final = _WholePodStatusObject()
 
@@ -519,12 +574,18 @@ def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...], lif
         owner=controller_of(meta.owner_references),
         spec=slim,
         node_name=sys.intern(spec.node_name or ""),
-        nominated_node_name=sys.intern(status.nominated_node_name or ""),
+        waiting=_waiting(spec, status),
         terminating=bool(meta.deletion_timestamp),
         finished=status.phase in _FINISHED,
         created=sys.intern(meta.creation_timestamp or ""),
         lifecycle=lifecycle,
     )
+
+
+def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
+    nominated = status.nominated_node_name
+    since = "" if spec.node_name else unschedulable_since(status.conditions)
+    return Waiting(sys.intern(nominated or ""), since) if nominated or since else NOT_WAITING
 
 
 def slim_node(found: NodeObject) -> Node:
@@ -572,7 +633,8 @@ class CoreV1(Struct, frozen=True, eq=False):
     """How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare.
 
     ``pod_object`` is what JSON decodes to, for who decodes a pod within something else, and ``slim_pod`` what becomes
-    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``.
+    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``. ``node_annotations`` are those
+    that it keeps of a node.
     """
 
     extras: frozenset[Extra]
@@ -580,36 +642,65 @@ class CoreV1(Struct, frozen=True, eq=False):
     slim_pod: Callable[[Any], Pod]
     decode_pod: Callable[[bytes | Raw], Pod]
     decode_node: Callable[[bytes | Raw], Node]
+    node_annotations: frozenset[str] = frozenset()
 
 
 PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, decode_pod, decode_node)
 """Nothing on demand."""
 
 
-def core_v1(extras: Collection[Extra]) -> CoreV1:
-    """The decoders for these parts on demand."""
-    if not extras:
-        return PLAIN
-    wanted = frozenset(extras)
-    pods, nodes = Decoder[WholePodObject](WholePodObject), Decoder[WholeNodeObject](WholeNodeObject)
+POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
+"""All forms of ``CoreV1.pod_object``."""
 
-    def slim_pod(found: WholePodObject) -> Pod:
+
+def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -> CoreV1:
+    """The decoders for these parts on demand, and for these annotations of nodes."""
+    if not extras and not node_annotations:
+        return PLAIN
+    wanted, kept = frozenset(extras), frozenset(node_annotations)
+    decode_node = _node_decoder(wanted, kept)
+    if wanted <= OF_NODES_ALONE:
+        return CoreV1(wanted, PodObject, slim_pod, decode_pod, decode_node, kept)
+    pod_object, slim_whole = _whole_pods(wanted)
+    pods = Decoder[PodObject](pod_object)
+
+    def decode_whole(raw: bytes | Raw) -> Pod:
+        return slim_whole(pods.decode(raw))
+
+    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, kept)
+
+
+def _whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
+    """What JSON of a pod decodes to, and what becomes of that."""
+    if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
+        return WaitingPodObject, _slim_waiting
+
+    def slim(found: WholePodObject) -> Pod:
         spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
         lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
         return _slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
 
-    def decode_pod(raw: bytes | Raw) -> Pod:
-        return slim_pod(pods.decode(raw))
+    return WholePodObject, slim
 
-    def decode_node(raw: bytes | Raw) -> Node:
+
+def _slim_waiting(found: WaitingPodObject) -> Pod:
+    """Of most pods nothing is looked at beyond the plain ones."""
+    spec = found.spec or _WaitingPodSpecObject()
+    return _slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)
+
+
+def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str]) -> Callable[[bytes | Raw], Node]:
+    nodes = Decoder[WholeNodeObject](WholeNodeObject)
+
+    def decode(raw: bytes | Raw) -> Node:
         found = nodes.decode(raw)
         try:
-            parts = node_parts(wanted, found.status or NodeStatusObject())
+            parts = node_parts(wanted, annotations, found.metadata, found.status or NodeStatusObject())
         except Oversized as error:
             raise OversizedNode(str(error)) from None
         return _slim_node(found, parts)
 
-    return CoreV1(wanted, WholePodObject, slim_pod, decode_pod, decode_node)
+    return decode
 
 
 def _parse_service_selector(data: bytes) -> Selector | None:

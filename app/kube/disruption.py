@@ -5,13 +5,12 @@ Decoded on demand, and kept beside the spec of a pod and not in it: pods of one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final, Protocol, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
-from app.kube.extras import ConditionObject
+from app.kube.conditions import condition_of
 
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
 """``metav1.Time`` on the wire: RFC 3339."""
@@ -46,7 +45,7 @@ class StatusObject(Protocol):
     """The fields of ``status`` that are read."""
 
     start_time: Time | None
-    conditions: list[ConditionObject] | None
+    conditions: Raw
 
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
@@ -54,12 +53,11 @@ def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
     found = Disruption(
         spec.preemption_policy == _NEVER,
         None if status.start_time is None else status.start_time.timestamp(),
-        _is_preempted(status.conditions or ()),
+        _is_preempted(status.conditions),
     )
     return NO_DISRUPTION if found == NO_DISRUPTION else found
 
 
-def _is_preempted(conditions: Sequence[ConditionObject]) -> bool:
-    """By the first condition of the type, as in-tree."""
-    first = next((it for it in conditions if it.type == _DISRUPTION_TARGET), None)
-    return first is not None and first.status == _TRUE and first.reason == _BY_SCHEDULER
+def _is_preempted(conditions: Raw) -> bool:
+    found = condition_of(conditions, _DISRUPTION_TARGET)
+    return found.status == _TRUE and found.reason == _BY_SCHEDULER

@@ -7,7 +7,7 @@ volume, when a container started). Of each container a few fields are taken, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum, unique
 from functools import cache
 from typing import Any, Final, Protocol
@@ -17,15 +17,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
+from app.kube.conditions import condition_of
 from app.kube.declared_features import NO_FEATURES, declared_features_of, needed_features
 from app.kube.decoding import Decoder, Int64
-from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
+from app.kube.meta_v1 import LARGEST_PART, MetadataObject, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
+from app.kube.node_state import NodeState, annotations_of_node, node_state_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
 from app.kube.scheduling_gates import gate_names_of
-from app.kube.volumes import PodVolume, VolumeSources, volumes_of
+from app.kube.volumes import VOLUMES, PodVolume, VolumeSources, volumes_of, with_claims
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
@@ -41,6 +43,8 @@ _LATEST: Final = ":latest"
 _RESIZE: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 _HOST_PORT: Final = b'"hostPort"'
+_CLAIM_SOURCES: Final = (b'"persistentVolumeClaim"', b'"ephemeral"')
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 _LARGEST_IMAGES: Final = 1 << 20
 """Bytes of the images of a node: twenty times what a kubelet reports by default."""
 
@@ -58,8 +62,15 @@ class Extra(Enum):
     POD_AFFINITY = "pod_affinity"
     VOLUMES = "volumes"
     CLAIMS = "claims"
+    PENDING_VOLUMES = "pending_volumes"
     DISRUPTION = "disruption"
     """Kept beside the spec, see ``app.kube.disruption``: it has no row in ``_OF_POD``."""
+
+    NODE_STATE = "state"
+    """Of nodes alone."""
+
+
+OF_NODES_ALONE: Final = frozenset((Extra.NODE_STATE,))
 
 
 class NotDecoded(LookupError):
@@ -98,18 +109,25 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     pod_affinity: PodAffinity | None = None
     volumes: tuple[PodVolume, ...] | None = None
     claims: PodClaims | None = None
+    pending_volumes: tuple[PodVolume, ...] | None = None
 
 
 class NodeParts(Struct, frozen=True):
-    """What is decoded of a node on demand. ``images``: sizes in bytes by name, each image under all of its names."""
+    """What is decoded of a node on demand. ``images``: sizes in bytes by name, each image under all of its names.
+
+    ``annotations``: of those that a plugin names, what is there.
+    """
 
     extras: frozenset[Extra] = frozenset()
     allocatable: ResourceList | None = None
     images: Mapping[str, int] | None = None
     features: frozenset[str] | None = None
+    state: NodeState | None = None
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS
 
 
 NOTHING_OF_POD: Final = PodParts()
+_NONE_PENDING: Final = PodParts(pending_volumes=())
 NOTHING_OF_NODE: Final = NodeParts()
 
 
@@ -143,6 +161,7 @@ class VolumeObject(VolumeSources):
 class PodSpecExtras(Protocol):
     """The fields of ``spec`` that are read on demand."""
 
+    node_name: str | None
     containers: list[ContainerObject] | None
     init_containers: list[ContainerObject] | None
     volumes: list[VolumeObject] | None
@@ -162,20 +181,12 @@ class ContainerStatusObject(Struct, rename="camel"):
     allocated_resources: Raw = Raw()
 
 
-class ConditionObject(Struct):
-    """A condition of a pod."""
-
-    type: str | None = None
-    status: str | None = None
-    reason: str | None = None
-
-
 class PodStatusExtras(Protocol):
     """The fields of ``status`` that are read on demand."""
 
     container_statuses: list[ContainerStatusObject] | None
     init_container_statuses: list[ContainerStatusObject] | None
-    conditions: list[ConditionObject] | None
+    conditions: Raw
     resources: RequirementsObject | None
     allocated_resources: Raw
 
@@ -186,6 +197,8 @@ class NodeStatusObject(Struct, rename="camel"):
     allocatable: Raw = Raw()
     images: Raw = Raw()
     declared_features: Raw = Raw()
+    conditions: Raw = Raw()
+    node_info: Raw = Raw()
 
 
 class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"}):
@@ -201,6 +214,7 @@ class _ImageObject(Struct, rename={"size_bytes": "sizeBytes"}):
 
 _PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
 _IMAGES: Final[Decoder[list[_ImageObject] | None]] = Decoder(list[_ImageObject] | None)
+_VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 
 
 def _parse_ports(data: bytes) -> tuple[HostPort, ...]:
@@ -242,7 +256,21 @@ def pod_parts(
                 part = empty
                 oversized.append(it.field)
         found.append(part)
-    return _interned(*found), tuple(oversized)
+    return _interned(*found), tuple(dict.fromkeys(oversized))
+
+
+def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
+    """The same where of pods ``PENDING_VOLUMES`` alone is asked for: nothing else is looked at."""
+    data = b"" if node_name else bytes(volumes)
+    if not any(source in data for source in _CLAIM_SOURCES):
+        return _NONE_PENDING, ()
+    try:
+        found = with_claims(_VOLUMES.decode(data) or ())
+    except Oversized as it:
+        return _NONE_PENDING, (it.field,)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
+    return _interned(*(found if extra is Extra.PENDING_VOLUMES else None for extra in _OF_POD)), ()
 
 
 @cache
@@ -274,7 +302,7 @@ def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
             bytes(status.allocated_resources),
         ),
         bytes(spec.overhead),
-        _is_infeasible(status.conditions or ()),
+        _is_infeasible(status.conditions),
     )
 
 
@@ -289,8 +317,8 @@ def _of(found: RequirementsObject | None) -> bytes:
     return bytes(found.requests) if found is not None else b""
 
 
-def _is_infeasible(conditions: Sequence[ConditionObject]) -> bool:
-    return next((it.reason == _INFEASIBLE for it in conditions if it.type == _RESIZE), False)
+def _is_infeasible(conditions: Raw) -> bool:
+    return condition_of(conditions, _RESIZE).reason == _INFEASIBLE
 
 
 def _host_ports(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[HostPort, ...]:
@@ -315,6 +343,10 @@ def _images(spec: PodSpecExtras, _status: PodStatusExtras) -> PodImages:
 
 def _volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:
     return volumes_of(spec.volumes or ())
+
+
+def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:
+    return () if spec.node_name else with_claims(spec.volumes or ())
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
@@ -354,11 +386,14 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.POD_AFFINITY: (_pod_affinity, NO_TERMS),
     Extra.VOLUMES: (_volumes, ()),
     Extra.CLAIMS: (claims_of, NO_CLAIMS),
+    Extra.PENDING_VOLUMES: (_pending_volumes, ()),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
 
 
-def node_parts(extras: frozenset[Extra], status: NodeStatusObject) -> NodeParts:
+def node_parts(
+    extras: frozenset[Extra], annotations: Collection[str], meta: MetadataObject, status: NodeStatusObject
+) -> NodeParts:
     """What is asked for of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
 
     Images beyond ``_LARGEST_IMAGES`` are taken for none: no pod is kept from a node for want of them.
@@ -368,7 +403,13 @@ def node_parts(extras: frozenset[Extra], status: NodeStatusObject) -> NodeParts:
         allocatable_of(status.allocatable) if Extra.RESOURCES in extras else None,
         _images_of_node(status.images) if Extra.IMAGES in extras else None,
         declared_features_of(status.declared_features) if Extra.FEATURES in extras else None,
+        _state(meta, status) if Extra.NODE_STATE in extras else None,
+        annotations_of_node(meta.annotations, annotations),
     )
+
+
+def _state(meta: MetadataObject, status: NodeStatusObject) -> NodeState:
+    return node_state_of(status.conditions, status.node_info, terminating=bool(meta.deletion_timestamp))
 
 
 def _images_of_node(raw: Raw) -> Mapping[str, int]:

@@ -6,6 +6,11 @@ that matters has changed, the signature is another one. It stands as long as tha
 the others would say by now, the node stays refused. Only which reason comes first may then differ from a fresh look. As
 with kube-scheduler's queueing hints, only the plugins that rejected are asked.
 
+A last filter's rejection rests on more than that: on the nodes asked about and on those that passed. A node that passed
+no longer does without any signature's moving, as these say what is refused and not what passes. So where a last filter
+rejected any node, nothing of that answer is remembered. What was remembered before needs none of it: a node that some
+filter rejects is refused whatever the last ones would say.
+
 A pod is answered from memory where for every name asked about some rejection stands, in whatever order and window it is
 asked. What was gathered for it so is kept by all signatures together.
 """
@@ -117,9 +122,12 @@ class _Refusal:
         return self._body
 
     def weight(self, request: SplitArgs) -> int:
-        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names."""
+        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names.
+
+        Some may be without one: where there is little room, what one plugin refused gives way to another's.
+        """
         names = request.each()
-        body = sum(len(self.entries[name]) for name in names) + len(names)
+        body = sum(len(self.entries.get(name, b"")) for name in names) + len(names)
         return _VERDICT_BYTES + _NAME_BYTES * len(self.entries) + len(request.names) + body
 
 
@@ -180,16 +188,18 @@ class RefusalCache:
         pod: Pod,
         names: Sequence[str],
         rejected: Mapping[str, Status],
+        *,
+        lasts: bool = True,
     ) -> None:
         """Remember that every one of ``names`` was rejected, in the same step in which it was found.
 
-        Raises ``PluginError``.
+        Nothing is remembered unless it ``lasts`` (``Found``). Raises ``PluginError``.
         """
         self._computed.inc()
         profile = framework.scheduler_name
         found = distinct(rejected.values())
         self._refused(pod, profile, causes_of(found.values()))
-        if request is None or not request.are(names):
+        if request is None or not lasts or not request.are(names):
             return
         signatures = self._signatures(framework, pod)
         by_plugin = _by_plugin(found)
@@ -201,8 +211,10 @@ class RefusalCache:
         for plugin, those in by_plugin.items():
             self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
         parts = self._standing(profile, signatures)
-        if parts:
-            refusal = _Refusal(parts)
+        if not parts:
+            return
+        refusal = _Refusal(parts)
+        if all(map(refusal.entries.__contains__, each)):  # else some were given up at once for want of room
             key = (profile, *signatures.items())
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))

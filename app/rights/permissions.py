@@ -26,6 +26,7 @@ _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
 _BY_THE_RULE: Final = frozenset(
     {
         *(("", kind) for kind in ("Pod", "Node", "Namespace", "Service", "ReplicationController")),
+        *(("", kind) for kind in ("PersistentVolume", "PersistentVolumeClaim")),
         *(("apps", kind) for kind in ("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet")),
         *(("batch", kind) for kind in ("Job", "CronJob")),
         ("policy", "PodDisruptionBudget"),

@@ -28,6 +28,7 @@ ALL_PLUGINS: Final = ""
 """Stands, among signatures, for what rests on every plugin: as a node that is outside of the sets they named."""
 
 _WHOLE: Final = "a FilterResult that passes or rejects each node"
+_LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
 
 
@@ -62,6 +63,50 @@ class Judged(Struct, frozen=True):
     rejected: Mapping[str, Status]
 
 
+class Found(FilterResult):
+    """What a search found. ``lasts``: whether its rejections stand as long as those of each plugin do by themselves.
+
+    They do not where a last filter rejected: these rest on which nodes were asked about and on which of them passed.
+    """
+
+    __slots__ = ("lasts",)
+
+    def __init__(
+        self,
+        passed: Sequence[str],
+        rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]],
+        *,
+        lasts: bool = True,
+    ) -> None:
+        super().__init__(passed, rejections)
+        self.lasts = lasts
+
+
+class _Asked(Candidates):
+    """All nodes that a search asks about. Which of the names are nodes is looked up if somebody reads them: few do."""
+
+    __slots__ = ("_known", "_names")
+
+    def __init__(self, nodes: Candidates, known: Callable[[], Sequence[str]]) -> None:
+        self.sent = nodes.sent
+        self._info = nodes.info
+        self._set = None
+        self._known = known
+        self._names: Sequence[str] | None = None
+
+    @property
+    def names(self) -> Sequence[str]:  # type: ignore[override]  # nobody sets the names of candidates
+        if self._names is None:
+            self._names = self._known()
+        return self._names
+
+    def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
+        seen = _Asked(self, lambda: self.names)
+        info = self._info
+        seen._info = lambda name: view(info(name))
+        return seen
+
+
 class Recheck(Struct, frozen=True):
     """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
 
@@ -73,16 +118,17 @@ class _Search:
     """What one search for nodes has found so far. ``left`` passed all plugins that were asked.
 
     ``asked``: what each plugin that reads the cluster was asked about, and said · ``apart``: nodes that were judged by
-    themselves.
+    themselves · ``last``: what the last filters said that did not pass on what they were given.
     """
 
-    __slots__ = ("apart", "asked", "each", "kept", "left")
+    __slots__ = ("apart", "asked", "each", "kept", "last", "left")
 
     def __init__(self) -> None:
         self.each: Sequence[Kept] = ()
         self.kept: KeptPass | None = None
         self.asked: dict[str, FilterResult] = {}
         self.apart: dict[str, Status] = {}
+        self.last: Sequence[FilterResult] = ()
         self.left: Sequence[str] = ()
 
 
@@ -96,6 +142,7 @@ class Filtering(Runner):
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in self.slots["filter"])
         self._kept_filters = [it for it in self.slots["filter"] if it.is_kept]
         self._other_filters = [it for it in self.slots["filter"] if not it.is_kept]
+        self._last_filters = [it for it in self.slots["filter"] if it.filters_last]
         self._deciding = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
         self._reading_cluster = [it for it in self._deciding if not it.is_kept]
 
@@ -170,21 +217,26 @@ class Filtering(Runner):
             raise self._guard.wrong(slot.name, "PreFilter", names, "a set of node names")
         return status, frozenset(names)
 
-    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates) -> FilterResult:
+    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates) -> Found:
         """The candidates that pass PreFilter and Filter, by what is kept as far as possible.
 
         Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
         ``Unprepared``, also where the rejections are read.
         """
-        state = CycleState()
+        return self.search(CycleState(), pod, nodes)[1]
+
+    def search(self, state: CycleState, pod: Pod, nodes: Candidates) -> tuple[Status, Found]:
+        """The same with a state of the caller's, and what PreFilter said."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
-            return FilterResult((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+            rejected = Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+            return prepared.status, rejected
         names = nodes.names
         if prepared.names is not None:
             names = list(filter(prepared.names.__contains__, names))
         found = self._search(state, pod, nodes, names)
-        return FilterResult(found.left, partial(self._reasons, state, pod, nodes, prepared, found))
+        reasons = partial(self._reasons, state, pod, nodes, prepared, found)
+        return SUCCESS, Found(found.left, reasons, lasts=not found.last)
 
     @sampled("Filter")
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Search:
@@ -206,6 +258,10 @@ class Filtering(Runner):
             found.apart = self._judge_apart(state, pod, nodes, apart)
             passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
             found.left = list(filter(passed.__contains__, names))
+        if self._last_filters and found.left:
+            asked = _Asked(nodes, partial(self._known, nodes, nodes.names))
+            found.last = self._filter_last(state, pod, asked, found.left)
+            found.left = found.last[-1].passed if found.last else found.left
         return found
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
@@ -257,6 +313,8 @@ class Filtering(Runner):
             rejected = {name: outside for name in rest if name not in prepared.names}
         if found.apart:
             rejected.update((name, status) for name, status in found.apart.items() if not status.is_success)
+        for last in found.last:
+            rejected.update(last.rejected())
         kept = {it.slot.name: it for it in found.each}
         for slot in self._filters(state):
             rest = list(filterfalse(rejected.__contains__, rest)) if rejected else rest
@@ -304,7 +362,12 @@ class Filtering(Runner):
             return Judged(prepared.status, dict.fromkeys(nodes.names, prepared.status))
         outside = prepared.outside(nodes)
         rejected = self.filter(state, pod, nodes.without(outside))
-        return Judged(SUCCESS, {**outside, **rejected} if outside else rejected)
+        if outside:
+            rejected = {**outside, **rejected}
+        if self.has_last_filters:
+            passed = list(filterfalse(rejected.__contains__, nodes.names))
+            rejected.update(self.filter_last(state, pod, nodes, passed))
+        return Judged(SUCCESS, rejected)
 
     @sampled("Filter")
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
@@ -315,6 +378,47 @@ class Filtering(Runner):
             status = self._filter_with_nominated(state, pod, nodes.info(name), pods)
             if not status.is_success:
                 rejected[name] = status
+        return rejected
+
+    @property
+    def has_last_filters(self) -> bool:
+        """Whether any plugin judges by which nodes pass."""
+        return bool(self._last_filters)
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
+        """Which of the nodes that pass all filters are rejected by which of them there are. Raises ``PluginError``."""
+        rejected: dict[str, Status] = {}
+        for found in self._filter_last(state, pod, nodes, passed):
+            rejected.update(found.rejected())
+        return rejected
+
+    def _filter_last(
+        self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
+    ) -> Sequence[FilterResult]:
+        """What was said by those that do not pass it on as it is; each is asked about what those before it leave."""
+        said: list[FilterResult] = []
+        for slot in _asked(self._last_filters, state):
+            if not passed:
+                break
+            found = self._filter_last_by(slot, state, pod, nodes, passed)
+            if found.passed is not passed:
+                said.append(found)
+                passed = found.passed
+        return said
+
+    def _filter_last_by(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
+    ) -> FilterResult:
+        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        found: Any = self._guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
+        if not isinstance(found, FilterResult) or not _is_part(found.passed, passed):
+            raise self._guard.wrong(slot.name, "Filter", found, _LEFT)
+        return FilterResult(found.passed, partial(self._read_last, slot.name, found, passed))
+
+    def _read_last(self, plugin: str, found: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
+        rejected = self._read_rejections(plugin, found)
+        if rejected.keys() != set(passed).difference(found.passed):
+            raise self._guard.wrong(plugin, "Filter", found, _LEFT)
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -465,6 +569,16 @@ def _asked(slots: Sequence[PluginSlot], state: CycleState) -> Sequence[PluginSlo
     """Those that PreFilter did not excuse."""
     excused = state.skip_filter
     return [it for it in slots if it.name not in excused] if excused else slots
+
+
+def _is_part(names: Any, whole: Sequence[str]) -> bool:
+    """Whether they are names of ``whole``: mostly all of them, or one."""
+    if names is whole:
+        return True
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):
+        return False
+    known = whole if len(names) == 1 else frozenset(whole)
+    return all(map(known.__contains__, names))
 
 
 def _signature(sign: Callable[[Pod], Hashable | None], pod: Pod) -> Hashable | None:

@@ -7,7 +7,7 @@ Rejections are returned, faults raised as ``PluginError``. What decides is in ``
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,6 +19,9 @@ from app.framework.interface import (
     Explanation,
     Figure,
     FiguresPlugin,
+    Home,
+    HomesPlugin,
+    Keeper,
     LookUpPlugin,
     RepairPlugin,
     ScorePlugin,
@@ -50,6 +53,7 @@ _ASIDE: Final = (
     (ScorePlugin, "score_depends_on", "ScoreDependsOn"),
     (ScorePlugin, "normalize", "NormalizeScore"),
     (FiguresPlugin, "figures", "Figures"),
+    (HomesPlugin, "homes", "Homes"),
     (RepairPlugin, "repair", "Repair"),
 )
 """What plugins are asked for beside the extension points, by the name under which it is timed."""
@@ -165,16 +169,46 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: FiguresPlugin) -> Iterator[Figure | None]:
-        with question():
-            steps = self._guard.call(name, "Figures", lambda: iter(plugin.figures()))
-        while True:
-            with question():
-                found = self._guard.call(name, "Figures", next, steps, _END)
-            if found is _END:
-                return
+        for found in self._told(name, "Figures", plugin.figures):
             if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
                 raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
             yield found
+
+    def homes(self) -> Iterator[Home | None]:
+        """The homes that plugins keep, step by step. Raises ``PluginError``: half a list would look like all of it."""
+        for name, plugin in self.plugins.items():
+            if declares(type(plugin), HomesPlugin):
+                for found in self._told(name, "Homes", plugin.homes):
+                    if found is not None and not isinstance(found, Home):
+                        raise self._guard.wrong(name, "Homes", found, "a Home")
+                    yield found
+
+    def keepers(self) -> list[tuple[str, Keeper]]:
+        """The kinds of objects that keep homes, each with its plugin's name. Raises ``PluginError``."""
+        found: list[tuple[str, Keeper]] = []
+        with question():
+            for name, plugin in self.plugins.items():
+                if declares(type(plugin), HomesPlugin):
+                    found += [(name, it) for it in self._guard.call(name, "Homes", _keepers_of, plugin)]
+        return found
+
+    def _told(self, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
+        """What a plugin tells step by step, each step a question. Raises ``PluginError``."""
+        with question():
+            steps = self._guard.call(name, point, lambda: iter(ask()))
+        while True:
+            with question():
+                found = self._guard.call(name, point, next, steps, _END)
+            if found is _END:
+                return
+            yield found
+
+
+def _keepers_of(plugin: HomesPlugin) -> tuple[Keeper, ...]:
+    found: tuple[Any, ...] = tuple(plugin.keepers())
+    if not all(isinstance(it, Keeper) for it in found):
+        raise WrongAnswer("returned something else than Keepers")
+    return found
 
 
 def is_exposable(figure: Figure) -> bool:

@@ -205,6 +205,16 @@ class Guard:
             self._observe(plugin, point, answer, started)
         return answer
 
+    async def watched(self, plugin: str, point: str, function: Callable[[], Awaitable[None]]) -> None:
+        """The same for what goes on until it is cancelled: how long that takes says nothing."""
+        try:
+            await function()
+        except PluginError:
+            raise  # another plugin's: told already
+        except Exception as fault:  # the guard: see the class
+            self._pod = None  # whichever was asked about last has nothing to do with it
+            raise self._fault(plugin, point, fault) from fault
+
     def expect(self, plugin: str, point: str, profile: str) -> None:
         """The plugin takes part there: its series begin at 0, and not with what happens first."""
         if (plugin, point, profile) in self._expected:
@@ -221,6 +231,10 @@ class Guard:
             self._expected.add((plugin, method, ""))
             self._plugin_series(plugin, method, SUCCESS.code.word)
             self._metrics.plugin_faults.labels(plugin, method)
+
+    def expect_faults(self, plugin: str, point: str) -> None:
+        """The plugin does what is watched and not timed."""
+        self._metrics.plugin_faults.labels(plugin, point)
 
     def _plugin_series(self, *labels: str) -> Histogram:
         found = self._of_plugin.get(labels)

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from app.config.mistakes import Mistake, Place, meant, mistakes_in, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Preset, Profile
 from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
-from app.framework.parts import Part
+from app.framework.parts import Part, extras_of
 from app.framework.uses import Use
+from app.kube.core_v1 import CoreV1, core_v1
 from app.kube.kinds import Kind
 from app.runtime.declared import DeclaredObjects
 from app.runtime.dry_run import DryRuns
@@ -130,6 +131,16 @@ class ResolvedProfile(Struct, frozen=True):
         """The parts of pods and nodes that its plugins name."""
         return {part for spec in self.specs.values() for part in spec.parts or ()}
 
+    def node_annotations(self) -> set[str]:
+        """The annotations of nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
+        found: set[str] = set()
+        for name, spec in self.specs.items():
+            try:
+                found.update(spec.node_annotations(self.args[name]))
+            except Exception as fault:  # foreign code: whatever it raises, say whose it is
+                raise ProfileErrors([self.fault(name, "cannot say what annotations it reads", fault)]) from fault
+        return found
+
     def kinds(self) -> set[Kind[Any]]:
         """The kinds its plugins read beside pods and nodes. Raises ``ProfileErrors`` for a plugin that cannot say."""
         return {use.kind for use in self.uses()}
@@ -138,6 +149,15 @@ class ResolvedProfile(Struct, frozen=True):
         """What a plugin raised, and where."""
         said = f'profile "{self.scheduler_name}": plugin "{plugin}" {what}: {_raised(fault)}'
         return Mistake((self.place,), said)
+
+
+def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
+    """How pods and nodes are decoded for all of ``profiles`` together."""
+    every = tuple(profiles)
+    return core_v1(
+        extras_of(part for profile in every for part in profile.parts()),
+        {key for profile in every for key in profile.node_annotations()},
+    )
 
 
 def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:

@@ -13,6 +13,7 @@ from app.framework.interface import (
     BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
+    LastFilterPlugin,
     PostFilterPlugin,
     PreFilterPlugin,
     Reads,
@@ -84,6 +85,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
     """A plugin at an extension point. ``weight`` matters at score only.
 
     ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``BatchFilterPlugin`` ·
+    ``filters_last``: see ``LastFilterPlugin`` ·
     ``depends_on``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default; ``filter_certain``:
     where it is no ``ClusterFilterPlugin``.
     """
@@ -96,6 +98,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
     kinds: tuple[Kind[Any], ...] = ()
     filters_in_batch: bool = False
     any_names: bool = False
+    filters_last: bool = False
     scores_in_batch: bool = False
     normalizes: bool = False
     depends_on: Callable[..., bool] | None = None
@@ -130,6 +133,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
             kinds,
             filters_in_batch=batch,
             any_names=batch and bool(plugin.takes_any_names),
+            filters_last=declares(form, LastFilterPlugin),
             scores_in_batch=overrides(form, ScorePlugin, "score_nodes"),
             normalizes=overrides(form, ScorePlugin, "normalize"),
             depends_on=own(ClusterFilterPlugin, "depends_on"),

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final, NoReturn, cast
 
 from app.framework.node_info import NodeInfo
-from app.framework.parts import Part
+from app.framework.parts import Part, paths_of_pod
 from app.kube.core_v1 import Pod
 
 _SPEC: Final = "spec."
@@ -73,7 +73,7 @@ class PodParts:
     """The parts of one plugin, or of several that declare the same; and which parts are too long to be read."""
 
     def __init__(self, parts: Collection[Part] | None) -> None:
-        paths = _UNDECLARED if parts is None else tuple(sorted(part.value for part in parts))
+        paths = _UNDECLARED if parts is None else paths_of_pod(parts)
         self._whole = tuple(path for path in paths if not path.startswith(_SPEC))
         self._of_spec = tuple(path.removeprefix(_SPEC) for path in paths if path.startswith(_SPEC))
         self.signature: Signature = _signature(self._whole, self._of_spec)

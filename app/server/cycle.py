@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
+from msgspec.structs import replace
 
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
@@ -20,7 +21,15 @@ from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 from app.verbs.verdict import evicted, shown
-from app.wire.cycle_v1 import UNREADABLE, CycleRequest, CycleResponse, ExplainResponse, PendingPod, PodRequest
+from app.wire.cycle_v1 import (
+    UNREADABLE,
+    CycleRequest,
+    CycleResponse,
+    ExplainRequest,
+    ExplainResponse,
+    PendingPod,
+    PodRequest,
+)
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
@@ -67,6 +76,8 @@ def _explain_response(pod: Pod, found: Explained) -> Response:
     return _json(
         {
             "pod": str(pod),
+            "profile": found.profile,
+            "preset": found.preset,
             "preFilter": shown(found.pre_filter),
             "feasible": found.feasible,
             "nodes": {name: [told[id(status)] for status in statuses] for name, statuses in rejections.items()},
@@ -119,13 +130,22 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         response_model=ExplainResponse,
         responses=_FAILURES,
         summary="Why may a pod go where, and what would unblock it?",
-        openapi_extra=documented(PodRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
+        openapi_extra=documented(ExplainRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
     async def explain(request: Request) -> Response:
-        pod = _pod(verb, await parsed(request, PodRequest.parse, max_body_bytes))
+        asked = await parsed(request, ExplainRequest.parse, max_body_bytes)
+        pod = _as_asked(_pod(verb, asked), asked)
         return _explain_response(pod, await verb.explain(pod))
 
     return router
+
+
+def _as_asked(pod: Pod, asked: ExplainRequest) -> Pod:
+    if asked.pending:
+        pod = replace(pod, node_name="")
+    if asked.scheduler_name is not None:
+        pod = replace(pod, spec=replace(pod.spec, scheduler_name=asked.scheduler_name))
+    return pod
 
 
 def _json(answer: dict[str, Any]) -> Response:

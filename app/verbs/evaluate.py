@@ -24,14 +24,13 @@ from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.interface import DEFAULT_RELEASE, Handle
 from app.framework.node_info import Candidates
-from app.framework.parts import extras_of
-from app.kube.core_v1 import CoreV1, Pod, core_v1
+from app.kube.core_v1 import CoreV1, Pod
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.post_filtering import NoPreemption
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, resolve, served_names
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.verbs.verdict import Verdict, judged, preempted
@@ -83,8 +82,7 @@ class _Asked(Struct, frozen=True):
     @classmethod
     def of(cls, profile: ResolvedProfile) -> Self:
         every: tuple[Kind[Any], ...] = (NODES, PODS, *profile.kinds())
-        core = core_v1(extras_of(profile.parts()))
-        return cls(profile, core, {(kind.api_version, kind.kind): kind for kind in every})
+        return cls(profile, core_for((profile,)), {(kind.api_version, kind.kind): kind for kind in every})
 
 
 class Evaluator:

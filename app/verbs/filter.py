@@ -118,7 +118,7 @@ class FilterVerb:
         else:
             answer = _answer(found, lean=self._lean)
         if answer.outcome == "no_fit":
-            self._refusals.keep(request, framework, args.pod, names, found.rejected)
+            self._refusals.keep(request, framework, args.pod, names, found.rejected, lasts=found.lasts)
         self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
 
@@ -147,16 +147,20 @@ class FilterVerb:
             rejected = asked.with_unknown(passed, found.rejected())
             if len(passed) + len(rejected) != len(asked.names):  # a name is repeated
                 passed = list(filterfalse(rejected.__contains__, asked.names))
-            return _Judged(asked.names, passed, rejected, asked.raw)
+            return _Judged(asked.names, passed, rejected, asked.raw, found.lasts)
 
 
 class _Judged(Struct, frozen=True):
-    """``raw``: the nodes as they came, where whole nodes did. ``rejected`` may be empty where nobody will read it."""
+    """``raw``: the nodes as they came, where whole nodes did. ``rejected`` may be empty where nobody will read it.
+
+    ``lasts``: see ``Found``.
+    """
 
     asked: Sequence[str]
     passed: Sequence[str]
     rejected: Mapping[str, Status]
     raw: Mapping[str, Raw] | None = None
+    lasts: bool = True
 
 
 def _answer(found: _Judged, *, lean: bool) -> Answer:

@@ -36,9 +36,11 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState 
         return _assembled(prepared.status)
     outside = prepared.outside(nodes)
     rejected = {**outside, **_filtered(framework, state, pod, nodes.without(outside))}
+    if framework.has_last_filters and _are_rejections(rejected):
+        rejected |= _filtered_last(framework, state, pod, nodes, nodes.without(rejected).names)
     verdict = _assembled(prepared.status, {name: shown(rejected.get(name)) for name in nodes.names})
     feasible = nodes.without(rejected)
-    if len(feasible) and all(status.is_rejected for status in distinct(rejected.values()).values()):
+    if len(feasible) and _are_rejections(rejected):
         scores = framework.score(CycleState(), pod, feasible)
         by_plugin = scores.by_plugin
         verdict["score"] = {
@@ -98,6 +100,21 @@ def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidat
     except PluginError:
         found = {it.name: status_on(framework, state, pod, it) for it in nodes}
         return {name: status for name, status in found.items() if not status.is_success}
+
+
+def _filtered_last(
+    framework: Framework, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
+) -> dict[str, Status]:
+    """The nodes that last filters reject. Where one fails, it failed at each node that it was asked about."""
+    try:
+        return framework.filter_last(state, pod, nodes, passed)
+    except PluginError as fault:
+        return dict.fromkeys(passed, fault.status)
+
+
+def _are_rejections(found: Mapping[str, Status]) -> bool:
+    """Whether none of them is a fault."""
+    return all(status.is_rejected for status in distinct(found.values()).values())
 
 
 def status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

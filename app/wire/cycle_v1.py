@@ -72,6 +72,13 @@ class PodRequest(_Model):
         return self
 
 
+class ExplainRequest(PodRequest):
+    """What if it were looked for a node now, and by whom."""
+
+    pending: bool = Field(default=False, description="As if the pod had no node yet.")
+    scheduler_name: str | None = Field(default=None, description="By the profile of this name, not of the pod's own.")
+
+
 class PendingPod(PodRequest):
     """A pod that waits for its turn."""
 
@@ -183,6 +190,8 @@ class ExplainResponse(_Model):
     """Why a pod may or may not go where."""
 
     pod: str
+    profile: str = Field(description="schedulerName of the profile that answered; * for the one of all other names.")
+    preset: Literal["delegated", "complete"] = Field(description="What that profile starts from.")
     pre_filter: PluginStatus
     feasible: list[str] = Field(description="The nodes that every filter passes.")
     nodes: dict[str, list[PluginStatus]] = Field(description="By node, the plugins that reject it.")

@@ -14,7 +14,7 @@ from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.owners import Owner
 
-_MIGRATION: Final = "kubevirt.io/migrationJobUID"
+MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
 
 
 class ActivePods:
@@ -48,7 +48,7 @@ def is_target(pod: Pod) -> bool:
 
     KubeVirt lets nobody else write that label on an instance, from which its pods have theirs.
     """
-    return _MIGRATION in pod.labels and pod.owner is not None and pod.owner.kind == VIRTUAL_MACHINE_INSTANCES.kind
+    return MIGRATION_JOB in pod.labels and pod.owner is not None and pod.owner.kind == VIRTUAL_MACHINE_INSTANCES.kind
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+import msgspec
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import PluginArgs
 from app.kube.durations import parse_duration
+from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
 from plugins.sticky_node.table import Policy
 
 SHORTEST_GRACE: Final = 350.0
@@ -65,12 +67,32 @@ class OwnerRule(KindName):
         return is_set or self.api_version.startswith("kubevirt.io/")
 
 
+def _selector(value: dict[str, Any]) -> Selector:
+    return msgspec.convert(value, LabelSelectorObject).parse()
+
+
 class NamespaceRule(_Model):
     """A policy for the namespaces that ``namespaceSelector`` matches; of several, the first that matches counts."""
 
     namespace_selector: dict[str, Any]
     policy: PolicyName
     grace_period: Seconds | None = None
+
+    @field_validator("namespace_selector")
+    @classmethod
+    def _is_selector(cls, value: dict[str, Any]) -> dict[str, Any]:
+        unknown = sorted(value.keys() - {"matchLabels", "matchExpressions"})
+        if unknown:
+            raise ValueError(f"{unknown[0]}: no such field of a label selector")
+        try:
+            _selector(value)
+        except (InvalidSelector, msgspec.ValidationError) as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    @property
+    def selector(self) -> Selector:
+        return _selector(self.namespace_selector)
 
 
 class Mark(_Model):

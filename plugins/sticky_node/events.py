@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from app.framework.events import EventRecorder, EventType, Reference
+from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain
+from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import By, Claim, home_key, readable
 from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.policies import POLICY
+from plugins.sticky_node.standing import Standing
+from plugins.sticky_node.table import Action, Policy, State
 
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
 _FILTERING: Final = "Filtering"
+_WATCHING: Final = "Watching"
+
+_LATEST: Final = 253402300799.0
+"""The last second that has a year of four digits."""
+
+_UNUSABLE: Final[Mapping[State, tuple[EventType, str]]] = {
+    State.AWAY: ("Normal", "HomeAway"),
+    State.LEAVING: ("Normal", "HomeLeaving"),
+    State.GONE: ("Warning", "HomeGone"),
+    State.OTHER_MACHINE: ("Warning", "HomeReplaced"),
+}
 _FOLLOWING: Final = "Following"
 _ADOPTING: Final = "Adopting"
 _CLEANING: Final = "Cleaning"
@@ -60,6 +78,75 @@ def lost(events: EventRecorder, owner: Owner, home: str) -> None:
     cure = f"bring it back, or set or remove {home_key(owner.slot)}"
     note = f"the home {readable(home)} is not there, so no node will do: {cure}"
     _about(events, owner, _node(home), "Warning", "HomeLost", _FILTERING, note)
+
+
+def unusable(events: EventRecorder, owner: Owner, home: str, standing: Standing) -> None:
+    """The home was usable, or not usable for another reason. ``standing``: by its node alone, not ``USABLE``."""
+    type_, reason = _UNUSABLE[standing.state]
+    _about(events, owner, _node(home), type_, reason, _WATCHING, _how_it_is(home, standing))
+
+
+def returned(events: EventRecorder, owner: Owner, home: str) -> None:
+    _about(
+        events, owner, _node(home), "Normal", "HomeReturned", _WATCHING, f"the home {readable(home)} is usable again"
+    )
+
+
+def unknown(events: EventRecorder, owner: Owner, home: str) -> None:
+    """Somebody wrote a home that is no node."""
+    note = f"the home {readable(home)} is no node of the cluster: correct or remove {home_key(owner.slot)}"
+    _about(events, owner, _node(home), "Warning", "HomeUnknown", _WATCHING, note)
+
+
+def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
+    there = ", ".join(it.value for it in Policy)
+    note = f"{POLICY} says {readable(said)}, which is no policy and is passed over: there are {there}"
+    _about(events, owner, None, "Warning", "PolicyUnknown", _WATCHING, note)
+
+
+def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
+    """The pod waits for a home that takes none now. Also on the pod, where people look for it first."""
+    if decision.standing.state in _UNUSABLE:
+        type_, reason = _UNUSABLE[decision.standing.state]
+        until = "" if decision.ends_at is None else f"; from {_clock_time(decision.ends_at)} on it may start elsewhere"
+        note = f"the pod waits: {_how_it_is(decision.home, decision.standing)}{until}"
+        events.event(Reference.to_pod(pod), _node(decision.home), type_, reason, _WATCHING, note)
+
+
+def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
+    """Nothing but time has passed: the pod may go elsewhere. On the owner and on the pod."""
+    if decision.standing.state is State.USABLE:
+        why = f"the home {readable(decision.home)} did not take {pod}"
+    else:
+        why = _how_it_is(decision.home, decision.standing)
+    since = "" if decision.since is None else f" since {_clock_time(decision.since)}"
+    note = f"{why}{since}: the grace is over, and {pod} may start elsewhere"
+    _about(events, owner, Reference.to_pod(pod), "Normal", "GraceOver", _WATCHING, note)
+    events.event(Reference.to_pod(pod), _node(decision.home), "Normal", "GraceOver", _WATCHING, note)
+
+
+def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
+    """A volume of the pod's cannot be reached from the home. On the owner and on the pod."""
+    waits = f"{pod} waits" if decision.action is Action.WAIT else f"{pod} goes where its volumes are"
+    key = home_key(owner.slot)
+    note = (
+        f"the home is {readable(decision.home)}, but {decision.standing.mark}; {waits}: "
+        f"write the node of the volume into {key}, or restore the volume where the home can reach it and keep {key}"
+    )
+    _about(events, owner, Reference.to_pod(pod), "Warning", "HomeElsewhere", _WATCHING, note)
+    events.event(Reference.to_pod(pod), _node(decision.home), "Warning", "HomeElsewhere", _WATCHING, note)
+
+
+def _how_it_is(home: str, standing: Standing) -> str:
+    """``the home n1 is away (cordoned)``."""
+    mark = f" ({standing.mark})" if standing.mark and standing.state is not State.GONE else ""
+    said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.value
+    return f"the home {readable(home)} is {said}{mark}"
+
+
+def _clock_time(at: float) -> str:
+    """In RFC 3339, to the second."""
+    return datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def edited(

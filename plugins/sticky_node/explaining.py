@@ -6,11 +6,15 @@ from typing import Final
 
 from app.framework.interface import Explanation, Table
 from app.framework.node_info import Candidates
-from plugins.sticky_node.home import Claim, home_key
+from plugins.sticky_node.clocks import rfc3339
+from plugins.sticky_node.deciding import Decision
+from plugins.sticky_node.home import Claim, home_key, readable
 from plugins.sticky_node.owners import Missing, Owner
+from plugins.sticky_node.table import STATES, Action, Policy, State
 
-_COLUMNS: Final = ("kept by", "node", "recorded", "made by")
+_COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
 _NONE: Final = "none yet: the first bind makes it"
+_OFF: Final = "none: the policy is off"
 
 
 def explain_missing(owner: Missing) -> Explanation:
@@ -18,14 +22,37 @@ def explain_missing(owner: Missing) -> Explanation:
 
 
 def explain_home(
-    owner: Owner, home: str, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
+    owner: Owner, decision: Decision, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
 ) -> Explanation:
-    """``home``: the node filter holds the pod to · ``claim``: what it goes by where no home is recorded.
+    """``decision``: what filter goes by · ``claim``: where the home comes from that is not recorded.
 
     ``made``: the pod of the claim is there · ``cause``: why its home could not be written.
     """
-    row = (str(owner), home or _NONE, claim is None and bool(home), _made_by(claim, made=made, cause=cause))
-    return Explanation((Table("home", _COLUMNS, (row,)),), _unblock(owner, home, nodes))
+    home, applied = decision.home, decision.applied
+    row = (
+        str(owner),
+        readable(home) if home else _OFF if applied.policy is Policy.OFF else _NONE,
+        f"{applied.policy.value} ({applied.source})",
+        _state(decision),
+        decision.action.value,
+        _grace(decision),
+        claim is None and bool(home),
+        _made_by(claim, made=made, cause=cause),
+    )
+    return Explanation((Table("home", _COLUMNS, (row,)),), _unblock(owner, decision, nodes))
+
+
+def _state(decision: Decision) -> str:
+    standing = decision.standing
+    said = STATES[standing.state] if standing.state is not State.NONE else standing.state.value
+    return f"{said}: {standing.mark}" if standing.mark not in ("", said) else said
+
+
+def _grace(decision: Decision) -> str:
+    if decision.since is None or decision.ends_at is None:
+        return ""
+    word = "over since" if decision.over else "until"
+    return f"since {rfc3339(decision.since)}, {word} {rfc3339(decision.ends_at)}"
 
 
 def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
@@ -36,7 +63,21 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
     return f"{claim.pod} on {claim.node}, not recorded{': ' if cause else ''}{cause}"
 
 
-def _unblock(owner: Owner, home: str, nodes: Candidates) -> tuple[str, ...]:
-    if not home or home in nodes.names:
+def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
+    """What would let the pod in where it waits for its home."""
+    home, state = readable(decision.home), decision.standing.state
+    key = f"set or remove {home_key(owner.slot)} on {owner}"
+    if decision.action is Action.HOME and decision.home in nodes.name_set:
         return ()
-    return (f"node {home} is not there: bring it back, or set or remove {home_key(owner.slot)} on {owner}",)
+    if decision.action is Action.WAIT:
+        cures = {
+            State.GONE: f"node {home} is not there: bring it back, or {key}",
+            State.OTHER_MACHINE: f"node {home} is another machine: bring the old one back, or {key}",
+            State.VOLUME_ELSEWHERE: f"{decision.standing.mark}: move the home there, or {key}",
+        }
+        cure = cures.get(state, f"node {home} takes no pods: {decision.standing.mark}: let it take them, or {key}")
+        ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
+        return (cure, *ends)
+    return (f"node {home} is not among the nodes asked about: see why it does not pass, or {key}",) * (
+        decision.action is Action.HOME
+    )

@@ -81,7 +81,7 @@ class Claim(Struct, frozen=True):
 
 def machine_of(node: Node) -> str:
     """Which machine a node is: ``status.nodeInfo.systemUUID`` of its firmware; empty where that is not known."""
-    return ""
+    return node.state.machine
 
 
 def home_key(slot: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
+    MAX_NODE_SCORE,
+    BackgroundPlugin,
     BatchFilterPlugin,
     ClusterFilterPlugin,
     ExplainPlugin,
@@ -15,53 +18,74 @@ from app.framework.interface import (
     Figure,
     FiguresPlugin,
     Handle,
+    Home,
+    HomesPlugin,
+    Keeper,
+    LastFilterPlugin,
     LookUpPlugin,
     PluginSpec,
     PostBindPlugin,
     PreBindPlugin,
     PreFilterPlugin,
+    PreScorePlugin,
     RepairPlugin,
     ReservePlugin,
+    ScorePlugin,
     Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
-from plugins.sticky_node.active import ActivePods, is_target
+from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
+from plugins.sticky_node.clocks import Clocks
+from plugins.sticky_node.deciding import Decider, Decision
 from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.listing import Describer, Listing
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
+from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
-from plugins.sticky_node.table import Policy
+from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
+from plugins.sticky_node.standing_census import StandingCensus
+from plugins.sticky_node.table import Action, Reason
+from plugins.sticky_node.tries import Tries
 from plugins.sticky_node.upkeep import Upkeep
+from plugins.sticky_node.walk import Walk
+from plugins.sticky_node.watching import Watch
 
 NAME: Final = "StickyNode"
-REASON_NOT_HOME: Final = "node(s) were not the pod's home"
+REASON_NOT_HOME: Final = Reason.NOT_HOME.value
+REASON_AWAY: Final = Reason.AWAY.value
+REASON_GONE: Final = Reason.GONE.value
+REASON_GRACE: Final = Reason.GRACE.value
 REASON_OWNER_UNKNOWN: Final = "node(s) can't be judged before the pod's owner is known"
-NOT_HOME: Final = unresolvable(REASON_NOT_HOME).by(NAME)
+REFUSALS: Final = {it: unresolvable(it.value).by(NAME) for it in Reason}
+NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 
 
-class _Home:
-    """The one node a pod may use in this evaluation."""
+class _Decided:
+    """What holds for the pod in this evaluation."""
 
-    __slots__ = ("node",)
+    __slots__ = ("decision",)
 
-    def __init__(self, node: str) -> None:
-        self.node = node
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
 
     def clone(self) -> Self:
         return self
 
 
-_HOME: Final[StateKey[_Home]] = StateKey("PreFilterStickyNode")
+_DECIDED: Final[StateKey[_Decided]] = StateKey("PreFilterStickyNode")
+_TRIED: Final[StateKey[_Decided]] = StateKey("PreScoreStickyNode")
 
 
 @final
@@ -70,27 +94,52 @@ class StickyNode(
     PreFilterPlugin,
     BatchFilterPlugin,
     ClusterFilterPlugin,
+    LastFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
     ReservePlugin,
     PreBindPlugin,
     PostBindPlugin,
+    BackgroundPlugin,
     RepairPlugin,
     ExplainPlugin,
     FiguresPlugin,
+    HomesPlugin,
 ):
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
+        self._failback = args.failback
         self._owners = Owners(args.owners, handle.objects)
         self._objects = handle.objects
         self._events = handle.event_recorder
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
+        walk = Walk(self._owners, handle.objects)
+        self._census = Census(walk, handle.objects, self._making)
+        self._standings = Standings(args, handle)
+        self._policies = Policies(args, handle.objects)
+        self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
+        clocks = Clocks(self._standings, self._owners, handle)
+        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
+        self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
+        self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
+        self._tries = Tries(handle.wall_clock)
         self._upkeep = Upkeep(
-            args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._is_off
+            args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._policies.is_off
         )
-        self._off = {rule.pair for rule in args.owners if (rule.policy or args.policy) is Policy.OFF}
-        self._census = Census(self._owners, handle.objects, self._making)
+        self._watch = Watch(
+            self._owners,
+            self._standings,
+            self._policies,
+            clocks,
+            handle,
+            verdict=self.verdict,
+            ends_at=self.ends_at,
+            decided=self._decided,
+            kinds=_kinds(args),
+        )
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         found = self._owners.of(pod)
@@ -99,22 +148,71 @@ class StickyNode(
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
+            self._watch.answered(pod, str(owner))
             return OWNER_UNKNOWN, None
-        home = self._home(owner, pod) if owner is not None else ""
-        if not home:
+        if owner is None:
             return SKIP, None
-        state.write(_HOME, _Home(home))
+        decision = self._decided(owner, pod)
+        if decision.action is Action.ALL:
+            return SKIP, None
+        self._watch.answered(pod, (decision.verdict, self._tries.is_over(pod.uid, decision.home)))
+        state.write(_DECIDED, _Decided(decision))
         return SUCCESS, None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return SUCCESS if node.name == state.read(_HOME).node else NOT_HOME
+        decision = state.read(_DECIDED).decision
+        return SUCCESS if self._admits(decision, pod, node) else REFUSALS[decision.reason]
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        home = state.read(_HOME).node
-        if home in nodes.names:
-            return FilterResult((home,), lambda: dict.fromkeys((it for it in nodes.names if it != home), NOT_HOME))
-        self._look_for(home, pod)
-        return FilterResult((), lambda: dict.fromkeys(nodes.names, NOT_HOME))
+        decision = state.read(_DECIDED).decision
+        home, refusal = decision.home, REFUSALS[decision.reason]
+        if decision.action is Action.TRY_HOME:
+            return FilterResult(nodes.names, {})
+        if decision.action is Action.HOME and home in nodes.name_set:
+            return FilterResult((home,), lambda: dict.fromkeys((it for it in nodes.names if it != home), refusal))
+        if decision.action in (Action.HOME, Action.WAIT):
+            self._look_for(home, pod)
+            return FilterResult((), lambda: dict.fromkeys(nodes.names, refusal))
+        passed = [it.name for it in nodes if self._admits(decision, pod, it)]
+        return FilterResult(passed, lambda: dict.fromkeys({*nodes.names}.difference(passed), refusal))
+
+    def _admits(self, decision: Decision, pod: Pod, node: NodeInfo) -> bool:
+        match decision.action:
+            case Action.HOME:
+                return node.name == decision.home
+            case Action.NOT_HOME:
+                return node.name != decision.home
+            case Action.VOLUME:
+                return self._standings.reaches_volumes(pod, node.node)
+            case Action.WAIT:
+                return False
+            case _:
+                return True
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        """Home alone, if it is among those that passed; if it was not asked about, the pod is refused once for it."""
+        decision = state.read(_DECIDED).decision
+        home = decision.home
+        if decision.action is not Action.TRY_HOME or self._tries.has_failed(pod.uid, home):
+            return FilterResult(passed, {})
+        if home in passed:
+            return FilterResult((home,), lambda: dict.fromkeys((it for it in passed if it != home), NOT_HOME))
+        if home in nodes.name_set or self._is_tried(pod, home):
+            return FilterResult(passed, {})
+        return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
+
+    def _is_tried(self, pod: Pod, home: str) -> bool:
+        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once.
+
+        One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
+        for it elsewhere.
+        """
+        if self._tries.is_over(pod.uid, home):
+            return True
+        if pod.nominated_node_name:
+            self._tries.end(pod.uid, home)
+            return True
+        return not self._tries.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """A home in the making holds even if the bind that makes it fails: this one makes it then."""
@@ -125,12 +223,57 @@ class StickyNode(
         if self._objects.misses_node(home) and isinstance(owner := self._owners.of(pod), Owner):
             events.lost(self._events, owner, home)
 
-    def signature(self, pod: Pod) -> str | None:
-        """The home is all; ``None`` while the owner is missing: it is to be looked for each time."""
+    def signature(self, pod: Pod) -> Hashable | None:
+        """``None`` while the owner is missing, which is to be looked for each time, and where volumes decide."""
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return None
-        return "" if owner is None else self._home(owner, pod)
+        if owner is None:
+            return ""
+        decision = self._decided(owner, pod)
+        if decision.action is Action.VOLUME:
+            return None
+        if decision.action is not Action.TRY_HOME:
+            return decision.verdict
+        home = decision.home
+        return (decision.verdict, self._tries.is_over(pod.uid, home), bool(pod.nominated_node_name))
+
+    def verdict(self, pod: Pod) -> Hashable:
+        """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
+        owner = self._owners.of(pod)
+        if not isinstance(owner, Owner):
+            return str(owner)
+        decision = self._decided(owner, pod)
+        return (decision.verdict, self._tries.is_over(pod.uid, decision.home))
+
+    def ends_at(self, pod: Pod) -> float | None:
+        """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
+        owner = self._owners.of(pod)
+        if not isinstance(owner, Owner):
+            return None
+        decision = self._decided(owner, pod)
+        tried = self._tries.ends_at(pod.uid, decision.home)
+        ends = [it for it in (tried, None if decision.over else decision.ends_at) if it is not None]
+        return min(ends, default=None)
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        """The second means, for callers that did not filter: a soft home is the best of all nodes."""
+        owner = self._owners.of(pod)
+        if not isinstance(owner, Owner):
+            return SKIP
+        decision = self._decided(owner, pod)
+        if decision.action is not Action.TRY_HOME or decision.home not in nodes.name_set:
+            return SKIP
+        state.write(_TRIED, _Decided(decision))
+        return SUCCESS
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        home = state.read(_TRIED).decision.home
+        best = {home: MAX_NODE_SCORE} if home in nodes.name_set else {}
+        return ScoreClasses(SparseClasses(nodes.names, 0, best), {0: 0, MAX_NODE_SCORE: MAX_NODE_SCORE})
+
+    def _decided(self, owner: Owner, pod: Pod) -> Decision:
+        return self._decider.of(owner, pod, self._home(owner, pod))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         """A machine's first bind makes the home of its other pods.
@@ -146,13 +289,20 @@ class StickyNode(
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return OWNER_UNKNOWN
-        if owner is not None and not recorded_home(owner) and not is_target(pod):
+        if owner is None:
+            return SUCCESS
+        recorded = recorded_home(owner)
+        decision = self._decider.of(owner, pod, recorded)
+        if decision.makes_home(node_name, failback=self._failback):
             decides = self._active.decides(pod, node_name, owner)
-            self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides))
+            self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides, replaces=recorded))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self._making.drop(pod)
+        owner = self._owners.of(pod)
+        if isinstance(owner, Owner) and recorded_home(owner) == node_name:
+            self._tries.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Also a pod that joins a home still in the making carries it: the bind that makes it may fail."""
@@ -177,12 +327,24 @@ class StickyNode(
             return explain_missing(owner)
         claim = None if recorded_home(owner) else self._making.holds(owner, pod) or self._making.of(pod)
         made = claim is not None and self._making.is_made(claim.pod)
-        return explain_home(
-            owner, self._home(owner, pod), nodes, claim=claim, made=made, cause=self._recorder.cause(owner)
-        )
+        decision = self._decided(owner, pod)
+        return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
 
     def figures(self) -> Iterator[Figure | None]:
-        return self._census.figures()
+        yield from self._census.figures()
+        yield from self._standing_census.figures()
+
+    async def run(self) -> None:
+        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch.run())
+            group.create_task(self._upkeep.run())
+
+    def homes(self) -> Iterator[Home | None]:
+        return self._listing.homes()
+
+    def keepers(self) -> Iterable[Keeper]:
+        return self._keepers
 
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
@@ -197,9 +359,6 @@ class StickyNode(
         claim = self._making.holds(owner, pod)
         return recorded_home(owner) if claim is None else claim.node
 
-    def _is_off(self, owner: Owner) -> bool:
-        return (owner.kind.api_version, owner.kind.kind) in self._off
-
     def _stands(self, claim: Claim) -> bool:
         """Whether its owner, if it is still there, has got neither another home nor another pod's word since."""
         owner = self._owners.newest(claim.owner)
@@ -207,7 +366,7 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return kinds_of(args.owners)
+    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args)) if args.owners else ()
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
@@ -217,4 +376,13 @@ def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     return (*homes, Writes(HOMES, "what is remembered of homes", whole=True))
 
 
-SPEC: Final = PluginSpec(NAME, StickyNodeArgs, StickyNode, kinds=_kinds, writes=_writes, changed=tell)
+SPEC: Final = PluginSpec(
+    NAME,
+    StickyNodeArgs,
+    StickyNode,
+    kinds=_kinds,
+    writes=_writes,
+    parts=PARTS,
+    changed=tell,
+    node_annotations=node_annotations,
+)

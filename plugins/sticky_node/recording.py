@@ -26,7 +26,7 @@ from plugins.sticky_node.home import (
 )
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Owner, Owners, Slot
-from plugins.sticky_node.stepping import Steps
+from plugins.sticky_node.steps import Steps
 
 _ATTEMPTS: Final = 5
 
@@ -44,6 +44,7 @@ class Recorder:
         self._nodes = handle.nodes
         self._writer = handle.writer
         self._serves = handle.serves
+        self._sleep = handle.sleep
         self._events = handle.event_recorder
         self._causes: dict[Slot, str] = {}
 
@@ -62,9 +63,9 @@ class Recorder:
             without_claim.discard(claim.owner.key)
             with suppress(Unreadable):
                 await self.record(claim)
-        steps = Steps()
+        steps = Steps(self._sleep)
         for pod in self._objects.annotated_pods():
-            await steps.next()
+            await steps()
             with suppress(Unreadable):
                 if (found := self._word_of(pod)) is not None:
                     without_claim.discard(found.owner.key)

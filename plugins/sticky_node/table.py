@@ -109,3 +109,24 @@ TABLE: Final[Mapping[State, Mapping[Policy, Cell]]] = {
         Policy.GRACE: Cell(Action.HOME, Reason.NOT_HOME, Action.TRY_HOME),
     },
 }
+
+
+STATES: Final[Mapping[State, str]] = {
+    State.NONE: "there is none yet, it was released, or the policy is `off`",
+    State.TARGET: "the pod is the target of a migration or an evacuation",
+    State.VOLUME_ELSEWHERE: "a bound volume of the pod cannot be reached from there",
+    State.OTHER_MACHINE: "the node of that name is another machine (with `identity: machine`)",
+    State.GONE: "there is no such node",
+    State.LEAVING: "its node is being taken away for good",
+    State.AWAY: "its node is there and takes no pods now",
+    State.USABLE: "its node takes pods",
+}
+"""In words, in the table's order."""
+
+
+def words_of(cell: Cell) -> str:
+    """A cell for a person."""
+    said = cell.action.value
+    if cell.action is Action.WAIT:
+        said += f": `{cell.reason.value}`"
+    return said if cell.then is None else f"{said}; from the end of the grace on, {cell.then.value}"

@@ -50,7 +50,7 @@ from plugins.sticky_node.making import Making
 from plugins.sticky_node.memory import HOMES, MOST_ORPHANS, Memory
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.recording import Recorder
-from plugins.sticky_node.stepping import Steps
+from plugins.sticky_node.steps import Steps
 
 _PERIOD_SECONDS: Final = 1.0
 _LATER_SECONDS: Final = 10.0
@@ -191,19 +191,19 @@ class Upkeep:
         return tuple(map(self._objects.version, kinds))
 
     async def _keepers(self) -> bool:
-        complete, steps = True, Steps()
+        complete, steps = True, Steps(self._sleep)
         for kind in self._owners.keepers():
             for found in self._objects.every(kind):
-                await steps.next()
+                await steps()
                 if found.annotations and (work := self._work(kind, found)) is not None:
                     complete &= await self._attempt(found.uid, work)
         return complete
 
     async def _unremembered(self) -> bool:
-        complete, steps = True, Steps()
+        complete, steps = True, Steps(self._sleep)
         for kind in self._kinds.values():
             for found in self._objects.every(kind):
-                await steps.next()
+                await steps()
                 for slot in self._to_remember(kind, found):
                     complete &= await self._attempt_memory(partial(self._remember, kind, found, slot))
         return complete
@@ -224,10 +224,10 @@ class Upkeep:
 
     async def _memories(self) -> bool:
         """Give back what is remembered, and forget what a person gave up, or what is too much."""
-        complete, steps = True, Steps()
+        complete, steps = True, Steps(self._sleep)
         orphans: dict[str, list[Home]] = {}
         for home in self._objects.every(HOMES):
-            await steps.next()
+            await steps()
             keeper = home.keeper
             kind = self._kinds.get((keeper.api_version, keeper.kind))
             if kind is None:
@@ -319,9 +319,9 @@ class Upkeep:
 
     async def _machines(self) -> bool:
         """Claims of machines that run, each heard once. ``False``: something of a machine is not in the picture yet."""
-        complete, steps = True, Steps()
+        complete, steps = True, Steps(self._sleep)
         for machine in self._objects.every(VIRTUAL_MACHINE_INSTANCES):
-            await steps.next()
+            await steps()
             if not machine.node_name:
                 continue
             pod = self._active.of(machine)

@@ -445,6 +445,8 @@ class TestExplainSpread:
         }
         expected = {
             "pod": "default/web-new",
+            "profile": "default-scheduler",
+            "preset": "delegated",
             "preFilter": SUCCESS,
             "feasible": ["n2", "n3"],
             "nodes": {"n1": [TOO_FULL], "n2": [], "n3": []},
@@ -665,6 +667,8 @@ class TestExplainHome:
         sentence = "the pod's owner Database default/db is not in the picture: it must exist first"
         assert {
             "pod": "default/db-0",
+            "profile": "default-scheduler",
+            "preset": "delegated",
             "preFilter": NO_OWNER,
             "feasible": [],
             "nodes": {},
@@ -681,6 +685,30 @@ async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> N
 
     assert (200, ["n1", "n2", "n3"]) == (status, found["feasible"])
     assert {"consistent": True, "differences": []} == await api.get("/api/v1/check")
+
+
+FULL: Final = {"schedulerName": "full", "preset": "complete"}
+ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
+
+
+async def test_explaining_as_if_it_were_pending_and_by_another_profile(tmp_path: Path) -> None:
+    """Where could a pod go that has a node, by rules that its own profile leaves to others?"""
+    nodes = [node_object(f"m{number}", zone="z9", status=ROOM, unschedulable=number == 2) for number in (1, 2, 3)]
+    running = pod_object("runs", node="m1")
+    profiles = (Profile(), Profile.model_validate(FULL))
+    async with serving(Settings(cluster=saved(tmp_path, *nodes, running), profiles=profiles)) as api:
+        answers = [
+            (await ask(api, "explain", {"name": "runs", **more}))[1]
+            for more in ({}, {"schedulerName": "full"}, {"schedulerName": "full", "pending": True})
+        ]
+        status, unknown = await ask(api, "explain", {"name": "runs", "schedulerName": "nobody"})
+
+    assert [("default-scheduler", "delegated"), ("full", "complete"), ("full", "complete")] == [
+        (it["profile"], it["preset"]) for it in answers
+    ]
+    assert ["m1", "m2", "m3"] == [it for it in answers[0]["feasible"] if it.startswith("m")]
+    assert [["m1"], ["m1", "m3"]] == [it["feasible"] for it in answers[1:]]
+    assert (404, 'homeport: no profile for schedulerName "nobody"') == (status, f"homeport: {unknown['detail']}")
 
 
 async def test_neither_changes_the_picture(api: Api) -> None:

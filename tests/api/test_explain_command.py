@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.__main__ import main
-from app.commands import explain
+from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
 from tests.controlplane.processes import free_port
@@ -132,14 +132,14 @@ class TestDefaultServers:
     ) -> None:
         verbs, pages = ports
         servers = (verbs if first == "without the page" else "http://127.0.0.1:1", pages)
-        monkeypatch.setattr(explain, "SERVERS", servers)
+        monkeypatch.setattr(service, "SERVERS", servers)
 
         assert (0, (TOO_FULL, "")) == (main(["explain", "web-7d4b9c-new01", "-n", "shop"]), capsys.readouterr())
 
     def test_what_the_first_says_of_a_pod_stands(
         self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(explain, "SERVERS", (str(http.base_url), "http://127.0.0.1:1"))
+        monkeypatch.setattr(service, "SERVERS", (str(http.base_url), "http://127.0.0.1:1"))
 
         code = main(["explain", "x"])
 
@@ -148,7 +148,7 @@ class TestDefaultServers:
     def test_where_neither_has_it_both_are_told(
         self, ports: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(explain, "SERVERS", (ports[0], "http://127.0.0.1:1"))
+        monkeypatch.setattr(service, "SERVERS", (ports[0], "http://127.0.0.1:1"))
 
         code = main(["explain", "x"])
 
@@ -158,5 +158,5 @@ class TestDefaultServers:
         assert other.startswith("homeport: http://127.0.0.1:1/api/v1/explain: ")
 
     def test_they_are_the_ports_that_are_listened_on_by_default_and_in_the_chart(self) -> None:
-        assert ("http://127.0.0.1:8888", "http://127.0.0.1:8889") == explain.SERVERS
-        assert f"http://127.0.0.1:{Settings(cluster=str(SAMPLE)).port}" == explain.SERVERS[0]
+        assert ("http://127.0.0.1:8888", "http://127.0.0.1:8889") == service.SERVERS
+        assert f"http://127.0.0.1:{Settings(cluster=str(SAMPLE)).port}" == service.SERVERS[0]

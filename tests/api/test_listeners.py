@@ -26,7 +26,7 @@ from tests.api.service import SAMPLE, example
 from tests.certificates import Authority
 from tests.controlplane.processes import free_port
 
-READS: Final = ("/api/v1/status", "/api/v1/check", "/api/v1/waiting", "/openapi.json")
+READS: Final = ("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/waiting", "/openapi.json")
 PROBES: Final = ("/livez", "/readyz", "/metrics")
 WAITING: Final = "/api/v1/waiting/uid"
 ACTS: Final = ("/bind", "/filter", "/lean/bind", "/api/v1/cycle", f"{WAITING}/allow", f"{WAITING}/reject")

@@ -32,6 +32,8 @@ OBJECTS = {
     "v1 Pod": 20,
     "v1 Service": 2,
     "v1 ReplicationController": 0,
+    "v1 PersistentVolume": 0,
+    "v1 PersistentVolumeClaim": 0,
     "apps/v1 ReplicaSet": 2,
     "apps/v1 StatefulSet": 0,
     "kubevirt.io/v1 VirtualMachine": 3,
@@ -62,7 +64,10 @@ async def test_a_page(api: Api, path: str, content_type: str, text: str) -> None
 
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-LINKED = {"/docs", "/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check", "/api/v1/waiting"}
+LINKED = {
+    *("/docs", "/livez", "/readyz", "/metrics"),
+    *("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/waiting"),
+}
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html;q=0, */*", "text/*", ""])
@@ -165,7 +170,7 @@ async def test_the_pages_are_documented(api: Api, path: str) -> None:
 async def test_the_openapi_document_lists_the_pages_and_the_verbs(api: Api) -> None:
     paths = (await api.get("/openapi.json"))["paths"].keys()
 
-    assert {"/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check"} <= paths
+    assert {"/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check", "/api/v1/homes"} <= paths
     assert {
         f"{prefix}/{verb}" for prefix in ("", "/lean") for verb in ("filter", "prioritize", "preempt", "bind")
     } <= paths

@@ -20,6 +20,7 @@ from prometheus_client import Metric
 from pydantic.alias_generators import to_camel
 
 import plugins
+from app.__main__ import _parser, _with_list
 from app.config.mistakes import field_names
 from app.config.profile import Preset, Profile
 from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
@@ -352,7 +353,7 @@ class TestCurl:
     """examples/curl.txt against a real ``homeport serve``: every line as printed, and what its comment claims."""
 
     def test_there_is_a_line_for_every_verb_and_page(self, answers: list[Any]) -> None:
-        assert len(answers) == 11
+        assert len(answers) == 12
 
     def test_one_more_pod_may_only_go_to_the_third_zone(self, answers: list[Any]) -> None:
         reason = "node(s) didn't match pod topology spread constraints"
@@ -393,6 +394,27 @@ class TestCurl:
         status, check = answers[9:11]
         assert ("", 12) == (status["problem"], status["feeds"]["v1 Node"]["objects"])
         assert {"consistent": True, "differences": []} == check
+
+    def test_the_homes_are_those_of_before_and_the_one_that_was_made(self, answers: list[Any]) -> None:
+        found = [(it["owner"]["name"], it["node"], it["machine"]) for it in answers[11]["items"]]
+
+        assert [
+            ("db01", "node-b2", "waiting"),
+            ("mail01", "node-c3", "at_home"),
+            ("web01", "node-a3", "at_home"),
+        ] == found
+
+
+HOMES: Final = [
+    pytest.param(line, id=f"{path.relative_to(ROOT)}: {line}")
+    for path in (*DOCUMENTS, ROOT / "examples" / "curl.txt")
+    for line in re.findall(r"homeport (homes [^`#\n]*?) *(?:[`#]|$)", path.read_text(encoding="utf-8"), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("line", HOMES)
+def test_commands_about_homes_that_are_shown_can_be_said(line: str) -> None:
+    assert _parser().parse_args(_with_list(shlex.split(line))).run
 
 
 def _run(line: str, port: int) -> Any:

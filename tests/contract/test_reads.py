@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 from structlog.testing import capture_logs
 
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
     Handle,
+    LastFilterPlugin,
     PluginArgs,
     PluginSpec,
     PostFilterPlugin,
@@ -38,6 +40,7 @@ from tests.harness import SPREAD, World, only
 
 NODES: Final = tuple(f"n{number}" for number in range(9))
 NO: Final = unresolvable("no")
+LAST: Final = unresolvable("last")
 IN_FLIGHT: Final = make_pod("flying", node="n1", labels={"app": "web"})
 WEB: Final[Any] = {"labels": {"app": "web"}, "spread": [constraint(app="web")]}
 
@@ -69,8 +72,10 @@ class Plain(FilterPlugin, ScorePlugin):
 class Plane:
     """Nine nodes in three zones, and a profile of PodTopologySpread with the plain plugin."""
 
+    form: ClassVar[type[Plain]] = Plain
+
     def __init__(self, reads: Reads, parts: Sequence[Part] | None) -> None:
-        spec = PluginSpec("Plain", PluginArgs, Plain, reads=reads, parts=parts)
+        spec = PluginSpec("Plain", PluginArgs, self.form, reads=reads, parts=parts)
         nodes = [make_node(name, zone=f"z{number % 3}") for number, name in enumerate(NODES)]
         self.world = World(*nodes, profile=only(SPREAD, "Plain"), specs=[spec])
         self.cluster = self.world.cluster
@@ -247,6 +252,95 @@ def test_the_pods_of_a_node_are_not_seen_by_who_reads_nodes(what: str) -> None:
 
     with pytest.raises(PluginError, match=r"declare Reads\.PODS_ON_NODE"):
         plane.world.framework.score(CycleState(), make_pod("new"), plane.world.candidates())
+
+
+class PlainLast(Plain, LastFilterPlugin):
+    """The first node that passes will do, if n0 was asked about; else none will."""
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        self.look(pod)
+        left = passed[: int("n0" in nodes.name_set)]
+        return FilterResult(left, lambda: dict.fromkeys(passed[len(left) :], LAST))
+
+
+class LastPlane(Plane):
+    """The same with the plugin that says the last word too."""
+
+    form = PlainLast
+
+
+@pytest.mark.parametrize(
+    ("reads", "parts", "again"),
+    [
+        pytest.param(*DECLARED.values, [], id="NODE, of the pod its tolerations"),
+        pytest.param(*UNDECLARED.values, [], id="NODE"),
+        pytest.param(*PODS.values, ["n4"], id="PODS_ON_NODE"),
+        pytest.param(*CLUSTER.values, list(NODES), id="CLUSTER"),
+    ],
+)
+def test_a_last_word_costs_no_kept_verdict(reads: Reads, parts: Sequence[Part] | None, again: list[str]) -> None:
+    plane = LastPlane(reads, parts)
+    pod = pod_object("new", labels={"app": "db"})
+
+    assert list(NODES) == plane.asked(pod)
+    plane.world.add(make_pod("bound", node="n4"))
+    assert again == plane.asked(pod)
+    assert ["n0"] == plane.filter.answer(pod, NODES)["NodeNames"]
+
+
+@pytest.mark.parametrize(
+    ("reads", "parts", "certain"),
+    [
+        pytest.param(*UNDECLARED.values, True, id="NODE"),
+        pytest.param(*PODS.values, True, id="PODS_ON_NODE"),
+        pytest.param(*CLUSTER.values, False, id="CLUSTER"),
+    ],
+)
+def test_a_last_word_makes_no_bind_uncertain_and_no_filter_wait(
+    reads: Reads, parts: Sequence[Part] | None, certain: bool
+) -> None:
+    framework = LastPlane(reads, parts).world.framework
+    pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
+
+    assert Recheck(SUCCESS, certain) == framework.recheck(CycleState(), pod, node, [IN_FLIGHT])
+    assert (not certain) is framework.depends(pod, IN_FLIGHT)
+
+
+@pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
+def test_what_the_others_reject_is_remembered_beside_a_last_word(reads: Reads, parts: Sequence[Part] | None) -> None:
+    plane = LastPlane(reads, parts)
+    plane.world.add(make_pod("a", node="n0", **WEB), make_pod("b", node="n1", **WEB))
+    full = [name for number, name in enumerate(NODES) if number % 3 != 2]
+
+    refused = plane.filter.refused(pod_object("new", **WEB), full)
+
+    assert set(full) == refused.keys()
+    assert refused == plane.filter.refused(pod_object("new", **WEB), full)
+    assert 1 == plane.filter.remembered.count
+
+
+@pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
+def test_a_last_word_is_never_remembered_nor_what_was_said_beside_it(
+    reads: Reads, parts: Sequence[Part] | None
+) -> None:
+    """What the filter itself says of n2 would be, where it reads no more than nodes."""
+    plane = LastPlane(reads, parts)
+    plane.world.add(make_node("n2", zone="z2", taints=[{"key": "spot", "effect": "NoSchedule"}]))
+    pod = pod_object("new", labels={"app": "db"})
+
+    for _ in range(3):
+        assert {"n1": "last", "n2": "no"} == plane.filter.refused(pod, ["n1", "n2"])
+    assert 0 == plane.filter.remembered.count
+    assert ["n1"] == plane.filter.answer(pod, ["n1", "n0"])["NodeNames"], "n0 is asked about by now"
+
+
+def test_a_last_word_sees_of_the_pod_what_is_declared() -> None:
+    plane = LastPlane(Reads.NODE, (Part.TOLERATIONS,))
+    plane.filter.answer(pod_object("new"), NODES)
+    plane.plugin.look = lambda pod: pod.labels
+
+    with pytest.raises(PluginError, match=r"read pod.labels, which it does not declare"):
+        plane.world.framework.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
 
 
 def test_a_factory_is_no_plugin() -> None:

@@ -17,6 +17,7 @@ FOLDERS: Final = ("api", "property")
 ELSEWHERE: Final = {
     "tests/api/test_cycle_explain.py": ["app/server/cycle.py", "app/server/bodies.py", "app/wire/cycle_v1.py"],
     "tests/api/test_explain_command.py": ["app/commands/explain.py"],
+    "tests/api/test_homes_command.py": ["app/commands/service.py"],
     "tests/api/test_figures.py": ["app/telemetry/metrics.py", "app/telemetry/certificates.py"],
     "tests/api/test_listeners.py": ["app/server/listener.py", "app/server/root.py", "app/server/pages.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],
@@ -45,14 +46,17 @@ ELSEWHERE: Final = {
         f"plugins/dynamic_resources/{name}.py" for name in ("cel_syntax", "cel_values")
     ],
     "tests/unit/plugins/dynamic_resources/test_plugin.py": [
-        f"plugins/dynamic_resources/{name}.py" for name in ("args", "inventory", "judging")
+        f"plugins/dynamic_resources/{name}.py" for name in ("args", "judging")
     ],
+    "tests/unit/plugins/dynamic_resources/test_inventory.py": ["plugins/dynamic_resources/uses.py"],
+    "tests/unit/plugins/sticky_node/test_listing.py": ["plugins/sticky_node/walk.py"],
     "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
-    "tests/unit/plugins/sticky_node/test_identity.py": [
-        f"plugins/sticky_node/{name}.py" for name in ("stepping", "upkeep")
-    ],
+    "tests/unit/plugins/sticky_node/test_identity.py": [f"plugins/sticky_node/{name}.py" for name in ("upkeep",)],
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
+    ],
+    "tests/unit/plugins/node_volume_limits/test_plugin.py": [
+        f"plugins/node_volume_limits/{name}.py" for name in ("attached", "sources")
     ],
     "tests/unit/plugins/volume_binding/test_plugin.py": [
         f"plugins/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")

@@ -38,6 +38,8 @@ PAGES: Final = (
     "/favicon.ico",
     "/api/v1/status",
     "/api/v1/check",
+    "/api/v1/homes",
+    "/api/v1/homes?limit=1&continue=e30=&orphaned=true",
     "/api/v1/waiting",
     "/api/v1/cycle",
     "/api/v1/explain",

@@ -28,7 +28,10 @@
   verbs: [list, watch]
 {{- end }}
 {{- end }}
-{{- if .Values.plugins.stickyNode.enabled }}
+{{- if and .Values.plugins.stickyNode.enabled .Values.plugins.stickyNode.owners }}
+- apiGroups: [""]
+  resources: [persistentvolumeclaims, persistentvolumes]
+  verbs: [get, list, watch]
 {{- range .Values.plugins.stickyNode.owners }}
 {{- range concat (list .) (default list .through) }}
 - apiGroups: [{{ include "homeport.groupOf" .apiVersion | quote }}]

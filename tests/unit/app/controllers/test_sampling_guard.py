@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import LOOK_SECONDS
@@ -71,14 +70,14 @@ class World:
         answer = self.answers.pop(0) if self.answers else "taken"
         known = self.cluster.pod(*pod.key)
         if answer == "taken" and known is not None:
-            self.cluster.upsert_pod(replace(known, nominated_node_name=node_name))
+            self.cluster.upsert_pod(known.nominated(node_name))
         return answer
 
     def clear(self, name: str) -> None:
         """The scheduler clears a nomination."""
         known = self.cluster.pod("default", name)
         assert known is not None
-        self.cluster.upsert_pod(replace(known, nominated_node_name=""))
+        self.cluster.upsert_pod(known.nominated(""))
 
     def asked(self, name: str, names: Sequence[str] = CROWD, outcome: Outcome = "no_fit", nominated: str = "") -> None:
         """A filter call was answered, for the pod as the scheduler has it."""

@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from app.kube import core_v1
 from app.kube.core_v1 import (
     MOST_CONSTRAINTS,
+    NOT_WAITING,
     Node,
     Pod,
     PodSpec,
     Service,
     TopologySpreadConstraint,
+    Waiting,
     decode_node,
     decode_pod,
     decode_service,
@@ -116,7 +118,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
         "owner": OwnerReference("ReplicaSet", "web", "apps/v1", "uid-web", True),
         "spec": pod.spec,
         "node_name": "n1",
-        "nominated_node_name": "n2",
+        "waiting": Waiting("n2"),
         "terminating": True,
         "finished": False,
         "created": "2026-11-21T09:00:00Z",
@@ -154,7 +156,7 @@ def test_a_pod_is_reduced_to_what_a_decision_reads() -> None:
 def test_what_a_pod_leaves_out_has_its_default(given: JsonObject) -> None:
     pod = decode_pod(encoded(given))
 
-    expected = Pod("default", "web-1", "", "", NO_LABELS, {}, None, pod.spec, "", "", False, False)
+    expected = Pod("default", "web-1", "", "", NO_LABELS, {}, None, pod.spec, "", NOT_WAITING, False, False)
     assert expected == pod
     assert {
         "scheduler_name": "default-scheduler",

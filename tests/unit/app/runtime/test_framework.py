@@ -1,5 +1,6 @@
 """Rules of the engine as a whole: queue, PostFilter, what is looked up, times and figures."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Figure, FiguresPlugin, PostFilterResult
+from app.framework.interface import Figure, FiguresPlugin, Home, HomeOwner, HomesPlugin, Keeper, PostFilterResult
 from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from app.kube.kinds import SERVICES
 from app.runtime.framework import Framework
@@ -235,3 +236,54 @@ class TestFigures:
             assert [MOONS, MOONS] == list(engine.figures())
 
         assert [("plugin fault", "A", "Figures")] == [(it["event"], it["plugin"], it["point"]) for it in logs]
+
+
+class Lists(Sorts, HomesPlugin):
+    """Has the homes, and the kinds, it is given."""
+
+    def __init__(self, name: str, *homes: Any, keepers: tuple[Any, ...] = ()) -> None:
+        super().__init__(name)
+        self._homes = homes
+        self._keepers = keepers
+
+    def homes(self) -> Iterator[Any]:
+        for it in self._homes:
+            if isinstance(it, Exception):
+                raise it
+            yield it
+
+    def keepers(self) -> tuple[Any, ...]:
+        return self._keepers
+
+
+HUT = Home(HomeOwner("example.com/v1", "Hut", "default", "hut", "uid"), "n1", "usable", "idle")
+KEEPER = Keeper("example.com/v1", "Hut")
+
+
+class TestHomes:
+    """Half a list would look like all of it."""
+
+    def test_they_are_handed_on_step_by_step_plugin_by_plugin(self) -> None:
+        engine = framework(Lists("A", None, HUT, keepers=(KEEPER,)), Lists("B", HUT, keepers=(KEEPER,)))
+
+        assert [None, HUT, HUT] == list(engine.homes())
+        assert [("A", KEEPER), ("B", KEEPER)] == engine.keepers()
+
+    @pytest.mark.parametrize(
+        ("wrong", "told"),
+        [
+            pytest.param(LookupError("broken"), 'running Homes plugin "A": broken', id="a fault"),
+            pytest.param("hut", 'running Homes plugin "A": returned a str, not a Home', id="no home"),
+        ],
+    )
+    def test_what_is_none_ends_it(self, wrong: object, told: str) -> None:
+        homes = framework(Lists("A", HUT, wrong, HUT)).homes()
+
+        assert HUT == next(homes)
+        with pytest.raises(PluginError, match=re.escape(told)):
+            next(homes)
+
+    def test_a_kind_that_is_none_is_a_fault(self) -> None:
+        told = 'running Homes plugin "A": returned something else than Keepers'
+        with pytest.raises(PluginError, match=re.escape(told)):
+            framework(Lists("A", keepers=("Hut",))).keepers()

@@ -13,13 +13,15 @@ from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.plugin import StickyNode
-from tests.builders import JsonObject, PodFields, controller, encoded, make_node, make_pod
+from plugins.sticky_node.standing import PARTS, node_annotations
+from tests.builders import JsonObject, NodeFields, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
 
 KUBEVIRT: Final = "kubevirt.io/v1"
@@ -33,6 +35,8 @@ INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
 MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
 SET: Final = owner_kind("apps/v1", "StatefulSet")
 DATABASE: Final = owner_kind("example.com/v1", "Database")
+CORE: Final = core_v1(extras_of(PARTS))
+"""How pods are decoded beside this plugin."""
 
 
 class UnwillingWriter(MemoryWriter):
@@ -62,10 +66,12 @@ class Machines:
     """Three nodes and whatever owners a test adds. No machine is adopted unless the test says so."""
 
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
-        self.cluster = Cluster()
+        self._args = StickyNodeArgs.model_validate({"adopt": False, **(args or {})})
+        self.cluster = Cluster(core_v1(extras_of(PARTS), node_annotations(self._args)))
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
         self.clock = ManualClock()
+        self.wall_clock = ManualClock()
         self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
@@ -76,12 +82,19 @@ class Machines:
             nodes=Nodes(self.cluster),
             serves=served.__eq__,
             event_recorder=self.events,
+            wall_clock=self.wall_clock,
         )
-        self._args = StickyNodeArgs.model_validate({"adopt": False, **(args or {})})
         self._version = 0
         self.restart()
         for name in NODES:
-            self.cluster.upsert_node(make_node(name))
+            self.node(name)
+
+    def node(self, name: str, **fields: Any) -> None:
+        """A node comes or changes; ``metadata`` is added to its own."""
+        metadata = fields.pop("metadata", {})
+        found = node_object(name, **fields)
+        found["metadata"] |= metadata
+        self.cluster.upsert_node(self.cluster.core.decode_node(encoded(found)))
 
     def restart(self) -> None:
         """What is in memory is gone; what is in the cluster stays."""
@@ -204,6 +217,16 @@ def own_home(
     """What is written on an owner whose home is its own."""
     written = {HOME: node, HOME_POD: pod_uid, HOME_OWNER: f"uid-{kind.kind}-{name} {node}"}
     return {f"{key}.{slot}" if slot else key: value for key, value in written.items() if value}
+
+
+def make_pod(name: str = "web-1", **fields: Unpack[PodFields]) -> Pod:
+    """A pod as the plugin reads it."""
+    return CORE.decode_pod(encoded(pod_object(name, **fields)))
+
+
+def make_node(name: str = "n1", **fields: Unpack[NodeFields]) -> Node:
+    """A node as the plugin reads it."""
+    return CORE.decode_node(encoded(node_object(name, **fields)))
 
 
 def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:

@@ -11,8 +11,8 @@ from app.framework.interface import Figure
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES
 from plugins.sticky_node.census import STATES
-from tests.builders import PodFields, make_pod
-from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher, reference
+from tests.builders import PodFields
+from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher, make_pod, reference
 
 DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}
 BY_ORDINAL = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "perOrdinal": True}]}

@@ -9,9 +9,8 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.kinds import NODES
 from plugins.sticky_node import SPEC
-from tests.builders import make_node
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, SET, Machines, launcher
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, SET, Machines, launcher, make_node
 
 DB = "VirtualMachine default/db"
 POD = "Pod default/first"

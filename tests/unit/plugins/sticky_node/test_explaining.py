@@ -9,15 +9,29 @@ import pytest
 from app.framework.interface import Explanation, Table
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
-from tests.builders import make_pod
-from tests.unit.plugins.sticky_node.machines import Machines, launcher
+from tests.unit.plugins.sticky_node.machines import Machines, launcher, make_pod
 
-HEAD = ("kept by", "node", "recorded", "made by")
+HEAD = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
 KEEPER = "VirtualMachine default/db"
+AWAY = "its node is there and takes no pods now"
+GONE = "there is no such node"
+WAITS = "the pod waits"
+USABLE = ("its node takes pods", "only home passes", "")
 
 
-def home(node: str, *, recorded: bool, made_by: str = "") -> tuple[Table, ...]:
-    return (Table("home", HEAD, ((KEEPER, node, recorded, made_by),)),)
+BEGINS, ENDS = "1970-01-01T00:00:00Z", "1970-01-01T00:15:00Z"
+MOVE = f"set or remove homeport.dev/home on {KEEPER}"
+
+
+def home(
+    node: str,
+    *,
+    recorded: bool,
+    made_by: str = "",
+    policy: str = "grace (default)",
+    told: tuple[str, str, str] = USABLE,
+) -> tuple[Table, ...]:
+    return (Table("home", HEAD, ((KEEPER, node, policy, *told, recorded, made_by),)),)
 
 
 def under_way(machines: Machines) -> None:
@@ -42,7 +56,7 @@ def under_way(machines: Machines) -> None:
         pytest.param(
             lambda machines: machines.machine(),
             launcher(),
-            Explanation(home("none yet: the first bind makes it", recorded=False)),
+            Explanation(home("none yet: the first bind makes it", recorded=False, told=("none", "all pass", ""))),
             id="no home yet",
         ),
         pytest.param(
@@ -61,10 +75,37 @@ def under_way(machines: Machines) -> None:
             lambda machines: machines.machine(home="n9"),
             launcher(),
             Explanation(
-                home("n9", recorded=True),
+                home("n9", recorded=True, told=(GONE, WAITS, f"since {BEGINS}, until {ENDS}")),
+                (
+                    f"node n9 is not there: bring it back, or set or remove homeport.dev/home on {KEEPER}",
+                    f"wait until {ENDS}",
+                ),
+            ),
+            id="a home that is gone, in its grace",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(home="n9", policy="hard"),
+            launcher(),
+            Explanation(
+                home("n9", recorded=True, policy="hard (owner)", told=(GONE, WAITS, "")),
                 (f"node n9 is not there: bring it back, or set or remove homeport.dev/home on {KEEPER}",),
             ),
-            id="a home that is gone",
+            id="a hard home that is gone",
+        ),
+        pytest.param(
+            lambda machines: (machines.machine(home="n2"), machines.node("n2", unschedulable=True)),
+            launcher(annotations={"homeport.dev/policy": "hard"}),
+            Explanation(
+                home("n2", recorded=True, policy="hard (pod)", told=(f"{AWAY}: cordoned", WAITS, "")),
+                (f"node n2 takes no pods: cordoned: let it take them, or set or remove homeport.dev/home on {KEEPER}",),
+            ),
+            id="a hard home that is away",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(home="n2", policy="off"),
+            launcher(),
+            Explanation(home("n2", recorded=True, policy="off (owner)", told=("none", "all pass", ""))),
+            id="a home that does not count",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from app.framework.interface import WriteConflict
 from app.kube.core_v1 import Pod
-from tests.builders import JsonObject, make_node
+from tests.builders import JsonObject
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
@@ -17,6 +17,7 @@ from tests.unit.plugins.sticky_node.machines import (
     NODES,
     Machines,
     launcher,
+    make_node,
     own_home,
     reference,
 )

@@ -9,7 +9,7 @@ import pytest
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN
-from tests.builders import JsonObject, controller, make_pod
+from tests.builders import JsonObject, controller
 from tests.unit.plugins.sticky_node.machines import (
     DATABASE,
     INSTANCE,
@@ -19,6 +19,7 @@ from tests.unit.plugins.sticky_node.machines import (
     SET,
     Machines,
     launcher,
+    make_pod,
     reference,
 )
 

@@ -8,7 +8,6 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import ObjectGone, WriteConflict
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.plugin import OWNER_UNKNOWN
-from tests.builders import make_pod
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
     HOME_AFTER,
@@ -20,6 +19,7 @@ from tests.unit.plugins.sticky_node.machines import (
     Machines,
     bound,
     launcher,
+    make_pod,
     own_home,
     reference,
 )

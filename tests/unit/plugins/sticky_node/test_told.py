@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from plugins.sticky_node import SPEC
-from tests.builders import make_pod
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
     HOME_POD,
@@ -17,6 +16,7 @@ from tests.unit.plugins.sticky_node.machines import (
     Machines,
     bound,
     launcher,
+    make_pod,
     own_home,
     reference,
 )

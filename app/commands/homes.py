@@ -1,0 +1,223 @@
+"""``homeport homes``: who lives where, and moves, releases and keeps of homes by a person.
+
+A running Homeport says who lives where, and which kinds keep homes. What is changed goes to the API server, with the
+rights of the person's kubeconfig: the same that ``kubectl annotate`` would write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import yaml
+from msgspec import Struct
+
+from app.commands import table
+from app.commands.service import CommandError, Server
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.kube.names import is_segment, is_subdomain, shown
+from app.writes.by_hand import ByHandError, Target, change
+
+HOME: Final = f"{ANNOTATION_DOMAIN}home"
+PATH: Final = "/api/v1/homes"
+
+Output = Literal["table", "wide", "json", "yaml", "name"]
+Json = dict[str, Any]
+
+_MOST: Final = "500"
+_SHORT: Final = {"vm": "virtualmachine", "vms": "virtualmachine", "sts": "statefulset"}
+"""kubectl's short names of kinds that keep homes."""
+
+_PARTS: Final = 3
+_COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
+_MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
+
+
+class Owner(Struct, frozen=True):
+    """An object that keeps a home, as it was asked for and found to be of a kind that does. ``slot``: an ordinal."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    slot: str
+
+    def __str__(self) -> str:
+        """As it is asked for, with the namespace: ``VirtualMachine machines/db01``, ``StatefulSet default/db/3``."""
+        return f"{self.kind} {self.namespace}/{self.name}{f'/{self.slot}' if self.slot else ''}"
+
+    @property
+    def target(self) -> Target:
+        annotation = f"{HOME}.{self.slot}" if self.slot else HOME
+        return Target(self.api_version, self.kind, self.namespace, self.name, annotation)
+
+
+class Asked(Struct, frozen=True):
+    """Which homes a person wants to see. ``namespace``: empty for all."""
+
+    namespace: str = ""
+    node: str = ""
+    orphaned: bool = False
+    away: bool = False
+    contradictory: bool = False
+
+    @property
+    def query(self) -> dict[str, str]:
+        texts = {"namespace": self.namespace, "node": self.node}
+        flags = {name: "true" for name in ("orphaned", "away", "contradictory") if getattr(self, name)}
+        return {name: value for name, value in texts.items() if value} | flags
+
+
+def listing(server: Server, asked: Asked, output: Output) -> str:
+    """The text to print; empty where a table would have no row. Raises ``CommandError``."""
+    found = list(homes(server, asked.query))
+    if output == "json":
+        return json.dumps({"items": found}, indent=2)
+    if output == "yaml":
+        return str(yaml.safe_dump({"items": found}, sort_keys=False)).rstrip("\n")
+    if output == "name":
+        return "\n".join(name_of(it["owner"]) for it in found)
+    return "\n".join(_rows(found, asked, wide=output == "wide")) if found else ""
+
+
+def homes(server: Server, query: Mapping[str, str]) -> Iterator[Json]:
+    """All that is asked for, page by page. Raises ``CommandError``."""
+    token = ""
+    while True:
+        page = server.get(PATH, {**query, "limit": _MOST} | ({"continue": token} if token else {}))
+        yield from page["items"]
+        token = page["continue"]
+        if not token:
+            return
+
+
+def keepers(server: Server) -> list[Json]:
+    """The kinds that keep homes. Raises ``CommandError``."""
+    found: list[Json] = server.get(PATH, {"limit": "1"})["keepers"]
+    return found
+
+
+def name_of(owner: Json) -> str:
+    """As kubectl names objects: ``virtualmachine.kubevirt.io/db01``, with the ordinal after it."""
+    group, slash, _ = owner["apiVersion"].rpartition("/")
+    return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{_named(owner)}"
+
+
+def _named(owner: Json) -> str:
+    return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
+
+
+def _rows(found: Sequence[Json], asked: Asked, *, wide: bool) -> list[str]:
+    columns = list(_COLUMNS)
+    if asked.namespace:
+        columns.remove("namespace")
+    if wide:
+        columns += _MORE
+    elif asked.contradictory:
+        columns.append("contradiction")
+    return table.lines(columns, [[cells[it] for it in columns] for cells in map(_cells, found)])
+
+
+def _cells(home: Json) -> dict[str, str]:
+    cells = {
+        "namespace": home["owner"]["namespace"],
+        "owner": f"{home['owner']['kind']}/{_named(home['owner'])}",
+        "node": home["node"],
+        "state": _words(home["state"]),
+        "because": home["mark"],
+        "machine": _words(home["machine"]),
+        "policy": home["policy"],
+        "by": home["policySource"],
+        "since": home["since"],
+        "pod": home["pod"],
+        "on": home["podNode"],
+        "contradiction": home["contradiction"],
+    }
+    return {column: cell or "-" for column, cell in cells.items()}
+
+
+def _words(word: str) -> str:
+    return word.replace("_", " ")
+
+
+def owner_of(server: Server, namespace: str, asked: str) -> Owner:
+    """What ``kind/name`` or ``kind/name/ordinal`` means. Raises ``CommandError``."""
+    kind, name, slot = _taken_apart(asked)
+    kinds = keepers(server)
+    found = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
+    if not found:
+        known = ", ".join(dict.fromkeys(it["kind"] for it in kinds)) or "none"
+        raise CommandError(f"no {kind} keeps homes here; kinds that do: {known}")
+    if len(found) > 1:
+        choices = " or ".join(f"{word}.{version.rpartition('/')[0]}/{name}" for version, word in found)
+        raise CommandError(f"{kind} may be more than one kind: say {choices}")
+    (((version, word), per_slot),) = found.items()
+    if per_slot and not slot:
+        raise CommandError(f"each pod of a {word} has a home of its own: say {word}/{name}/ORDINAL")
+    if slot and not per_slot:
+        raise CommandError(f"a {word} has one home: say {word}/{name}")
+    return Owner(version, word, namespace, name, slot)
+
+
+def _taken_apart(asked: str) -> tuple[str, str, str]:
+    parts = asked.split("/")
+    sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
+    if not sound or (len(parts) == _PARTS and not (parts[-1].isascii() and parts[-1].isdecimal())):
+        raise CommandError(f"{shown(asked)} is no owner: say KIND/NAME, or KIND/NAME/ORDINAL")
+    return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
+
+
+def _is_called(keeper: Json, word: str) -> bool:
+    """By its kind or plural in any case, with or without its group, or by kubectl's short name."""
+    group, slash, _ = keeper["apiVersion"].rpartition("/")
+    kind = keeper["kind"].lower()
+    word = word.lower()
+    names = {kind, f"{kind}s"}
+    if slash:
+        names |= {f"{it}.{group}" for it in names}
+    return word in names or _SHORT.get(word) == kind
+
+
+def move(kubeconfig: str | None, owner: Owner, node: str, *, force: bool) -> str:
+    """The home is that node from now on. ``force``: even if there is no such node. Raises ``CommandError``."""
+    if not node:
+        raise CommandError(f"{owner}: a home has a name; release takes it away")
+    before = _changed(kubeconfig, owner.target, node, check_node=not force)
+    if before == node:
+        return f"{owner}: {node} is the home already"
+    return f"{owner}: the home is {_readable(node)} now{f', it was {_readable(before)}' if before else ''}"
+
+
+def release(kubeconfig: str | None, owner: Owner) -> str:
+    """There is no home from now on, until a first bind makes one. Raises ``CommandError``."""
+    before = _changed(kubeconfig, owner.target, None)
+    if not before:
+        raise CommandError(f"{owner} has no home")
+    return f"{owner}: {_readable(before)} is not the home any more; the next first bind makes one"
+
+
+def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
+    """The home is the node on which its pod is now. Raises ``CommandError``."""
+    asked = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name}
+    found = [*homes(server, asked), *homes(server, {**asked, "state": "none"})]
+    mine = [it for it in found if (it["owner"]["apiVersion"], it["owner"]["slot"]) == (owner.api_version, owner.slot)]
+    if not mine:
+        raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
+    if not mine[0]["pod"]:
+        raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
+    if not mine[0]["podNode"]:
+        raise CommandError(f"{owner}: its pod {mine[0]['pod']} has no node yet")
+    return move(kubeconfig, owner, mine[0]["podNode"], force=False)
+
+
+def _changed(kubeconfig: str | None, target: Target, value: str | None, *, check_node: bool = False) -> str:
+    try:
+        return asyncio.run(change(kubeconfig, target, value, check_node=check_node))
+    except ByHandError as failure:
+        raise CommandError(str(failure)) from failure
+
+
+def _readable(home: str) -> str:
+    return home if is_subdomain(home) else shown(home)

@@ -1,0 +1,176 @@
+"""Since when a home is not usable. Kubernetes does not say for most states of a node, so it is written down.
+
+    on the owner   homeport.dev/home-since   <state> <time> <node>    (homeport.dev/home-since.3: of ordinal 3)
+
+The time (RFC 3339) stays while one state in which the home is not usable follows another. With the node it is told
+from that of an earlier home. Where nothing can be written, what this process has seen counts.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.framework.interface import Handle
+from app.kube.names import is_subdomain
+from plugins.sticky_node.home import HOME_SINCE
+from plugins.sticky_node.owners import Owner, Owners, Slot
+from plugins.sticky_node.standing import Standings
+from plugins.sticky_node.table import State
+
+MOST_SEEN: Final = 1 << 15
+"""Homes whose times are kept in memory; the oldest are forgotten first."""
+
+_LONGEST: Final = 320
+"""Characters of what we write: a state, a time, the longest name of a node."""
+
+_AHEAD_SECONDS: Final = 60.0
+"""By which the clock of another replica may be ahead of ours."""
+
+_STATES: Final = {it.value.replace(" ", "-"): it for it in State}
+_WORDS: Final = {state: word for word, state in _STATES.items()}
+
+
+class Since(Struct, frozen=True):
+    """What is written of a home: its state then, and since when it is not usable, in seconds since 1970."""
+
+    state: State
+    time: float
+
+
+class _Seen(Struct, frozen=True):
+    """What this process knows of a home. ``since``: ``None`` while it is usable.
+
+    ``void``: what is written and no longer holds, for the home was usable since.
+    """
+
+    home: str
+    since: float | None
+    void: str = ""
+
+
+class Clocks:
+    """Reads what is written, and remembers what is not."""
+
+    def __init__(self, standings: Standings, owners: Owners, handle: Handle) -> None:
+        self._standings = standings
+        self._owners = owners
+        self._now = handle.wall_clock
+        self._seen: dict[Slot, _Seen] = {}
+        self._begun: dict[Slot, Owner] = {}
+        self._asked: dict[Slot, str] = {}
+
+    def since(self, owner: Owner, home: str) -> float | None:
+        """Since when the home is not usable, in seconds since 1970; ``None`` if it is, by its node alone."""
+        if self._standings.of_node(home, owner).state is State.USABLE:
+            return None
+        self._asked[owner.key] = home
+        if len(self._asked) > MOST_SEEN:
+            del self._asked[next(iter(self._asked))]
+        return self.began(owner, home)
+
+    def known(self, owner: Owner, home: str) -> float | None:
+        """The same of a home that is known not to be usable, as far as it is told: to ask begins nothing."""
+        written, seen = self._written(owner, home), self._of(owner, home)
+        return written.time if written is not None else None if seen is None else seen.since
+
+    def began(self, owner: Owner, home: str) -> float:
+        """The same of a home that is known not to be usable."""
+        written = self._written(owner, home)
+        if written is not None:
+            return written.time
+        seen = self._of(owner, home)
+        if seen is not None and seen.since is not None:
+            return seen.since
+        now = self._now()
+        self._note(owner, _Seen(home, now) if seen is None else replace(seen, since=now))
+        self._begun[owner.key] = owner
+        return now
+
+    def ended(self, owner: Owner, home: str) -> None:
+        """The home is usable: what is still written counts no more."""
+        self._asked.pop(owner.key, None)
+        void = owner.found.annotations.get(since_key(owner.slot), "")
+        if void:
+            self._note(owner, _Seen(home, None, void))
+        else:
+            self._seen.pop(owner.key, None)
+        self._begun.pop(owner.key, None)
+
+    def text(self, owner: Owner, home: str, state: State) -> str:
+        """What is to stand on the owner of a home that is not usable."""
+        said = f"{_WORDS[state]} {rfc3339(self.began(owner, home))}"
+        return f"{said} {home}" if is_subdomain(home) else said
+
+    def is_asked(self, owner: Owner, home: str) -> bool:
+        """Whether a pod has asked since when this home is not usable, and it was not usable since."""
+        return self._asked.get(owner.key) == home
+
+    def take_begun(self) -> list[Owner]:
+        """The owners of homes whose time was noted in memory since this was last called."""
+        begun, self._begun = list(self._begun.values()), {}
+        return begun
+
+    def forget(self, slot: Slot) -> None:
+        """The owner is gone."""
+        self._asked.pop(slot, None)
+        self._seen.pop(slot, None)
+        self._begun.pop(slot, None)
+
+    def _written(self, owner: Owner, home: str) -> Since | None:
+        text = owner.found.annotations.get(since_key(owner.slot), "")
+        if not text:
+            return None
+        seen = self._of(owner, home)
+        return None if seen is not None and seen.void == text else read_since(text, home, self._now())
+
+    def _of(self, owner: Owner, home: str) -> _Seen | None:
+        seen = self._seen.get(owner.key)
+        return seen if seen is not None and seen.home == home else None
+
+    def _note(self, owner: Owner, seen: _Seen) -> None:
+        self._seen.pop(owner.key, None)
+        self._seen[owner.key] = seen
+        if len(self._seen) > MOST_SEEN:
+            self.forget(next(iter(self._seen)))
+
+
+def since_key(slot: str) -> str:
+    """The annotation that says since when the home of the slot is not usable."""
+    return f"{HOME_SINCE}.{slot}" if slot else HOME_SINCE
+
+
+def read_since(text: str, home: str, now: float) -> Since | None:
+    """What the annotation says of this home. Anybody may have written it: ``None`` for what we would not have.
+
+    That is something overlong or unprintable, a state that there is not, a time without a zone, before 1970 or in the
+    future, another home.
+    """
+    if len(text) > _LONGEST or not text.isprintable():
+        return None
+    word, _, rest = text.partition(" ")
+    said, _, node = rest.partition(" ")
+    state, time = _STATES.get(word), seconds(said)
+    if state is None or time is None or not 0 <= time <= now + _AHEAD_SECONDS or node not in ("", home):
+        return None
+    return Since(state, time)
+
+
+def seconds(time: str) -> float | None:
+    """Since 1970, of a time in RFC 3339; ``None`` for none, and for one that is none."""
+    try:
+        found = datetime.fromisoformat(time)
+        return found.timestamp() if found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def rfc3339(time: float) -> str:
+    """A time in seconds since 1970, to the second; empty for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""

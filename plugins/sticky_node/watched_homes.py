@@ -1,0 +1,256 @@
+"""What becomes of homes: since when one is not usable is written on its owner, and every change is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
+from plugins.sticky_node import events
+from plugins.sticky_node.clocks import Clocks, read_since, since_key
+from plugins.sticky_node.home import HOME, HOME_SINCE, readable, recorded_home
+from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.policies import Policies, unknown_policy
+from plugins.sticky_node.standing import Standing, Standings
+from plugins.sticky_node.steps import Steps
+from plugins.sticky_node.table import Policy, State
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks, at least."""
+
+PACE_SECONDS: Final = 0.02
+"""After each write, of which there is one at a time: at most 50 a second, however many live on a node that goes."""
+
+AGAIN_SECONDS: Final = 60.0
+"""Before an owner that could not be written is tried again. Until one can be, others are tried ever less often."""
+
+_PAUSE_SECONDS: Final = 1.0
+_ATTEMPTS: Final = 5
+_OF_OWNER: Final = "owner"
+_ANY: Final = Standing(State.NONE)
+"""Nobody cares how it is about the node."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class _Home(Struct, frozen=True):
+    """One home as it is. ``standing``: by its node alone; ``NONE`` where the policy is ``off``."""
+
+    owner: Owner
+    node: str
+    standing: Standing
+
+
+class _Known(Struct, frozen=True):
+    """An owner as it was looked at last, and by slot its homes as they were then."""
+
+    found: AnnotatedObject
+    homes: Mapping[str, _Home]
+
+
+class _Unwritten(Struct):
+    kind: Kind[AnnotatedObject]
+    found: AnnotatedObject
+    not_before: float = 0.0
+
+
+class WatchedHomes:
+    """Looks at the owners that changed, and at all of them once a node did."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        standings: Standings,
+        policies: Policies,
+        clocks: Clocks,
+        handle: Handle,
+        kinds: Collection[Kind[Any]],
+    ) -> None:
+        self._keepers: Final = tuple(owners.keepers())
+        self._shared: Final = tuple(it for it in kinds if it == NAMESPACES)
+        self._standings = standings
+        self._policies = policies
+        self._clocks = clocks
+        self._objects = handle.objects
+        self._nodes = handle.nodes
+        self._writer = handle.writer
+        self._events = handle.event_recorder
+        self._clock = handle.clock
+        self._now = handle.wall_clock
+        self._sleep = handle.sleep
+        self.begin()
+
+    def begin(self) -> None:
+        """This process decides from now on: what others have seen meanwhile, it has not."""
+        self._known: dict[str, _Known] = {}
+        self._stamp: tuple[object, object] = (None, None)
+        self._looked_at = -LOOK_SECONDS
+        self._unwritten: dict[str, _Unwritten] = {}
+        self._barred_until = 0.0
+        self._pause = 0.0
+
+    # looked at
+
+    async def look(self, steps: Steps) -> None:
+        for owner in self._clocks.take_begun():
+            self._unwritten.setdefault(owner.found.uid, _Unwritten(owner.kind, owner.found))
+        now, stamp = self._clock(), self._stamp_now()
+        if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
+            return
+        is_first, all_of_them = self._stamp[0] is None, stamp[0] != self._stamp[0]
+        self._stamp, self._looked_at = stamp, now
+        there: set[str] = set()
+        for kind in self._keepers:
+            for found in self._objects.every(kind):
+                there.add(found.uid)
+                known = self._known.get(found.uid)
+                if all_of_them or known is None or known.found is not found:
+                    with suppress(Unreadable):  # looked at again once anything moves
+                        self._look_at(kind, found, known, is_first=is_first)
+                await steps()
+        for uid in self._known.keys() - there:
+            for home in self._known.pop(uid).homes.values():
+                self._clocks.forget(home.owner.key)
+
+    def _stamp_now(self) -> tuple[object, object]:
+        """What the states of all homes rest on, and what owners are there."""
+        version = self._objects.version
+        of_all = (self._nodes.generation, *(version(it) for it in self._shared))
+        return of_all, tuple(version(it) for it in self._keepers)
+
+    def _look_at(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, *, is_first: bool
+    ) -> None:
+        homes = {it.owner.slot: it for it in self._homes(kind, found)}
+        if self._changes(found, homes):
+            self._unwritten.setdefault(found.uid, _Unwritten(kind, found))
+        for home in homes.values():
+            self._tell(home, self._before(home, known, is_first=is_first))
+        self._tell_policy(Owner(kind, found, "", found), known)
+        self._known[found.uid] = _Known(found, homes)
+
+    def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[_Home]:
+        for slot in _slots(found.annotations, HOME):
+            owner = Owner(kind, found, slot, found)
+            node = recorded_home(owner)
+            if node:
+                yield _Home(owner, node, self._standing(owner, node))
+
+    def _standing(self, owner: Owner, node: str) -> Standing:
+        """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
+        applied = self._policies.of(owner)
+        is_off = applied.policy is Policy.OFF
+        if is_off and (applied.source == _OF_OWNER or not self._clocks.is_asked(owner, node)):
+            return _ANY
+        return self._standings.of_node(node, owner)
+
+    def _before(self, home: _Home, known: _Known | None, *, is_first: bool) -> State | None:
+        """How it was about this home; ``None`` for one that was not there before."""
+        if known is not None:
+            before = known.homes.get(home.owner.slot)
+            return before.standing.state if before is not None and before.node == home.node else None
+        written = read_since(home.owner.found.annotations.get(since_key(home.owner.slot), ""), home.node, self._now())
+        if written is not None:
+            return written.state
+        return State.USABLE if is_first else None
+
+    # told
+
+    def _tell(self, home: _Home, before: State | None) -> None:
+        now = home.standing.state
+        if now in (before, State.NONE) or (now is State.USABLE and before in (None, State.NONE)):
+            return
+        node = readable(home.node)
+        if now is State.USABLE:
+            _LOG.info("home returned", machine=str(home.owner), node=node)
+            events.returned(self._events, home.owner, home.node)
+        elif now is State.GONE and before is None:
+            _LOG.warning("home unknown", machine=str(home.owner), node=node)
+            events.unknown(self._events, home.owner, home.node)
+        else:
+            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.value, mark=home.standing.mark)
+            events.unusable(self._events, home.owner, home.node, home.standing)
+
+    def _tell_policy(self, owner: Owner, known: _Known | None) -> None:
+        said = unknown_policy(owner)
+        if said and (known is None or said != unknown_policy(Owner(owner.kind, known.found, "", known.found))):
+            _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
+            events.unknown_policy(self._events, owner, said)
+
+    # written
+
+    def _changes(self, found: AnnotatedObject, homes: Mapping[str, _Home]) -> dict[str, str | None]:
+        """What is to be written on the owner."""
+        wanted = {since_key(slot): self._since(home) for slot, home in homes.items()}
+        left = (since_key(slot) for slot in _slots(found.annotations, HOME_SINCE))
+        wanted = {**dict.fromkeys(left), **wanted}
+        return {key: text for key, text in wanted.items() if text != found.annotations.get(key)}
+
+    def _since(self, home: _Home) -> str | None:
+        match home.standing.state:
+            case State.NONE:
+                return None
+            case State.USABLE:
+                self._clocks.ended(home.owner, home.node)
+                return None
+            case state:
+                return self._clocks.text(home.owner, home.node, state)
+
+    async def write(self, seconds: float) -> None:
+        """Write what waits, for so long at most."""
+        if not self._unwritten:
+            return
+        until = self._clock() + seconds
+        for uid, it in list(self._unwritten.items()):
+            now = self._clock()
+            if now >= until or now < self._barred_until:
+                return
+            if now >= it.not_before:
+                with suppress(Unreadable):  # nothing is known against which to write; it is looked at once it is
+                    await self._write(uid, it)
+                await self._sleep(PACE_SECONDS)
+
+    async def _write(self, uid: str, it: _Unwritten) -> None:
+        del self._unwritten[uid]
+        for _ in range(_ATTEMPTS):
+            found = self._objects.get(it.kind, it.found.namespace, it.found.name)
+            if found is None or found.uid != uid:
+                return None
+            changes = self._changes(found, {home.owner.slot: home for home in self._homes(it.kind, found)})
+            if not changes:
+                return None
+            try:
+                await self._writer.annotate(it.kind, found, changes)
+            except WriteConflict:
+                continue
+            except ObjectGone:
+                return None
+            except OSError as cause:
+                return self._failed(uid, it, str(cause))
+            self._pause = 0.0
+            return None
+        return self._later(uid, it, _PAUSE_SECONDS)
+
+    def _failed(self, uid: str, it: _Unwritten, cause: str) -> None:
+        """Said once until something can be written. What holds is in memory."""
+        if not self._pause:
+            machine = f"{it.kind.kind} {it.found.namespace}/{it.found.name}"
+            _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=cause)
+        self._pause = min(max(2 * self._pause, _PAUSE_SECONDS), AGAIN_SECONDS)
+        self._barred_until = self._clock() + self._pause
+        self._later(uid, it, AGAIN_SECONDS)
+
+    def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
+        it.not_before = self._clock() + seconds
+        self._unwritten[uid] = it
+
+
+def _slots(annotations: Mapping[str, str], of: str) -> Iterator[str]:
+    for key in annotations:
+        if key == of or key.startswith(f"{of}."):
+            yield key[len(of) + 1 :]

@@ -1,0 +1,204 @@
+"""Pods that wait for a home, or were made to wait by one: woken where filter may answer otherwise by now."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import suppress
+from math import inf
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from app.framework.interface import Handle, Unreadable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+from plugins.sticky_node import events
+from plugins.sticky_node.deciding import Decision
+from plugins.sticky_node.home import readable
+from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.steps import Steps
+from plugins.sticky_node.table import Action, State
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at all pods that wait, at least."""
+
+NEW_SECONDS: Final = 5.0
+"""After its first refusal: the scheduler writes meanwhile what a clock may start with."""
+
+NEW_LOOK_SECONDS: Final = 0.5
+SEARCH_SECONDS: Final = 30.0
+"""Between two searches for pods that wait and were never asked about."""
+
+AT_ONCE: Final = 10
+"""Of those that are woken because this process has come to decide, in one tick: less than are woken in that time, so
+that who has a reason of his own need not queue up behind them.
+"""
+
+MOST_KNOWN: Final = 1 << 14
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class _Wait(Struct):
+    """A pod that filter was asked about. ``verdict``: what filter went by, or what the pod was woken for.
+
+    ``new_until``: on the handle's clock, 0 once it is over · ``told``: what people know.
+    """
+
+    pod: Pod
+    verdict: Hashable
+    new_until: float
+    ends_at: float | None = None
+    told: Hashable = None
+
+
+class WatchedPods:
+    """Keeps what filter went by for each pod that waits, and compares."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        handle: Handle,
+        verdict: Callable[[Pod], Hashable],
+        ends_at: Callable[[Pod], float | None],
+        decided: Callable[[Owner, Pod], Decision],
+        kinds: Collection[Kind[Any]],
+    ) -> None:
+        self._owners = owners
+        self._verdict = verdict
+        self._ends_at = ends_at
+        self._decided = decided
+        self._kinds: Final = tuple(kinds)
+        self._objects = handle.objects
+        self._nodes = handle.nodes
+        self._activate = handle.activate
+        self._events = handle.event_recorder
+        self._clock = handle.clock
+        self._now = handle.wall_clock
+        self._pods: Final = tuple(handle.objects.by_controller(it) for it in owners.controllers())
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._waits: dict[str, _Wait] = {}
+        self._new: dict[str, _Wait] = {}
+        self._backlog: deque[Pod] = deque()
+        self._stamp: object = None
+        self._deadline = inf
+        self._looked_at = self._looked_at_new = self._searched_at = -inf
+
+    def answered(self, pod: Pod, verdict: Hashable) -> None:
+        """Whoever asks for an explanation asks filter too: a later answer takes no pod's turn to be woken."""
+        if pod.uid not in self._waits and len(self._waits) < MOST_KNOWN:
+            self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, self._clock() + NEW_SECONDS)
+
+    async def begin(self, steps: Steps) -> None:
+        """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
+        self._forget_all()
+        self._stamp, self._searched_at = self._stamp_now(), self._clock()
+        for pod in self._waiting():
+            with suppress(Unreadable):
+                if isinstance(owner := self._owners.of(pod), Owner):
+                    decision = self._decided(owner, pod)
+                    is_held = decision.action in (Action.WAIT, Action.HOME)
+                    (self._backlog.append if is_held else self._backlog.appendleft)(pod)
+                    self._meet(pod, decision)
+            await steps()
+
+    async def look(self, steps: Steps) -> None:
+        """Wake those whose verdict has changed since."""
+        now = self._clock()
+        self._wake_backlog()
+        if self._new and now - self._looked_at_new >= NEW_LOOK_SECONDS:
+            self._looked_at_new = now
+            await self._look_at(list(self._new.values()), steps)
+        if now - self._searched_at >= SEARCH_SECONDS:
+            self._searched_at = now
+            await self._search(steps)
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        stamp = self._stamp_now()
+        if stamp != self._stamp or self._now() >= self._deadline:
+            self._stamp, self._looked_at = stamp, now
+            self._deadline = inf
+            await self._look_at(list(self._waits.values()), steps)
+
+    def _stamp_now(self) -> object:
+        """What verdicts rest on, beside time."""
+        return (self._nodes.generation, *map(self._objects.version, self._kinds))
+
+    def _waiting(self) -> Iterator[Pod]:
+        """Pods may come and go while it is read."""
+        for by_controller in self._pods:
+            for uid in tuple(by_controller):
+                yield from [pod for pod in by_controller.get(uid, {}).values() if _waits(pod)]
+
+    async def _search(self, steps: Steps) -> None:
+        """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
+        for pod in self._waiting():
+            if pod.uid not in self._waits:
+                with suppress(Unreadable):
+                    if isinstance(owner := self._owners.of(pod), Owner):
+                        self._meet(pod, self._decided(owner, pod))
+            await steps()
+
+    def _meet(self, pod: Pod, decision: Decision) -> None:
+        """A pod that nothing holds is left alone: it can only be held later."""
+        if decision.action is not Action.ALL:
+            self.answered(pod, self._verdict(pod))
+
+    async def _look_at(self, waits: Collection[_Wait], steps: Steps) -> None:
+        for wait in waits:
+            with suppress(Unreadable):
+                self._look_at_one(wait)
+            await steps()
+
+    def _look_at_one(self, wait: _Wait) -> None:
+        pod = self._newest(wait.pod)
+        if pod is None or not _waits(pod):
+            self._waits.pop(wait.pod.uid, None)
+            self._new.pop(wait.pod.uid, None)
+            return
+        verdict = self._verdict(pod)
+        is_news = verdict != wait.verdict
+        wait.pod, wait.verdict, wait.ends_at = pod, verdict, self._ends_at(pod)
+        if wait.ends_at is not None and wait.ends_at > self._now():
+            self._deadline = min(self._deadline, wait.ends_at)
+        if self._clock() >= wait.new_until:
+            self._new.pop(pod.uid, None)
+        if (is_news or wait.told is None) and isinstance(owner := self._owners.of(pod), Owner):
+            decision = self._decided(owner, pod)
+            if is_news and decision.action is not Action.WAIT:
+                self._activate((pod,))
+            self._tell(wait, owner, decision)
+
+    def _newest(self, pod: Pod) -> Pod | None:
+        if pod.owner is None:
+            return None
+        found = (by_controller.get(pod.owner.uid, {}).get(pod.uid) for by_controller in self._pods)
+        return next((it for it in found if it is not None), None)
+
+    def _wake_backlog(self) -> None:
+        pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
+        if pods:
+            self._activate(pods)
+
+    def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
+        state, told = decision.standing.state, wait.told
+        wait.told = (decision.home, state, decision.over)
+        if wait.told == told:
+            return
+        machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
+        if decision.over:
+            _LOG.info("grace over", machine=machine, node=node, pod=pod)
+            events.grace_over(self._events, owner, wait.pod, decision)
+        elif state is State.VOLUME_ELSEWHERE:
+            _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
+            events.elsewhere(self._events, owner, wait.pod, decision)
+        elif decision.action is Action.WAIT:
+            events.waits(self._events, wait.pod, decision)
+
+
+def _waits(pod: Pod) -> bool:
+    return not (pod.node_name or pod.terminating or pod.spec.gated)

@@ -1,0 +1,245 @@
+"""``homeport homes`` against a served cluster: lists, owners, and what a drain would mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import yaml
+
+from app.__main__ import main
+from app.commands import service
+from app.commands.homes import HOME as HOME_KEY
+from plugins.sticky_node.home import HOME
+from tests.api.service import SAMPLE
+from tests.api.village import COMPLETE, DELEGATED, configured
+from tests.served import served
+
+LISTED = """\
+NAMESPACE  OWNER                   NODE           STATE   MACHINE    POLICY
+default    StatefulSet/db/0        n1             usable  at home    hard
+default    StatefulSet/db/2        n2             away    elsewhere  hard
+default    StatefulSet/db/10       n3             usable  idle       hard
+machines   VirtualMachine/db01     n1             usable  waiting    grace
+machines   VirtualMachine/idle01   n2             away    idle       grace
+machines   VirtualMachine/lost01   n9             gone    waiting    grace
+machines   VirtualMachine/mail01   n1             usable  at home    grace
+machines   VirtualMachine/moved01  n1             usable  elsewhere  grace
+machines   VirtualMachine/odd01    'Not A Node'   gone    idle       grace
+"""
+
+WIDE = """\
+OWNER NODE STATE MACHINE POLICY BECAUSE SINCE BY POD ON CONTRADICTION
+VirtualMachine/idle01 n2 away idle grace cordoned - default - - -
+"""
+
+CONTRADICTORY = """\
+NAMESPACE  OWNER                   NODE          STATE   MACHINE    POLICY  CONTRADICTION
+default    StatefulSet/db/2        n2            away    elsewhere  hard    its pod runs on n1
+machines   VirtualMachine/moved01  n1            usable  elsewhere  grace   its pod runs on n3
+machines   VirtualMachine/odd01    'Not A Node'  gone    idle       grace   what is written there is no name of a node
+"""
+
+DRAINED = """\
+n1: home of 4; 2 more run there
+
+NAMESPACE  OWNER                   POLICY  POD               COULD RUN ON  THEN
+default    StatefulSet/db/0        hard    db-0              n3 n4         waits for n1
+machines   VirtualMachine/db01     grace   launcher-db01     n3 n4         waits for n1; elsewhere after its grace
+machines   VirtualMachine/mail01   grace   launcher-mail01   n3            waits for n1; elsewhere after its grace
+machines   VirtualMachine/moved01  grace   launcher-moved01  n3 n4         waits for n1; elsewhere after its grace
+default    StatefulSet/db/2        hard    db-2              n3 n4         waits for n2
+machines   VirtualMachine/free01   grace   launcher-free01   n3 n4         starts elsewhere
+
+each judged alone, by all rules of kube-scheduler of profile full
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a service with a delegated profile and a complete one."""
+    folder = tmp_path_factory.mktemp("village")
+    with served(folder, "--config", configured(folder, DELEGATED, COMPLETE)) as http:
+        yield str(http.base_url)
+
+
+def ran(capsys: pytest.CaptureFixture[str], url: str, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output, errors."""
+    code = main(["homes", *arguments, "--server", url])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def squeezed(text: str) -> list[list[str]]:
+    """Without the widths of the columns."""
+    return [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(["-A"], LISTED, id="all"),
+        pytest.param(["list", "-A"], LISTED, id="said in full"),
+        pytest.param(["-n", "machines", "--away", "-o", "wide"], WIDE, id="of a namespace, in full"),
+        pytest.param(["-A", "--contradictory"], CONTRADICTORY, id="what cannot be"),
+        pytest.param(
+            ["-A", "--away", "-o", "name"],
+            "statefulset.apps/db/2\nvirtualmachine.kubevirt.io/idle01\n",
+            id="names alone",
+        ),
+    ],
+)
+def test_lists(url: str, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str) -> None:
+    code, out, err = ran(capsys, url, *arguments)
+
+    assert (0, squeezed(expected), "") == (code, squeezed(out), err)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_for_a_pipe_it_is_what_the_page_says(url: str, capsys: pytest.CaptureFixture[str], output: str) -> None:
+    code, out, _ = ran(capsys, url, "-A", "--node", "n1", "-o", output)
+
+    expected = httpx.get(f"{url}/api/v1/homes", params={"node": "n1"}).json()["items"]
+    found = json.loads(out) if output == "json" else yaml.safe_load(out)
+    assert (0, {"items": expected}) == (code, found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--node", "n1", "-n", "nowhere"], "homeport: no such homes in namespace nowhere (-A: in all)\n"),
+        (["--node", "n99", "-A"], "homeport: no such homes anywhere\n"),
+        (["--node", "n99", "-A", "-o", "name"], ""),
+    ],
+)
+def test_where_there_are_none_it_is_said_and_no_failure(
+    url: str, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    assert (0, "", told) == ran(capsys, url, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("owner", "told"),
+    [
+        ("db01", "'db01' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("vm/db01/x", "'vm/db01/x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("vm//3", "'vm//3' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("vm/../x", "'vm/../x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("pod/db01", "no pod keeps homes here; kinds that do: VirtualMachine, StatefulSet"),
+        ("vm/db01/3", "a VirtualMachine has one home: say VirtualMachine/db01"),
+        ("sts/db", "each pod of a StatefulSet has a home of its own: say StatefulSet/db/ORDINAL"),
+    ],
+)
+@pytest.mark.parametrize("action", ["move", "release", "keep"])
+def test_an_owner_that_cannot_be_is_refused(
+    url: str, capsys: pytest.CaptureFixture[str], action: str, owner: str, told: str
+) -> None:
+    code, out, err = ran(capsys, url, action, owner, *(["n3"] if action == "move" else []))
+
+    assert (1, "") == (code, out)
+    assert err.endswith(f"{told}\n")
+
+
+@pytest.mark.parametrize(
+    ("owner", "told"),
+    [
+        (
+            "vm/idle01",
+            "VirtualMachine machines/idle01 has no pod: there is no node to keep; move can name one",
+        ),
+        ("virtualmachines.kubevirt.io/db01", "VirtualMachine machines/db01: its pod launcher-db01 has no node yet"),
+        ("VirtualMachine/no", "VirtualMachine machines/no has neither a home nor a pod, as far as Homeport knows"),
+    ],
+)
+def test_there_is_nothing_to_keep(url: str, capsys: pytest.CaptureFixture[str], owner: str, told: str) -> None:
+    assert (1, "", f"homeport: {told}\n") == ran(capsys, url, "keep", owner, "-n", "machines")
+
+
+def test_two_kinds_of_one_name_are_told_apart_by_their_group(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("twins")
+    owners = [{"apiVersion": f"{group}.example.com/v1", "kind": "Database"} for group in ("a", "b")]
+    profile = {"schedulerName": "*", "pluginConfig": [{"name": "StickyNode", "args": {"owners": owners}}]}
+    with served(folder, "--config", configured(folder, profile)) as http:
+        code, _, err = ran(capsys, str(http.base_url), "release", "database/x")
+        other, _, none = ran(capsys, str(http.base_url), "keep", "Database.b.example.com/x")
+
+    choices = "Database.a.example.com/x or Database.b.example.com/x"
+    assert (1, f"homeport: database may be more than one kind: say {choices}\n") == (code, err)
+    assert (1, "homeport: Database default/x has neither a home nor a pod, as far as Homeport knows\n") == (other, none)
+
+
+def test_without_a_cluster_nothing_is_written(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As with any wrong argument."""
+    code, out, err = ran(capsys, url, "move", "vm/db01", "n3", "-n", "machines", "--kubeconfig", "/nowhere")
+
+    assert (2, "", "homeport: kubeconfig /nowhere: there is no such file\n") == (code, out, err)
+
+
+def test_a_home_needs_a_name(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "homeport: VirtualMachine machines/db01: a home has a name; release takes it away\n"
+
+    assert (1, "", told) == ran(capsys, url, "move", "vm/db01", "", "-n", "machines")
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["release", "vm/db01"], ["drain", "n1", "--dry-run"]])
+def test_nobody_serves_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(service, "SERVERS", ("http://127.0.0.1:1", "http://127.0.0.1:2"))
+    code = main(["homes", *arguments])
+
+    out, err = capsys.readouterr()
+    assert (1, "", 2) == (code, out, len(err.splitlines()))
+    assert all(line.startswith("homeport: http://127.0.0.1:") for line in err.splitlines())
+
+
+class TestDrain:
+    def test_who_lives_there_could_go_where(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """By the rules of the complete profile: mail01 needs a disk that n1 and n3 have, and n2 is cordoned."""
+        code, out, err = ran(capsys, url, "drain", "n1", "--dry-run")
+
+        assert (0, squeezed(DRAINED), "") == (code, squeezed(out), err)
+
+    def test_for_a_pipe(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        code, out, _ = ran(capsys, url, "drain", "n1", "--dry-run", "-o", "json")
+
+        (found,) = [it for it in json.loads(out)["items"] if it["owner"]["name"] == "mail01"]
+        assert (0, ["n3"]) == (code, found["couldRunOn"])
+        assert "2 of 3: NodeAffinity: node(s) didn't match Pod's node affinity/selector" == found["othersRefuse"]
+
+    def test_whose_home_is_idle_is_not_judged(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        code, out, _ = ran(capsys, url, "drain", "n2", "--dry-run", "-o", "json")
+
+        told = {it["owner"]["name"]: (it["couldRunOn"], it["then"]) for it in json.loads(out)["items"]}
+        later = "waits for n2; elsewhere after its grace"
+        assert (0, {"db": (["n1", "n3", "n4"], "waits for n2"), "idle01": (None, later)}) == (code, told)
+
+    def test_who_asks_for_more_than_a_dry_run_is_told_that_nobody_is_evicted(
+        self, url: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as ended:
+            ran(capsys, url, "drain", "n1")
+
+        assert (2, True) == (ended.value.code, "--dry-run" in capsys.readouterr().err)
+
+    def test_nobody_lives_there(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert (0, "n4: home of 0; 0 more run there\n", "") == ran(capsys, url, "drain", "n4", "--dry-run")
+
+    def test_where_no_profile_is_complete_it_says_what_was_not_asked(
+        self, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with served(tmp_path_factory.mktemp("sample"), "--cluster", SAMPLE) as http:
+            code, out, _ = ran(capsys, str(http.base_url), "drain", "node-c3", "--dry-run")
+
+        first, _, _, machine, _, last = out.splitlines()
+        assert (0, "node-c3: home of 1; 0 more run there") == (code, first)
+        assert "node-a1 node-a2 node-a3 and 8 more" in machine
+        assert last.endswith("kube-scheduler's own (resources, taints, …) are not asked here")
+
+
+def test_the_annotation_is_the_one_that_the_plugin_reads() -> None:
+    assert HOME == HOME_KEY

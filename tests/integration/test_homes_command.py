@@ -1,0 +1,186 @@
+"""``homeport homes`` on a real API server: what a person sees, and what a person's own rights let him change."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.__main__ import main
+from tests.controlplane import objects
+from tests.controlplane.client import Client
+from tests.controlplane.controlplane import ControlPlane
+from tests.integration.roles import Account
+from tests.integration.service import Homeport, start_scheduler
+from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt
+from tests.integration.test_spread_stories import make_zones
+
+StartHomeport = Callable[..., Homeport]
+Told = tuple[int, str, str]
+
+READS = {"apiGroups": ["", "kubevirt.io"], "resources": ["nodes", "virtualmachines"], "verbs": ["get"]}
+PATCHES = {"apiGroups": ["kubevirt.io"], "resources": ["virtualmachines"], "verbs": ["get", "patch"]}
+
+
+class Person:
+    """Somebody at a terminal, with a kubeconfig."""
+
+    def __init__(self, homeport: Homeport, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._homeport = homeport
+        self._kubeconfig = kubeconfig
+        self._capsys = capsys
+
+    def sees(self, *asked: str) -> list[dict[str, Any]]:
+        """The homes listed."""
+        code, out, err = self._ran(*asked, "-o", "json")
+        assert (0, "") == (code, err)
+        return list(json.loads(out)["items"])
+
+    def does(self, *asked: str) -> Told:
+        """A change: exit code, output, errors."""
+        return self._ran(*asked, "--kubeconfig", str(self._kubeconfig))
+
+    def _ran(self, *asked: str) -> Told:
+        self._capsys.readouterr()
+        code = main(["homes", *asked, "--server", self._homeport.pages])
+        out, err = self._capsys.readouterr()
+        return code, out, err
+
+
+def create_machine(client: Client, name: str, home: str) -> dict[str, Any]:
+    """A machine whose home somebody wrote."""
+    machine = objects.virtual_machine(name)
+    machine["metadata"]["annotations"] = {HOME: home, f"{HOME}-pod": "heard-once"}
+    return client.create(machine)
+
+
+def annotations(client: Client, name: str) -> dict[str, str]:
+    return dict(client.get("VirtualMachine", name)["metadata"].get("annotations", {}))
+
+
+def is_refused(client: Client, pod: str) -> bool:
+    conditions = client.get("Pod", pod)["status"].get("conditions", [])
+    return any(it["type"] == "PodScheduled" and it["status"] == "False" for it in conditions)
+
+
+def test_a_person_sees_moves_keeps_and_releases_homes(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine waits for a node that is gone; a person finds it, moves it, and it starts there."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2})
+    machine = create_machine(client, "db01", "node-that-is-gone")
+    homeport = start_homeport()
+    person = Person(homeport, plane.kubeconfig, capsys)
+
+    with start_scheduler(plane, homeport):
+        launcher = boot(client, machine, "first")
+        client.wait_for(lambda: is_refused(client, launcher), what="the pod to be refused")
+        client.wait_for(
+            lambda: [(it["owner"]["name"], it["machine"]) for it in person.sees("--orphaned")] == [("db01", "waiting")],
+            what="the machine to be listed as one that waits for a node that is gone",
+        )
+
+        wrong = person.does("move", "vm/db01", "zone-a-7")
+        assert (1, "", "homeport: there is no node zone-a-7: --force writes it all the same\n") == wrong
+        assert "node-that-is-gone" == home_of(client, "db01")
+
+        told = "VirtualMachine default/db01: the home is zone-a-1 now, it was node-that-is-gone\n"
+        assert (0, told, "") == person.does("move", "vm/db01", "zone-a-1")
+        client.patch("Pod", launcher, {"metadata": {"annotations": {"example.com/look": "again"}}})
+        assert "zone-a-1" == client.wait_bound(launcher)
+
+    client.wait_for(
+        lambda: [(it["machine"], it["pod"]) for it in person.sees("--node", "zone-a-1")] == [("at_home", launcher)],
+        what="the machine to be listed at home",
+    )
+    assert (0, "VirtualMachine default/db01: zone-a-1 is the home already\n", "") == person.does("keep", "vm/db01")
+
+    assert (0, "VirtualMachine default/db01: the home is zone-a-0 now, it was zone-a-1\n", "") == person.does(
+        "move", "vm/db01", "zone-a-0"
+    )
+    client.wait_for(
+        lambda: [it["contradiction"] for it in person.sees("--contradictory")] == ["its pod runs on zone-a-1"],
+        what="the contradiction to be listed",
+    )
+    assert (0, "VirtualMachine default/db01: the home is zone-a-1 now, it was zone-a-0\n", "") == person.does(
+        "keep", "VirtualMachine/db01"
+    )
+
+    heard = annotations(client, "db01")[f"{HOME}-pod"]
+    code, out, _ = person.does("release", "virtualmachines.kubevirt.io/db01")
+    assert (0, "VirtualMachine default/db01: zone-a-1 is not the home any more; the next first bind makes one\n") == (
+        code,
+        out,
+    )
+    assert {f"{HOME}-pod": heard} == annotations(client, "db01")
+    assert (1, "", "homeport: VirtualMachine default/db01 has no home\n") == person.does("release", "vm/db01")
+    assert (1, "", "homeport: there is no VirtualMachine default/db02\n") == person.does("release", "vm/db02")
+
+
+def test_what_is_forced_is_written_as_it_is(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node that is yet to come, say."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1})
+    create_machine(client, "db01", "zone-a-0")
+    person = Person(start_homeport(), plane.kubeconfig, capsys)
+
+    code, _, err = person.does("move", "vm/db01", "zone-a-7", "--force")
+
+    assert (0, "", "zone-a-7") == (code, err, home_of(client, "db01"))
+
+
+def test_a_person_may_change_what_the_person_may_change(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Homeport may patch machines; who has no such right gets none by its command."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2})
+    create_machine(client, "db01", "zone-a-0")
+    homeport = start_homeport()
+    reader, editor = Account(plane, "homes-reader"), Account(plane, "homes-editor")
+    reader.may([READS])
+    editor.may([PATCHES])
+
+    code, out, err = Person(homeport, reader.kubeconfig, capsys).does("release", "vm/db01")
+    assert (1, "", "zone-a-0") == (code, out, home_of(client, "db01"))
+    assert err.startswith("homeport: VirtualMachine default/db01: the API server refused: ")
+    assert 'User "system:serviceaccount:default:homes-reader" cannot patch resource "virtualmachines"' in err
+
+    person = Person(homeport, editor.kubeconfig, capsys)
+    told = "homeport: whether there is a node zone-a-1 you may not ask: --force writes it all the same\n"
+    assert (1, "", told) == person.does("move", "vm/db01", "zone-a-1")
+    assert 0 == person.does("move", "vm/db01", "zone-a-1", "--force")[0]
+    assert "zone-a-1" == home_of(client, "db01")
+
+
+def test_what_a_drain_would_mean(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is evicted, and nothing is written."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2, "zone-b": 1})
+    machine = create_machine(client, "db01", "zone-a-0")
+    create_machine(client, "idle01", "zone-a-0")
+    homeport = start_homeport()
+    person = Person(homeport, plane.kubeconfig, capsys)
+
+    with start_scheduler(plane, homeport):
+        launcher = boot(client, machine, "first")
+        assert "zone-a-0" == client.wait_bound(launcher)
+    before = [annotations(client, name) for name in ("db01", "idle01")]
+    client.wait_for(lambda: len(person.sees("--node", "zone-a-0")) == 2, what="both homes to be known")
+
+    running, idle = person.sees("drain", "zone-a-0", "--dry-run")
+
+    assert ("db01", ["zone-a-1", "zone-b-0"]) == (running["owner"]["name"], sorted(running["couldRunOn"]))
+    assert ("idle01", None) == (idle["owner"]["name"], idle["couldRunOn"])
+    assert before == [annotations(client, name) for name in ("db01", "idle01")]
+    assert "zone-a-0" == client.node_of(launcher)

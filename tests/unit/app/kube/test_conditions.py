@@ -1,0 +1,57 @@
+"""Conditions of pods: only those that are asked for are decoded."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from app.kube.conditions import condition_of, unschedulable_since
+from app.kube.core_v1 import decode_pod
+from tests.builders import JsonObject, encoded, pod_object
+
+SINCE = "2026-11-22T10:00:00Z"
+REFUSED: JsonObject = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "lastTransitionTime": SINCE,
+}
+
+
+def since(*conditions: JsonObject) -> str:
+    return unschedulable_since(Raw(encoded(list(conditions))))
+
+
+def test_a_pod_is_unschedulable_since_its_condition_says_so() -> None:
+    assert SINCE == since({"type": "Ready", "status": "False"}, REFUSED)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        pytest.param([], id="nothing said"),
+        pytest.param([{**REFUSED, "status": "True"}], id="scheduled"),
+        pytest.param([{**REFUSED, "lastTransitionTime": None}], id="no time"),
+        pytest.param([{**REFUSED, "lastTransitionTime": "9" * 10_000}], id="an overlong time"),
+        pytest.param([{"type": "Ready", "message": "PodScheduled"}], id="only named"),
+    ],
+)
+def test_otherwise_there_is_no_time(conditions: list[JsonObject]) -> None:
+    assert since(*conditions) == ""
+
+
+def test_the_first_of_a_type_counts() -> None:
+    assert condition_of(Raw(encoded([{**REFUSED, "status": "True"}, REFUSED])), "PodScheduled").status == "True"
+
+
+def test_what_is_no_list_of_conditions_is_an_error_that_names_the_field() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"status\.conditions: "):
+        condition_of(Raw(b'{"PodScheduled": 1}'), "PodScheduled")
+
+
+def test_a_pod_without_a_node_alone_has_it() -> None:
+    waiting = {**pod_object(), "status": {"conditions": [REFUSED]}}
+    bound = {**pod_object(node="n1"), "status": {"conditions": [REFUSED]}}
+
+    assert [SINCE, ""] == [decode_pod(encoded(it)).unschedulable_since for it in (waiting, bound)]

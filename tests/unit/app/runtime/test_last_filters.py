@@ -1,0 +1,263 @@
+"""Last filters: asked once it is known which nodes pass, by searches alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+
+from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
+from app.framework.interface import LastFilterPlugin, PreFilterPlugin, Reads
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
+from app.kube.core_v1 import Pod
+from app.runtime.filtering import Found, Judged, Recheck
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.runtime.slots import flaws
+from tests.builders import make_pod
+from tests.fakes import NO, NOT_ASKED, NOT_WANTED, CountsPods, FakePlugin, Prepares, Rejects, RejectsInBatch, Wants
+from tests.unit.app.runtime.engine import POD, feasible, framework, info, nodes
+
+ALL: Final = ("n1", "n2", "n3")
+FULL: Final[Mapping[str, Status]] = {"n1": NO}
+OTHER: Final = make_pod("other", priority=5)
+
+
+class Skips(Wants, PreFilterPlugin):
+    """Has nothing to say about the pod."""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        return SKIP, None
+
+
+def search(engine: Framework, *names: str) -> Found:
+    return engine.find_nodes_that_fit(POD, nodes(*names))
+
+
+def both(engine: Framework, *names: str) -> Mapping[str, Status]:
+    """What is rejected, as a search says and as all nodes judged afresh say."""
+    found = search(engine, *names)
+    rejected = found.rejected()
+    assert Judged(SUCCESS, rejected) == feasible(engine, *names)
+    assert [it for it in names if it not in rejected] == [*found.passed]
+    return rejected
+
+
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [
+        pytest.param([Wants("W", "n2")], {"n1": NOT_WANTED.by("W"), "n3": NOT_WANTED.by("W")}, id="it passes"),
+        pytest.param([Wants("W", "n1"), Rejects("F", FULL)], {"n1": NO.by("F")}, id="a later plugin rejects it"),
+        pytest.param([Rejects("F", FULL), Wants("W", "n1")], {"n1": NO.by("F")}, id="an earlier plugin rejects it"),
+        pytest.param(
+            [Wants("W", "n1"), RejectsInBatch("F", FULL)], {"n1": NO.by("F")}, id="a plugin rejects it in a batch"
+        ),
+        pytest.param(
+            [Wants("W", "n9"), Rejects("F", FULL)],
+            {"n1": NO.by("F"), "n2": NOT_ASKED.by("W"), "n3": NOT_ASKED.by("W")},
+            id="it was not asked about: what a filter says goes first",
+        ),
+        pytest.param(
+            [Wants("W", "n2"), Rejects("F", FULL)],
+            {"n1": NO.by("F"), "n3": NOT_WANTED.by("W")},
+            id="it passes and another does not: what a filter says goes first",
+        ),
+        pytest.param(
+            [Prepares("P", names=["n2", "n3"]), Wants("W", "n1")],
+            {"n1": unresolvable("node(s) didn't satisfy plugin(s) [P]")},
+            id="a plugin's node set leaves it out, and it was asked about",
+        ),
+        pytest.param(
+            [Wants("V", "n2"), Wants("W", "n3")],
+            {"n1": NOT_WANTED.by("V"), "n3": NOT_WANTED.by("V")},
+            id="of two the first goes first",
+        ),
+        pytest.param(
+            [Wants("V", "n2"), Wants("W", "n9")],
+            {"n1": NOT_WANTED.by("V"), "n2": NOT_ASKED.by("W"), "n3": NOT_WANTED.by("V")},
+            id="the second is asked about what the first leaves",
+        ),
+        pytest.param([Skips("W", "n2"), Rejects("F", FULL)], {"n1": NO.by("F")}, id="it skipped"),
+    ],
+)
+@pytest.mark.parametrize("certain", [(), ("F",), ("W",), ("F", "W")], ids=lambda it: "kept: " + " ".join(it))
+def test_what_is_said(plugins: Sequence[FakePlugin], expected: Mapping[str, Status], certain: Sequence[str]) -> None:
+    engine = framework(*plugins, certain=certain)
+
+    for _ in range(2):
+        assert expected == both(engine, *ALL)
+
+
+def test_it_is_asked_once_about_what_passes_of_all() -> None:
+    calls: list[str] = []
+    engine = framework(Wants("W", "n9", calls), Rejects("F", FULL), Prepares("P", names=["n1", "n2"]))
+
+    found = search(engine, *ALL)
+    found.rejected()
+
+    assert ["W: n2 of n1 n2 n3"] == calls
+    assert not found.lasts
+
+
+def test_where_nothing_passes_nobody_asks_it() -> None:
+    calls: list[str] = []
+    engine = framework(Rejects("F", dict.fromkeys(ALL, NO)), Wants("W", "n1", calls))
+
+    found = search(engine, *ALL)
+
+    assert dict.fromkeys(ALL, NO.by("F")) == found.rejected() == feasible(engine, *ALL).rejected
+    assert [] == calls
+    assert found.lasts
+
+
+def test_where_an_earlier_one_leaves_nothing_the_next_is_not_asked() -> None:
+    calls: list[str] = []
+
+    assert dict.fromkeys(ALL, NOT_ASKED.by("V")) == both(framework(Wants("V", "n9"), Wants("W", "n1", calls)), *ALL)
+    assert [] == calls
+
+
+def test_where_it_rejects_nothing_rejections_last() -> None:
+    assert search(framework(Rejects("F", FULL), Wants("W", "n1")), *ALL).lasts
+
+
+def test_names_of_no_node_are_not_shown_to_it() -> None:
+    calls: list[str] = []
+    engine = framework(Rejects("F", FULL), Wants("W", "n2", calls))
+    known = nodes(*ALL)
+
+    found = engine.find_nodes_that_fit(POD, Candidates(("n1", "gone", "n2"), known.info))
+
+    assert ["n2"] == [*found.passed]
+    assert ["W: n2 of n1 n2"] == calls
+
+
+def test_nodes_that_are_judged_by_themselves_are_among_those_that_pass() -> None:
+    calls: list[str] = []
+    engine = framework(CountsPods("Room", 1), Wants("W", "n3", calls), nominated={"n1": [OTHER], "n2": [OTHER]})
+    roomy = framework(CountsPods("Room", 9), Wants("W", "n1", calls), nominated={"n1": [OTHER]})
+
+    assert {"n1": NO.by("Room"), "n2": NO.by("Room")} == both(engine, *ALL)
+    assert {"n2": NOT_WANTED.by("W"), "n3": NOT_WANTED.by("W")} == both(roomy, *ALL)
+    assert ["W: n3 of n1 n2 n3"] * 2 + ["W: n1 n2 n3 of n1 n2 n3"] * 2 == calls
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        pytest.param(lambda it: it.filter_node(CycleState(), POD, info("n1")), SUCCESS, id="one node"),
+        pytest.param(
+            lambda it: it.recheck(CycleState(), POD, info("n1"), [OTHER]), Recheck(SUCCESS, True), id="a bind"
+        ),
+        pytest.param(lambda it: it.statuses(CycleState(), POD, info("n1")), {"W": SUCCESS.by("W")}, id="for people"),
+        pytest.param(lambda it: it.depends(POD, OTHER), False, id="who waits for whom"),
+    ],
+)
+def test_who_asks_about_one_node_does_not_ask_it(ask: Callable[[Framework], object], expected: object) -> None:
+    calls: list[str] = []
+
+    assert expected == ask(framework(Wants("W", "n2", calls), certain=["W"]))
+    assert [] == calls
+
+
+def test_reasons_are_worked_out_when_they_are_read() -> None:
+    read: list[str] = []
+
+    class Lazy(FakePlugin, LastFilterPlugin):
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            return SUCCESS
+
+        def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+            def rejected() -> Mapping[str, Status]:
+                read.append(self.name)
+                return dict.fromkeys(passed[1:], NO)
+
+            return FilterResult(passed[:1], rejected)
+
+    found = search(framework(Lazy("L")), *ALL)
+    assert ["n1"] == [*found.passed]
+    assert [] == read
+
+    assert dict.fromkeys(("n2", "n3"), NO.by("L")) == found.rejected() == found.rejected()
+    assert ["L"] == read
+
+
+def answering(found: Any) -> FakePlugin:
+    """A last filter with this answer, whatever it is asked."""
+    methods = {"filter": lambda *_: SUCCESS, "filter_last": lambda *_: found}
+    made: FakePlugin = type("Bad", (FakePlugin, LastFilterPlugin), methods)("Bad")
+    return made
+
+
+LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(None, f"returned None, not {LEFT}", id="nothing"),
+        pytest.param(["n2"], f"returned a list, not {LEFT}", id="names"),
+        pytest.param(FilterResult("n2", {"n3": NO}), f"returned a FilterResult, not {LEFT}", id="a text"),
+        pytest.param(
+            FilterResult(None, {}),  # type: ignore[arg-type]  # as a plugin may
+            f"returned a FilterResult, not {LEFT}",
+            id="no names",
+        ),
+        pytest.param(
+            FilterResult(["n1"], {"n2": NO, "n3": NO}),
+            f"returned a FilterResult, not {LEFT}",
+            id="one that a filter rejects",
+        ),
+        pytest.param(
+            FilterResult(["n1", "n2"], {"n3": NO}),
+            f"returned a FilterResult, not {LEFT}",
+            id="one that a filter rejects, among others",
+        ),
+        pytest.param(
+            FilterResult(["n2", "n3", "n2"], {}), f"returned a FilterResult, not {LEFT}", id="more than were asked"
+        ),
+        pytest.param(FilterResult(["n2"], {}), f"returned a FilterResult, not {LEFT}", id="one forgotten"),
+        pytest.param(
+            FilterResult(["n2"], {"n1": NO, "n3": NO}), f"returned a FilterResult, not {LEFT}", id="one too many"
+        ),
+        pytest.param(FilterResult(["n2"], {"n3": error("broken")}), "broken", id="a fault as a reason"),
+    ],
+)
+@pytest.mark.parametrize("ask", [search, feasible], ids=["searched", "afresh"])
+def test_an_answer_that_is_none_is_an_error(found: Any, said: str, ask: Callable[..., Any]) -> None:
+    engine = framework(Rejects("F", FULL), answering(found))
+
+    with pytest.raises(PluginError) as raised:
+        ask(engine, *ALL).rejected()
+
+    assert error(f'running "Bad" filter plugin: {said}', "Bad") == raised.value.status
+
+
+def test_a_class_without_the_base_does_not_start() -> None:
+    class Unnamed(FakePlugin):
+        def filter_last(self) -> None:
+            """Nobody would ever ask it."""
+
+    assert ("has filter_last, and does not name LastFilterPlugin as a base",) == flaws(Unnamed, Reads.CLUSTER)
+
+
+def test_it_sees_what_its_plugin_declares() -> None:
+    seen: list[object] = []
+
+    class Looks(Wants):
+        def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+            seen.append(nodes.info("n1").pods)
+            return FilterResult(passed, {})
+
+    with pytest.raises(PluginError, match=r"declare Reads\.PODS_ON_NODE"):
+        search(framework(Looks("W", ""), certain=["W"]), *ALL)
+
+    search(framework(Looks("W", "")), *ALL)
+    assert [{}] == seen
+
+
+def test_a_search_without_any_says_that_what_it_found_lasts() -> None:
+    assert search(framework(Rejects("F", dict.fromkeys(ALL, NO))), *ALL).lasts

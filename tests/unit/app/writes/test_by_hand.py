@@ -1,0 +1,171 @@
+"""A person's edit of one annotation: preconditions, refusals, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.kube.credentials import CredentialsError
+from app.writes.by_hand import ByHandError, Target, change, changed
+from tests.apiserver import ApiServer, Fault, client_of
+from tests.builders import JsonObject, node_object
+
+HOME = "homeport.dev/home"
+TARGET = Target("kubevirt.io/v1", "VirtualMachine", "machines", "db01", HOME)
+
+
+def machine(home: str = "", uid: str = "uid-1", **more: str) -> JsonObject:
+    annotations = {**({HOME: home} if home else {}), **more}
+    metadata = {"name": "db01", "namespace": "machines", "uid": uid, "annotations": annotations}
+    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": {}}
+
+
+def server(home: str = "n1") -> ApiServer:
+    return ApiServer(machine(home, other="stays"), node_object("n1"), node_object("n2"))
+
+
+def carried(api: ApiServer) -> dict[str, str]:
+    """The annotations that are on the machine; none where it is gone."""
+    found = api.get("VirtualMachine", "db01", "machines")
+    return {} if found is None else dict(found["metadata"]["annotations"])
+
+
+async def edit(api: ApiServer, value: str | None, target: Target = TARGET, **more: Any) -> str:
+    async with client_of(api) as client:
+        return await changed(client, target, value, **more)
+
+
+async def refused(api: ApiServer, value: str | None, target: Target = TARGET, **more: Any) -> str:
+    """What the person is told."""
+    with pytest.raises(ByHandError) as found:
+        await edit(api, value, target, **more)
+    return str(found.value)
+
+
+async def test_it_is_moved_and_nothing_else_is_touched() -> None:
+    api = server()
+
+    assert "n1" == await edit(api, "n2", check_node=True)
+    assert {HOME: "n2", "other": "stays"} == carried(api)
+
+
+async def test_it_is_removed_and_what_was_heard_stays() -> None:
+    api = ApiServer(machine("n1", **{"homeport.dev/home-pod": "u"}))
+
+    assert "n1" == await edit(api, None)
+    assert {"homeport.dev/home-pod": "u"} == carried(api)
+
+
+@pytest.mark.parametrize(("home", "value"), [("n2", "n2"), ("", None)])
+async def test_what_is_so_already_is_not_written(home: str, value: str | None) -> None:
+    api = server(home)
+
+    assert home == await edit(api, value)
+    assert 0 == api.count("PATCH")
+
+
+async def test_the_version_that_was_read_is_a_precondition_and_status_may_move_it() -> None:
+    api = server()
+    api.meanwhile("PATCH", lambda: api.put(machine("n1", other="stays", more="new")))
+
+    await edit(api, "n2")
+
+    assert ({HOME: "n2", "other": "stays", "more": "new"}, 2) == (carried(api), api.count("PATCH"))
+
+
+@pytest.mark.parametrize(
+    ("do", "told"),
+    [
+        pytest.param(
+            lambda api: api.put(machine("n3")),
+            "VirtualMachine machines/db01: homeport.dev/home became 'n3' meanwhile; nothing was changed",
+            id="somebody else moved it",
+        ),
+        pytest.param(
+            lambda api: api.put(machine("n1", uid="uid-2")),
+            "VirtualMachine machines/db01 was deleted and made anew meanwhile; nothing was changed",
+            id="it is another one",
+        ),
+        pytest.param(
+            lambda api: api.delete("kubevirt.io/v1 VirtualMachine", ("machines", "db01")),
+            'VirtualMachine machines/db01: the API server refused: virtualmachines "db01" not found',
+            id="it is gone",
+        ),
+    ],
+)
+async def test_what_changed_meanwhile_is_the_persons_to_decide(do: Callable[[ApiServer], None], told: str) -> None:
+    api = server()
+    api.meanwhile("PATCH", lambda: do(api))
+
+    assert told == await refused(api, "n2")
+    assert HOME not in carried(api) or carried(api)[HOME] != "n2" if api.keys("kubevirt.io/v1 VirtualMachine") else True
+
+
+async def test_what_changes_all_the_time_is_given_up() -> None:
+    api = server()
+    for number in range(5):
+        api.meanwhile("PATCH", partial(api.put, machine("n1", count=str(number))))
+
+    told = "VirtualMachine machines/db01: it changes all the time; nothing was changed, try again"
+    assert (told, "n1") == (await refused(api, "n2"), carried(api)[HOME])
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        pytest.param("n9", "there is no node n9: --force writes it all the same", id="no such node"),
+        pytest.param("N 9", "'N 9' cannot be the name of a node: --force writes it all the same", id="no name"),
+        pytest.param(
+            "x" * 300, f"'{'x' * 64}...' cannot be the name of a node: --force writes it all the same", id="too long"
+        ),
+    ],
+)
+async def test_what_is_no_node_is_refused_unless_it_is_forced(node: str, told: str) -> None:
+    api = server()
+
+    assert (told, 0) == (await refused(api, node, check_node=True), api.count("PATCH"))
+    assert ("n1", node) == (await edit(api, node), carried(api)[HOME])
+
+
+async def test_who_may_not_ask_for_nodes_is_told_so() -> None:
+    api = server()
+    api.down_at["/api/v1/nodes/n2"] = 403
+
+    told = "whether there is a node n2 you may not ask: --force writes it all the same"
+    assert (told, 0) == (await refused(api, "n2", check_node=True), api.count("PATCH"))
+
+
+@pytest.mark.parametrize(
+    ("method", "fault", "told"),
+    [
+        ("PATCH", 403, "VirtualMachine machines/db01: the API server refused: told to"),
+        ("PATCH", "unreachable", "the API server ("),
+        ("PATCH", "unanswered", "VirtualMachine machines/db01: nobody knows whether that was written, look again: "),
+        ("GET", "unreachable", "the API server ("),
+    ],
+)
+async def test_what_the_api_server_says_is_told(method: str, fault: Fault, told: str) -> None:
+    api = server()
+    api.fail(method, fault)
+
+    assert (await refused(api, "n2")).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (Target("kubevirt.io/v1", "VirtualMachine", "machines", "no", HOME), "there is no VirtualMachine machines/no"),
+        (Target("example.com/v1", "Database", "x", "y", HOME), "the cluster does not serve example.com/v1 Database"),
+    ],
+)
+async def test_what_is_not_there(target: Target, told: str) -> None:
+    assert told == await refused(server(), "n2", target)
+
+
+async def test_without_a_kubeconfig_nobody_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError):
+        await change(str(tmp_path / "none"), TARGET, "n2")

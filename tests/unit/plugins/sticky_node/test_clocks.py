@@ -1,0 +1,186 @@
+"""Since when a home is not usable: by what is written, if we would have written it, else by what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from app.kube.core_v1 import Node
+from plugins.sticky_node import clocks as module
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.clocks import Clocks, read_since, seconds
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.standing import Standings
+from plugins.sticky_node.table import State
+from tests.fakes import ManualClock
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines
+from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after, make_node
+
+NOW = NOON + 600
+
+
+class World(Machines):
+    """n1 is cordoned; it is ten past twelve."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.put(make_node("n2"))
+        self.cordon()
+        self.clock = ManualClock(NOW)
+        handle = replace(self.handle, wall_clock=self.clock)
+        self.clocks = Clocks(Standings(StickyNodeArgs(), handle), self.plugin._owners, handle)
+
+    def cordon(self) -> None:
+        self.put(make_node("n1", unschedulable=True))
+
+    def put(self, node: Node) -> None:
+        self.cluster.upsert_node(node)
+
+    def owner(self, annotations: Mapping[str, str], slot: str = "", name: str = "db") -> Owner:
+        self.change(MACHINE, annotations, name)
+        found = self.cluster.get(MACHINE, "default", name)
+        assert found is not None
+        return Owner(MACHINE, found, slot, found)
+
+    def since(self, annotations: Mapping[str, str], home: str = "n1", slot: str = "") -> float | None:
+        return self.clocks.since(self.owner(annotations, slot), home)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_usable_home_has_no_clock(world: World) -> None:
+    assert world.since({SINCE: f"away {after(0)} n2"}, home="n2") is None
+
+
+def test_what_is_written_counts(world: World) -> None:
+    assert world.since({SINCE: f"away {after(0)} n1"}) == NOON
+
+
+def test_of_an_ordinal_its_own_counts(world: World) -> None:
+    written = {SINCE: f"away {after(0)} n1", f"{SINCE}.3": f"gone {after(60)} n1"}
+
+    assert world.since(written, slot="3") == NOON + 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("away", id="no time"),
+        pytest.param(f"away  {after(0)} n1", id="two spaces"),
+        pytest.param(f"{after(0)} n1", id="no state"),
+        pytest.param(f"happy {after(0)} n1", id="a state that there is not"),
+        pytest.param("away yesterday n1", id="a time that is none"),
+        pytest.param("away 2026-11-22T12:00:00 n1", id="a time of no zone"),
+        pytest.param("away 2026-11-22 n1", id="a day"),
+        pytest.param("away 2026-11-22T12:12:00Z n1", id="in the future"),
+        pytest.param("away 9999-12-31T23:59:59-23:59 n1", id="at the end of time"),
+        pytest.param("away 0001-01-01T00:00:00+23:59 n1", id="before the beginning of time"),
+        pytest.param("away 1969-12-31T23:59:59Z n1", id="before 1970"),
+        pytest.param(f"away {after(0)} n2", id="of another home"),
+        pytest.param(f"away {after(0)} n1 {'x' * 10_000}", id="10 KB"),
+        pytest.param(f"away {after(0)} n1 {'x' * 400}", id="more than we would write"),
+        pytest.param(f"away {after(0)}\x00 n1", id="control characters"),
+        pytest.param(f"away {after(0)}\n n1", id="lines"),
+        pytest.param(f"away {after(0)} n1 n1", id="more words"),
+    ],
+)
+def test_what_we_would_not_have_written_is_as_if_it_were_not_there(world: World, text: str) -> None:
+    assert world.since({SINCE: text}) == NOW
+    world.clock.now += 30
+    assert world.since({SINCE: text}) == NOW
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        pytest.param(f"away {after(0)}", NOON, id="without the node"),
+        pytest.param("away 2026-11-22T13:00:00+01:00 n1", NOON, id="of another zone"),
+        pytest.param("other-machine 2026-11-22T12:00:00.25Z n1", NOON + 0.25, id="with fractions"),
+        pytest.param("leaving 2026-11-22T12:10:30Z n1", NOW + 30, id="by a clock that is a little ahead"),
+        pytest.param("gone 1970-01-01T00:00:00Z n1", 0.0, id="to end a grace by hand"),
+    ],
+)
+def test_a_person_may_write_it_as_well(world: World, text: str, time: float) -> None:
+    assert world.since({SINCE: text}) == time
+
+
+@pytest.mark.parametrize("state", [State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE])
+def test_what_is_written_can_be_read(world: World, state: State) -> None:
+    text = world.clocks.text(world.owner({}), "n1", state)
+
+    found = read_since(text, "n1", NOW)
+    assert found is not None
+    assert (found.state, found.time) == (state, NOW)
+
+
+def test_a_home_that_is_no_name_is_not_repeated(world: World) -> None:
+    home = "n 1\x00" * 500
+
+    text = world.clocks.text(world.owner({}), home, State.GONE)
+
+    assert f"gone {after(600)}" == text
+    assert read_since(text, home, NOW) is not None
+
+
+def test_the_time_stays_while_one_state_follows_another(world: World) -> None:
+    written = {SINCE: f"away {after(0)} n1"}
+
+    assert f"gone {after(0)} n1" == world.clocks.text(world.owner(written), "n1", State.GONE)
+
+
+def test_what_was_seen_counts_until_it_is_written(world: World) -> None:
+    assert world.since({}) == NOW
+    world.clock.now += 60
+    assert world.since({}) == NOW
+    assert world.since({SINCE: f"away {after(0)} n1"}) == NOON
+
+
+def test_another_home_has_another_clock(world: World) -> None:
+    assert world.since({}) == NOW
+    world.put(make_node("n2", unschedulable=True))
+    world.clock.now += 60
+
+    assert world.since({}, home="n2") == NOW + 60
+
+
+def test_what_is_still_written_of_a_home_that_was_usable_since_does_not_count(world: World) -> None:
+    """It could not be removed: somebody took the right away."""
+    written = {HOME: "n1", SINCE: f"away {after(0)} n1"}
+    world.clocks.ended(world.owner(written), "n1")
+    world.clock.now += 60
+
+    assert world.since(written) == NOW + 60
+    assert f"away {after(660)} n1" == world.clocks.text(world.owner(written), "n1", State.AWAY)
+    assert world.since({SINCE: f"away {after(90)} n1"}) == NOON + 90
+
+
+def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SEEN", 10)
+    owners = [world.owner({}, name=f"vm-{number}") for number in range(20)]
+    for owner in owners:
+        world.clocks.since(owner, "n1")
+    world.clock.now += 60
+
+    assert [NOW + 60] == [world.clocks.since(owners[0], "n1")]
+    assert [NOW] == [world.clocks.since(owners[-1], "n1")]
+    assert len(world.clocks._seen) == 10
+
+
+def test_who_began_to_count_is_told_once(world: World) -> None:
+    owner = world.owner({})
+    world.clocks.since(owner, "n1")
+
+    assert [owner] == world.clocks.take_begun()
+    world.clocks.since(owner, "n1")
+    assert [] == world.clocks.take_begun()
+
+
+@pytest.mark.parametrize("time", ["", "now", "2026-11-22", "2026-11-22T12:00:00", "\x00", "9" * 1000])
+def test_what_is_no_time_has_no_seconds(time: str) -> None:
+    assert seconds(time) is None

@@ -1,0 +1,254 @@
+"""Homes as a person sees them: each once, with what is known of it."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import pytest
+from msgspec.structs import replace
+
+from app.framework.interface import Home, HomeOwner, Keeper
+from app.kube.core_v1 import Pod
+from app.kube.kinds import NAMESPACES
+from plugins.sticky_node.listing import NO_NAME, Described, Listing
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.table import State
+from plugins.sticky_node.walk import Walk
+from tests.builders import PodFields, taint
+from tests.unit.plugins.sticky_node.machines import DATABASE, SET, Machines, launcher, make_node, make_pod, reference
+
+DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "policy": "hard"}]}
+SETS = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def member(name: str = "db-0", of: str = "db", **fields: Unpack[PodFields]) -> Pod:
+    given: PodFields = {"owner": reference(DATABASE, of), **fields}
+    return make_pod(name, **given)
+
+
+def databases(home: str, *pods: Pod) -> Machines:
+    """One database with a home, or with none."""
+    machines = Machines(DATABASES)
+    machines.add(DATABASE, **({"home": home} if home else {}))
+    for pod in pods:
+        machines.cluster.upsert_pod(pod)
+    return machines
+
+
+def listed(machines: Machines) -> list[Home]:
+    return [it for it in machines.plugin.homes() if it is not None]
+
+
+def only(machines: Machines) -> Home:
+    (found,) = listed(machines)
+    return found
+
+
+def test_all_that_is_known_of_a_home() -> None:
+    assert Home(
+        HomeOwner("example.com/v1", "Database", "default", "db", "uid-Database-db"),
+        "n1",
+        "usable",
+        "at_home",
+        policy="hard",
+        policy_source="owners: Database",
+        pod="db-0",
+        pod_node="n1",
+    ) == only(databases("n1", member(node="n1")))
+
+
+def test_without_a_rule_of_its_own_the_default_holds() -> None:
+    machines = Machines()
+    machines.machine(home="n1")
+
+    assert ("grace", "default") == (only(machines).policy, only(machines).policy_source)
+
+
+@pytest.mark.parametrize(
+    ("pods", "machine"),
+    [
+        pytest.param([], "idle", id="no pod"),
+        pytest.param([member(node="n1")], "at_home", id="it runs there"),
+        pytest.param([member(node="n2")], "elsewhere", id="it runs elsewhere"),
+        pytest.param([member()], "waiting", id="it waits"),
+        pytest.param([member(node="n2"), member("db-1", node="n1"), member("db-2")], "at_home", id="the best of three"),
+        pytest.param([member(node="n1", terminating=True)], "idle", id="it ends"),
+    ],
+)
+def test_where_its_pod_is(pods: list[Pod], machine: str) -> None:
+    assert machine == only(databases("n1", *pods)).machine
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "mark", "away", "orphaned"),
+    [
+        pytest.param({}, "usable", "", False, False, id="nothing is said against it"),
+        pytest.param({"unschedulable": True}, "away", "cordoned", True, False, id="cordoned"),
+        pytest.param({"taints": [taint(UNREACHABLE)]}, "away", f"taint {UNREACHABLE}", True, False, id="unreachable"),
+        pytest.param({"taints": [taint("dedicated")]}, "usable", "", False, False, id="a taint that pods may tolerate"),
+        pytest.param(None, "gone", "there is no such node", False, True, id="there is no such node"),
+    ],
+)
+def test_how_its_node_is(node: dict[str, Any] | None, state: str, mark: str, away: bool, orphaned: bool) -> None:
+    machines = databases("n9")
+    if node is not None:
+        machines.cluster.upsert_node(make_node("n9", **node))
+
+    found = only(machines)
+    assert (state, mark, away, orphaned) == (found.state, found.mark, found.is_away, found.is_orphaned)
+
+
+def test_of_what_cannot_be_read_nothing_is_known() -> None:
+    """The policy is its namespace's, perhaps, and that cannot be read."""
+    machines = Machines({"namespaces": [{"namespaceSelector": {"matchLabels": {"soft": "yes"}}, "policy": "soft"}]})
+    machines.machine(home="n1")
+    machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
+
+    found = only(machines)
+    assert ("n1", "unknown", "", False) == (found.node, found.state, found.policy, found.is_away)
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "written", "since"),
+    [
+        pytest.param(True, "away 2026-11-22T10:00:00Z", "2026-11-22T10:00:00Z", id="as it is written"),
+        pytest.param(True, "", "", id="nobody has written it"),
+        pytest.param(True, "away yesterday", "", id="no time"),
+        pytest.param(False, "away 2026-11-22T10:00:00Z", "", id="it is usable again"),
+    ],
+)
+def test_since_when_it_is_away(unschedulable: bool, written: str, since: str) -> None:
+    machines = Machines(DATABASES)
+    machines.handle = replace(machines.handle, wall_clock=lambda: 1_800_000_000.0)
+    machines.restart()
+    machines.cluster.upsert_node(make_node("n1", unschedulable=unschedulable))
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home-since": written})
+
+    assert since == only(machines).since
+
+
+def test_to_ask_begins_no_clock() -> None:
+    machines = databases("n9", member())
+    clocks = machines.plugin._listing._describe._clocks  # type: ignore[attr-defined]
+
+    assert [("", "gone")] * 2 == [(it.since, it.state) for it in (only(machines), only(machines))]
+    assert [] == clocks.take_begun()
+
+
+@pytest.mark.parametrize(
+    ("home", "node", "told"),
+    [
+        pytest.param("n1", "n1", "", id="all is well"),
+        pytest.param("n1", "n2", "its pod runs on n2", id="it runs elsewhere"),
+        pytest.param("N 1", "n2", NO_NAME, id="no name of a node"),
+    ],
+)
+def test_what_cannot_both_be(home: str, node: str, told: str) -> None:
+    assert told == only(databases(home, member(node=node))).contradiction
+
+
+def test_what_anybody_wrote_is_shown_in_bounds() -> None:
+    assert f"'{'x' * 64}...'" == only(databases("x" * 250 + "/")).node
+
+
+def test_an_owner_without_a_home_is_listed_for_its_pod() -> None:
+    assert ("", "none", "elsewhere", "n2", "") == (
+        (found := only(databases("", member(node="n2")))).node,
+        found.state,
+        found.machine,
+        found.pod_node,
+        found.contradiction,
+    )
+    assert [] == listed(databases(""))
+
+
+def test_each_ordinal_has_a_home_of_its_own() -> None:
+    machines = Machines(SETS)
+    machines.change(SET, {"homeport.dev/home.0": "n1", "homeport.dev/home.10": "n2"})
+    machines.cluster.upsert_pod(make_pod("db-10", owner=reference(SET), node="n2"))
+
+    found = [(it.owner.slot, it.node, it.machine, it.pod) for it in listed(machines)]
+
+    assert [("0", "n1", "idle", ""), ("10", "n2", "at_home", "db-10")] == found
+    assert [Keeper("apps/v1", "StatefulSet", per_slot=True)] == list(machines.plugin.keepers())
+
+
+def test_the_pod_where_kubevirt_has_the_machine_is_the_machine() -> None:
+    """The other one is a migration's target, which goes home."""
+    machines = Machines()
+    machines.machine(home="n1", runs_on="n2")
+    machines.cluster.upsert_pod(launcher("source", node="n2"))
+    machines.cluster.upsert_pod(launcher("target", node="n1"))
+
+    found = only(machines)
+    assert ("elsewhere", "source", "its pod runs on n2") == (found.machine, found.pod, found.contradiction)
+
+
+def test_a_pod_of_another_scheduler_is_told_apart() -> None:
+    """Another profile has the word on it."""
+    machines = databases("n1", member(scheduler="other"))
+
+    assert not only(machines).is_judged
+
+
+def test_an_owner_that_cannot_be_read_any_more_hides_its_pod_alone() -> None:
+    """It is known as it could be read last."""
+    machines = databases("n1", member(node="n1"), member("two-0", "two", node="n2"))
+    machines.add(DATABASE, "two", home="n2")
+    machines.cluster.leave_out(DATABASE, ("default", "db"), "too large")
+
+    assert [("db", "idle"), ("two", "at_home")] == [(it.owner.name, it.machine) for it in listed(machines)]
+
+
+def test_whoever_describes_a_home_has_the_word() -> None:
+    machines = databases("n1", member(node="n1"))
+    asked: list[tuple[str, str, str]] = []
+
+    def describe(owner: Owner, home: str, pod: Pod | None) -> Described:
+        asked.append((owner.found.name, home, pod.name if pod else ""))
+        return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
+
+    plugin = machines.plugin
+    listing = Listing(Walk(plugin._owners, machines.cluster), describe, machines.handle)
+    (found,) = [it for it in listing.homes() if it is not None]
+
+    assert [("db", "n1", "db-0")] == asked
+    assert ("volume_elsewhere", "soft", "owner", "2026-11-22T10:00:00Z") == (
+        found.state,
+        found.policy,
+        found.policy_source,
+        found.since,
+    )
+    assert "its pod's volume is elsewhere: claim a, volume b" == found.contradiction
+
+
+@pytest.mark.parametrize(
+    ("state", "away", "orphaned"),
+    [
+        (State.LEAVING, True, False),
+        (State.AWAY, True, False),
+        (State.GONE, False, True),
+        (State.OTHER_MACHINE, False, True),
+        (State.TARGET, False, False),
+    ],
+)
+def test_states_that_say_that_the_home_is_away_or_lost(state: State, away: bool, orphaned: bool) -> None:
+    machines = databases("n1")
+    walk = Walk(machines.plugin._owners, machines.cluster)
+    listing = Listing(walk, lambda *_: Described(state, "hard", "default"), machines.handle)
+
+    (found,) = [it for it in listing.homes() if it is not None]
+    assert (away, orphaned) == (found.is_away, found.is_orphaned)
+
+
+def test_others_get_their_turn() -> None:
+    machines = Machines(DATABASES)
+    for number in range(200):
+        machines.add(DATABASE, f"db{number}", home="n1")
+        machines.cluster.upsert_pod(member(f"p-{number}", f"db{number}"))
+
+    found = list(machines.plugin.homes())
+
+    assert (200, True) == (len([it for it in found if it]), found.count(None) >= 4)

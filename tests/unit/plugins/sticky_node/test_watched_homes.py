@@ -1,0 +1,432 @@
+"""Since when a home is not usable is written on its owner, with one write per owner and change of state, and told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.framework.interface import ObjectGone, WriteConflict
+from app.kube.kinds import Kind
+from plugins.sticky_node.watched_homes import AGAIN_SECONDS
+from tests.api.virtual import now, virtual_time
+from tests.builders import JsonObject
+from tests.fakes import Told
+from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES
+from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, launcher
+
+DB = "VirtualMachine default/db"
+POLICY = "homeport.dev/policy"
+BY_ORDINAL: JsonObject = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "perOrdinal": True}]}
+
+
+async def passes(seconds: float = 3.0) -> None:
+    """By default as long as it takes at most until a few changes are written."""
+    await asyncio.sleep(seconds)
+
+
+async def at(seconds: float) -> None:
+    """Until so long after noon."""
+    await asyncio.sleep(BEGINS + seconds - now())
+
+
+def written(machines: Watched) -> list[tuple[str, str | None]]:
+    """Which machine was given which time, in order."""
+    return [(name, annotations.get(SINCE)) for name, annotations in machines.writer.written]
+
+
+class TestWritten:
+    @virtual_time
+    async def test_each_machine_of_a_node_gets_one_write_and_one_more_when_it_is_back(self) -> None:
+        machines = Watched()
+        for name in ("one", "two"):
+            machines.machine(name, home="n1")
+        machines.machine("three", home="n2")
+        async with machines.leading():
+            await at(10)
+            machines.cordon("n1")
+            await passes(60)
+            away = f"away {after(10)} n1"
+            assert [("one", away), ("two", away)] == written(machines)
+            machines.uncordon("n1")
+            await passes(60)
+
+        assert [("one", None), ("two", None)] == written(machines)[2:]
+        assert {"homeport.dev/home": "n1"} == machines.annotations(name="one")
+
+    @virtual_time
+    async def test_the_time_stays_while_one_state_follows_another(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await at(100)
+            machines.leaves("n1")
+            await at(200)
+            machines.cluster.delete_node("n1")
+            await passes()
+
+        told = [text for _, text in written(machines)]
+        assert [f"{state} {after(0)} n1" for state in ("away", "leaving", "gone")] == told
+
+    @virtual_time
+    async def test_an_owner_of_many_homes_is_written_once(self) -> None:
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"homeport.dev/home.{number}": f"n{number}" for number in (1, 2, 3)})
+        async with machines.leading():
+            await passes()
+            machines.cordon("n1", "n2")
+            await passes()
+
+        ((_, annotations),) = machines.writer.written
+        assert {f"{SINCE}.1": f"away {after(3)} n1", f"{SINCE}.2": f"away {after(3)} n2"} == annotations
+
+    @virtual_time
+    async def test_a_machine_that_is_stopped_has_a_clock_as_well(self) -> None:
+        machines = Watched()
+        machines.add(MACHINE, home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+
+        assert f"away {after(0)} n1" == machines.since()
+
+    @virtual_time
+    async def test_another_home_has_a_time_of_its_own(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.cordon("n1", "n2")
+        async with machines.leading():
+            await at(50)
+            machines.change(MACHINE, {**machines.annotations(), HOME: "n2"})
+            await passes()
+            assert f"away {after(50)} n2" == machines.since()
+            machines.change(MACHINE, {**machines.annotations(), HOME: "n3"})
+            await passes()
+            assert {HOME: "n3"} == machines.annotations()
+
+    @virtual_time
+    async def test_without_a_home_there_is_no_time(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+            machines.change(MACHINE, {SINCE: machines.since(), f"{SINCE}.7": "left behind"})
+            await passes()
+
+        assert {} == machines.annotations()
+
+    @virtual_time
+    async def test_with_the_policy_off_nothing_is_written_and_what_is_there_goes(self) -> None:
+        machines = Watched()
+        machines.machine("off", home="n1", policy="off")
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+            assert {HOME: "n1", POLICY: "off"} == machines.annotations(name="off")
+            machines.change(MACHINE, {**machines.annotations(), POLICY: "off"})
+            await passes()
+
+        assert {HOME: "n1", POLICY: "off"} == machines.annotations()
+        assert ["db", "db"] == [name for name, _ in written(machines)]
+
+    @virtual_time
+    async def test_a_pod_whose_template_says_more_than_its_owner_has_a_clock(self) -> None:
+        machines = Watched({"policy": "off"})
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await at(10)
+            assert [] == machines.writer.written
+            machines.asks(launcher(annotations={POLICY: "grace"}))
+            await passes()
+
+        assert f"away {after(10)} n1" == machines.since()
+
+    @virtual_time
+    async def test_namespaces_that_change_their_policy_are_looked_at(self) -> None:
+        from app.kube.kinds import NAMESPACES
+        from tests.builders import encoded
+
+        rule = {"namespaceSelector": {"matchLabels": {"homes": "on"}}, "policy": "hard"}
+        machines = Watched({"policy": "off", "namespaces": [rule]})
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await at(20)
+            metadata = {"name": "default", "uid": "u", "resourceVersion": "7", "labels": {"homes": "on"}}
+            found = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+            machines.cluster.others.upsert(NAMESPACES, NAMESPACES.decode(encoded(found)))
+            await passes()
+
+        assert f"away {after(20)} n1" == machines.since()
+
+    @virtual_time
+    async def test_who_comes_to_decide_goes_by_what_is_written(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+        machines.restart()
+        async with machines.leading():
+            await at(500)
+            machines.leaves("n1")
+            await passes()
+
+        assert [f"away {after(0)} n1", f"leaving {after(0)} n1"] == [text for _, text in written(machines)]
+
+    @virtual_time
+    async def test_one_node_that_goes_with_200_machines_makes_50_writes_a_second(self) -> None:
+        machines = Watched()
+        for number in range(200):
+            machines.add(MACHINE, f"vm-{number}", home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes(10)
+
+        assert 200 == len(machines.writes)
+        begin = machines.writes[0]
+        busiest = max(sum(start <= it < start + 1 for it in machines.writes) for start in machines.writes)
+        assert busiest <= 50
+        assert machines.writes[-1] - begin < 10
+
+
+class TestNotWritten:
+    @virtual_time
+    async def test_what_changed_meanwhile_is_written_against_its_newest_form(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+
+        def moved() -> Exception:
+            machines.change(MACHINE, {HOME: "n2"})
+            return WriteConflict("it changed")
+
+        machines.writer.before = [moved]
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+
+        assert {HOME: "n2"} == machines.annotations()
+        assert [] == machines.writer.written
+
+    @virtual_time
+    async def test_an_owner_that_keeps_changing_is_left_alone_for_a_moment(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.writer.before = [WriteConflict("it changed") for _ in range(7)]
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes(5)
+
+        assert f"away {after(0)} n1" == machines.since()
+        assert 8 == len(machines.writes)
+
+    @virtual_time
+    async def test_an_owner_that_is_gone_is_forgotten(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+
+        def deleted() -> Exception:
+            machines.gone(MACHINE)
+            return ObjectGone("it is gone")
+
+        machines.writer.before = [deleted]
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes(300)
+
+        assert 1 == len(machines.writes)
+
+    @virtual_time
+    async def test_without_the_right_it_is_said_once_tried_rarely_and_kept_in_memory(self) -> None:
+        machines = Watched()
+        for number in range(50):
+            machines.machine(f"vm-{number}", home="n1")
+            machines.writer.unwritable.add(f"vm-{number}")
+        with capture_logs() as said:
+            machines.cordon("n1")
+            async with machines.leading():
+                await passes(3600)
+                tried = len(machines.writes)
+                machines.writer.unwritable.clear()
+                await passes(120)
+
+        lines = [it for it in said if it["event"] == "state of homes not recorded"]
+        assert [("VirtualMachine default/vm-0", "forbidden")] == [(it["machine"], it["cause"]) for it in lines]
+        assert tried < 3600 / AGAIN_SECONDS + 10
+        assert {f"away {after(0)} n1"} == {machines.since(f"vm-{number}") for number in range(50)}
+
+    @virtual_time
+    async def test_one_that_cannot_be_written_keeps_no_other_from_it(self) -> None:
+        machines = Watched()
+        for name in ("one", "two", "three"):
+            machines.machine(name, home="n1")
+        machines.writer.unwritable = {"one"}
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes(10)
+
+        assert ["two", "three"] == [name for name, _ in written(machines)]
+
+    @virtual_time
+    async def test_an_owner_that_cannot_be_read_keeps_no_other_from_it(self) -> None:
+        machines = Watched()
+        for name in ("one", "two"):
+            machines.machine(name, home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            machines.cluster.leave_out(MACHINE, ("default", "one"), "odd")
+            await passes(10)
+            assert ["two"] == [name for name, _ in written(machines)]
+            machines.cluster.take_back(MACHINE, ("default", "one"))
+            machines.leaves("n1")
+            await passes()
+
+        assert f"leaving {after(0)} n1" == machines.since("one")
+
+
+class TestQuiet:
+    @virtual_time
+    async def test_where_nothing_moves_nothing_is_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        looks: list[float] = []
+        every = machines.cluster.every
+
+        def counted(kind: Kind[Any]) -> Iterator[Any]:
+            looks.append(now() - BEGINS)
+            return every(kind)
+
+        monkeypatch.setattr(machines.cluster, "every", counted)
+        async with machines.leading():
+            await passes(10)
+            before = len(looks)
+            await passes(3600)
+            assert before == len(looks)
+            for _ in range(20):  # a busy cluster
+                machines.machine("other", home="n2")
+                await passes(0.1)
+            await passes(0.5)
+
+        assert len(looks) - before <= 3
+
+    @virtual_time
+    async def test_a_node_that_comes_and_goes_at_once_makes_no_write(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        async with machines.leading():
+            await passes()
+            machines.cordon("n1")
+            machines.uncordon("n1")
+            await passes()
+
+        assert [] == machines.writer.written
+
+
+class TestTold:
+    """On the owner, and in the log."""
+
+    @virtual_time
+    async def test_each_state_that_a_home_comes_to(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        with capture_logs() as said:
+            async with machines.leading():
+                await passes()
+                machines.cordon("n1")
+                await passes()
+                machines.leaves("n1")
+                await passes()
+                machines.cluster.delete_node("n1")
+                await passes()
+                machines.uncordon("n1")
+                await passes()
+
+        def told(type_: Any, reason: str, note: str) -> Told:
+            return Told(DB, "Node n1", type_, reason, "Watching", note)
+
+        assert [
+            told("Normal", "HomeAway", "the home n1 is away (cordoned)"),
+            told("Normal", "HomeLeaving", "the home n1 is leaving (taint ToBeDeletedByClusterAutoscaler)"),
+            told("Warning", "HomeGone", "the home n1 is gone"),
+            told("Normal", "HomeReturned", "the home n1 is usable again"),
+        ] == machines.events.told
+        lines = [(it["event"], it.get("state", "")) for it in said if it.get("machine") == DB]
+        states = [("home not usable", it) for it in ("away", "leaving", "gone")]
+        assert [*states, ("home returned", "")] == lines
+
+    @virtual_time
+    async def test_it_is_not_told_again_by_who_comes_to_decide(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+        machines.restart()
+        async with machines.leading():
+            await passes()
+            assert ["HomeAway"] == machines.events.reasons
+        machines.uncordon("n1")
+        machines.restart()
+        async with machines.leading():
+            await passes()
+
+        assert ["HomeAway", "HomeReturned"] == machines.events.reasons
+
+    @virtual_time
+    async def test_a_home_written_by_hand_that_is_no_node(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        with capture_logs() as said:
+            async with machines.leading():
+                await passes()
+                machines.change(MACHINE, {HOME: "N 1\x00" * 100})
+                await passes()
+                machines.machine("new", home="n9")
+                await passes()
+
+        assert ["HomeUnknown", "HomeUnknown"] == machines.events.reasons
+        bad, new = machines.events.told
+        assert ("", True) == (bad.related, bad.note.startswith("the home 'N 1\\x00N 1"))
+        assert len(bad.note) < 300
+        note = "the home n9 is no node of the cluster: correct or remove homeport.dev/home"
+        assert Told("VirtualMachine default/new", "Node n9", "Warning", "HomeUnknown", "Watching", note) == new
+        assert ["home unknown"] * 2 == [it["event"] for it in said if it["event"] == "home unknown"]
+
+    @virtual_time
+    async def test_a_policy_that_is_none_once_for_each_that_was_written(self) -> None:
+        machines = Watched()
+        machines.machine(policy="stict")
+        async with machines.leading():
+            await passes()
+            machines.change(MACHINE, {**machines.annotations(), "homeport.dev/other": "1"})
+            await passes()
+            machines.change(MACHINE, {POLICY: "x" * 900})
+            await passes()
+            machines.change(MACHINE, {POLICY: "hard"})
+            await passes()
+
+        first, second = machines.events.told
+        note = (
+            "homeport.dev/policy says 'stict', which is no policy and is passed over: there are off, soft, hard, grace"
+        )
+        assert Told(DB, "", "Warning", "PolicyUnknown", "Watching", note.replace("'stict'", "stict")) == first
+        assert len(second.note) < 300
+
+    @virtual_time
+    async def test_with_the_policy_off_nothing_is_told(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1", policy="off")
+        async with machines.leading():
+            await passes()
+            machines.cordon(*NODES)
+            await passes()
+
+        assert [] == machines.events.told
