@@ -319,10 +319,16 @@ class Service:
         for spec, kind in read:
             if spec.changed is not None:
                 self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
+            if spec.came is not None:
+                self._cluster.others.on_coming(kind, partial(self._tell_of, spec.name, partial(spec.came, kind)))
 
     def _tell(self, plugin: str, changed: Callable[[Any, Any, EventRecorder], None], old: Any, new: Any) -> None:
         with suppress(PluginError):  # logged by the guard
             self._guard.call(plugin, "Changed", changed, old, new, self._events)
+
+    def _tell_of(self, plugin: str, came: Callable[[Any], None], found: Any) -> None:
+        with suppress(PluginError):  # logged by the guard
+            self._guard.call(plugin, "Changed", came, found)
 
     def _record(self, feed: LiveFeed) -> ApiRecorder:
         return ApiRecorder(

@@ -6,8 +6,9 @@ Nothing is evicted here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
+from operator import is_
 from typing import Annotated, Final, Self, TypeAlias, final
 from zlib import crc32
 
@@ -33,6 +34,8 @@ from app.framework.status import SUCCESS, Code, Status, error, unresolvable, uns
 from app.kube.core_v1 import Pod
 from app.kube.kinds import POD_DISRUPTION_BUDGETS, Kind
 from app.kube.labels import LabelSet
+from app.kube.memo import MISSING, Memo
+from app.kube.meta_v1 import ObjectKey
 from app.kube.policy_v1 import PodDisruptionBudget
 
 NAME: Final = "DefaultPreemption"
@@ -55,8 +58,17 @@ _NO_PRIORITY_BELOW: Final = 1 << 31
 """Added to each priority, so that of pods with negative ones more are worse, too."""
 
 _INT32: Final = 2**31 - 1
-_MOST_KNOWN: Final = 4096
-"""Label sets of which is remembered which budgets select them: those of the pods on some hundred nodes."""
+
+_BUDGETS_A_STEP: Final = 4096
+"""Budgets that are counted, and requirements of theirs that are compared, in one step: about a millisecond."""
+
+_MOST_COUNTS: Final = 8
+"""A node whose pods are others each time its budgets are counted is left alone after so many times."""
+
+_MEMO_BYTES: Final = 8 << 20
+_ENTRY_BYTES: Final = 500
+_BUDGET_BYTES: Final = 8
+"""Of which budgets select a label set: some thousand of these are those of the pods on some hundred nodes."""
 
 
 class DefaultPreemptionArgs(PluginArgs):
@@ -80,6 +92,7 @@ class DefaultPreemptionArgs(PluginArgs):
         return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
 
 
+Counting: TypeAlias = Generator[None, None, Set[str]]
 _Cost: TypeAlias = tuple[int, int, int, int, float]
 
 
@@ -90,8 +103,11 @@ class _Found(Struct):
     best: tuple[_Cost, str, Victims] | None = None
     statuses: dict[str, Status] = {}
 
-    def add(self, name: str, victims: Victims) -> None:
-        """A node that could be freed."""
+    def take(self, name: str, victims: Victims, status: Status) -> None:
+        """What was found of a node."""
+        if not victims.pods:
+            self.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
+            return
         self.candidates += 1
         cost = _cost(victims)
         if self.best is None or cost < self.best[0]:
@@ -102,6 +118,57 @@ class _Found(Struct):
         return self.candidates >= wanted and self.best is not None and not self.best[-1].pdb_violations
 
 
+class _Count:
+    """The pods of a node that may go, the most important first, and which of them break a budget.
+
+    ``violating``: their UIDs, once all are counted.
+    """
+
+    __slots__ = ("_rest", "pods", "violating")
+    _rest: Counting
+
+    def __init__(self) -> None:
+        self.pods: Sequence[Pod] = ()
+        self.violating: Set[str] | None = None
+
+    def is_of(self, pods: Sequence[Pod]) -> bool:
+        """Whether just these, in these forms, are counted."""
+        return len(pods) == len(self.pods) and all(map(is_, pods, self.pods))
+
+    def begin(self, pods: Sequence[Pod], counting: Counting) -> None:
+        """Begin with these, and go the first step."""
+        self.pods, self.violating, self._rest = pods, None, counting
+        self._advance()
+
+    def steps(self) -> Iterator[None]:
+        """Count the rest."""
+        while self.violating is None:
+            yield
+            self._advance()
+
+    def _advance(self) -> None:
+        try:
+            next(self._rest)
+        except StopIteration as end:
+            self.violating = end.value
+
+
+class _Pace:
+    """Says when so much was done that others are to have their turn."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def is_due(self, work: int) -> bool:
+        self._done += work
+        if self._done < _BUDGETS_A_STEP:
+            return False
+        self._done = 0
+        return True
+
+
 @final
 class DefaultPreemption(PreemptionPlugin):
     """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
@@ -109,8 +176,7 @@ class DefaultPreemption(PreemptionPlugin):
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
         self._handle = handle
-        self._selecting: dict[tuple[str, LabelSet], tuple[PodDisruptionBudget, ...]] = {}
-        self._selecting_at = -1
+        self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
 
     def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Where nobody has to go by now, since the picture has moved between steps, nothing is said of that node."""
@@ -124,25 +190,31 @@ class DefaultPreemption(PreemptionPlugin):
             if filters >= _FILTERS_A_STEP:
                 state = yield
                 filters = 0
-            filters += self._try(state, pod, name, found)
+            state, run = yield from self._try(state, pod, name, found)
+            filters += run
             if found.is_enough(wanted):
                 break
         return self._chosen(found)
 
-    def _try(self, state: CycleState, pod: Pod, name: str, found: _Found) -> int:
-        """One node; about how often the filters were run."""
-        try:
-            node = self._handle.nodes.get(name)
-        except Unreadable:
-            node = None
-        if node is None:
-            return 0
-        victims, status = self.select_victims_on_node(state, pod, node)
-        if victims.pods:
-            found.add(name, victims)
-        else:
-            found.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
-        return 1 + len(node.pods)
+    def _try(
+        self, state: CycleState, pod: Pod, name: str, found: _Found
+    ) -> Generator[None, CycleState, tuple[CycleState, int]]:
+        """One node; the state that it came to, and about how often the filters were run since it yielded."""
+        count = _Count()
+        for _ in range(_MOST_COUNTS):
+            try:
+                node = self._handle.nodes.get(name)
+            except Unreadable:
+                node = None
+            if node is None:
+                break
+            answer = self._select(state, pod, node, count)
+            if answer is not None:
+                found.take(name, *answer)
+                return state, 1 + len(node.pods)
+            for _ in count.steps():
+                state = yield
+        return state, 0
 
     def _chosen(self, found: _Found) -> PostFilterAnswer:
         if found.best is not None:
@@ -174,6 +246,14 @@ class DefaultPreemption(PreemptionPlugin):
         """All of lower priority leave, then each that the pod fits beside comes back: first those that a budget
         protects, the most important first.
         """
+        count = _Count()
+        while (answer := self._select(state, pod, node, count)) is None:
+            for _ in count.steps():
+                pass
+        return answer
+
+    def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: _Count) -> tuple[Victims, Status] | None:
+        """``None`` where the budgets of just these pods are to be counted first; ``count`` has begun with it then."""
         potential = _lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
@@ -183,38 +263,52 @@ class DefaultPreemption(PreemptionPlugin):
         status = dry_run.filter()
         if not status.is_success:
             return _NO_VICTIMS, status
-        violating, others = self._by_violation(_by_importance(potential))
+        potential = _by_importance(potential)
+        if not count.is_of(potential):
+            count.begin(potential, self._violating(potential))
+        if count.violating is None:
+            return None
+        violating = [it for it in potential if it.uid in count.violating]
+        others = [it for it in potential if it.uid not in count.violating]
         unspared = _unspared(dry_run, violating)
         violations = len(unspared)
         unspared += _unspared(dry_run, others)
         victims = _by_importance(unspared) if violating and others else unspared
         return Victims(tuple(victims), violations), SUCCESS
 
-    def _by_violation(self, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
-        """The pods whose eviction, after that of those before them, would break a budget, and the others.
+    def _violating(self, pods: Iterable[Pod]) -> Counting:
+        """The UIDs of the pods whose eviction, after that of those before them, would break a budget; step by step.
 
-        One that a budget lists as disrupted has been counted there already.
+        A budget counts as it was when it was looked at first. A pod that it lists as disrupted has been counted there
+        already.
         """
-        left: dict[tuple[str, str], int] = {}
-        violating: list[Pod] = []
-        others: list[Pod] = []
+        left: dict[ObjectKey, int] = {}
+        violating: set[str] = set()
+        pace = _Pace()
         for pod in pods:
-            violates = False
-            for budget in self._budgets_of(pod):
-                left[budget.key] = left.get(budget.key, budget.disruptions_allowed) - 1
-                violates = violates or left[budget.key] < 0
-            (violating if violates else others).append(pod)
-        return violating, others
+            key = (pod.namespace, pod.labels, self._handle.objects.version(POD_DISRUPTION_BUDGETS, pod.namespace))
+            budgets = self._selecting.get(key)
+            if budgets is MISSING:
+                budgets = yield from self._budgets_of(pod, pace)
+                self._selecting.put(key, budgets, _ENTRY_BYTES + _BUDGET_BYTES * len(budgets))
+            for it in budgets:
+                if pace.is_due(1):
+                    yield
+                if pod.name not in it.disrupted_pods:
+                    left[it.key] = left.get(it.key, it.disruptions_allowed) - 1
+                    if left[it.key] < 0:
+                        violating.add(pod.uid)
+        return violating
 
-    def _budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
-        objects, asked = self._handle.objects, (pod.namespace, pod.labels)
-        now = objects.version(POD_DISRUPTION_BUDGETS)
-        if now != self._selecting_at or len(self._selecting) >= _MOST_KNOWN:
-            self._selecting, self._selecting_at = {}, now
-        if asked not in self._selecting:
-            budgets = objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)
-            self._selecting[asked] = tuple(it for it in budgets if it.selects(pod.labels))
-        return [it for it in self._selecting[asked] if pod.name not in it.disrupted_pods]
+    def _budgets_of(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
+        """Those of its namespace as they are now that select it, step by step."""
+        found: list[PodDisruptionBudget] = []
+        for it in tuple(self._handle.objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)):
+            if it.selects(pod.labels):
+                found.append(it)
+            if pace.is_due(1 if it.selector is None else 1 + len(it.selector.requirements)):
+                yield
+        return tuple(found)
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
         """Where pods without a start time decide, these started last."""

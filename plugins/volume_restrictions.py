@@ -25,7 +25,7 @@ from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable, 
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
 from app.kube.persistent_volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
-from app.kube.volumes import VOLUMES, Disk, PodVolume
+from app.kube.volumes import VOLUMES, Disks, PodVolume
 
 NAME: Final = "VolumeRestrictions"
 
@@ -60,7 +60,30 @@ class _NoClaim(Exception):  # no error: no node will do
         self.status = unresolvable(claim_not_found(name))
 
 
+class _Ours:
+    """The pod's own disks, and which pods were found to have one of them: those of a workload have the same volumes."""
+
+    __slots__ = ("_disks", "_known")
+
+    def __init__(self, pod: Pod) -> None:
+        self._disks = Disks(pod.spec.volumes)
+        self._known: dict[int, tuple[Sequence[PodVolume], bool]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._disks)
+
+    def clone(self) -> _Ours:
+        return self
+
+    def conflict(self, volumes: Sequence[PodVolume]) -> bool:
+        known = self._known.get(id(volumes))
+        if known is None:
+            known = self._known[id(volumes)] = volumes, self._disks.conflict(volumes)
+        return known[1]
+
+
 _STATE: Final[StateKey[_Conflicts]] = StateKey("PreFilterVolumeRestrictions")
+_OURS: Final[StateKey[_Ours]] = StateKey("VolumeRestrictions disks")
 
 
 @final
@@ -94,8 +117,8 @@ class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlug
         return self._moved(state, removed, -1)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        disks = _disks(pod.spec.volumes)
-        if disks and any(_conflict(disks, _disks(it.volumes)) for it in node.mounts.values()):
+        disks = _disks_of(state, pod)
+        if disks and any(disks.conflict(it.volumes) for it in node.mounts.values()):
             return _DISK
         return _IN_USE if _read(state).uses > 0 else SUCCESS
 
@@ -104,7 +127,7 @@ class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlug
         if not ours or not theirs:
             return False
         shared = {it.claim for it in ours} & {it.claim for it in theirs} - {None}
-        return (bool(shared) and pod.namespace == other.namespace) or _conflict(_disks(ours), _disks(theirs))
+        return (bool(shared) and pod.namespace == other.namespace) or Disks(ours).conflict(theirs)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """More pods never help: what holds with all of them holds with some."""
@@ -115,7 +138,7 @@ class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlug
         if not volumes and VOLUMES not in pod.spec.oversized:
             return NO_CLAIMS
         claims = tuple(self._known(pod.namespace, it.claim) for it in volumes if it.claim is not None)
-        disks = tuple(_disks(volumes))
+        disks = tuple(disk for it in volumes for disk in it.disks)
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
     def _known(self, namespace: str, name: str) -> Hashable:
@@ -151,12 +174,14 @@ def _read(state: CycleState) -> _Conflicts:
         raise StateNotFound(f'cannot read "{_STATE.name}" from cycleState') from None
 
 
-def _disks(volumes: Iterable[PodVolume]) -> list[Disk]:
-    return [disk for it in volumes for disk in it.disks]
-
-
-def _conflict(ours: Iterable[Disk], theirs: Sequence[Disk]) -> bool:
-    return any(disk.conflicts(other) for disk in ours for other in theirs)
+def _disks_of(state: CycleState, pod: Pod) -> _Ours:
+    """Put in order once for all nodes of a search."""
+    try:
+        return state.read(_OURS)
+    except StateNotFound:
+        found = _Ours(pod)
+        state.write(_OURS, found)
+        return found
 
 
 def _kinds(_args: VolumeRestrictionsArgs) -> tuple[Kind[Any], ...]:

@@ -120,11 +120,11 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return NO_CLAIMS if found is NO_CLAIMS else (found, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
-        """Raises ``_Rejected`` where a claim keeps the pod from all nodes."""
+        """Each once, however many claims have it. Raises ``_Rejected`` where one keeps the pod from all nodes."""
         if VOLUMES in pod.spec.oversized:
             raise _Rejected(REASON_LONG_VOLUMES)
-        names = (it.claim for it in pod.spec.volumes if it.claim is not None)
-        return tuple(it for name in names for it in self._of_claim(pod.namespace, name))
+        names = dict.fromkeys(it.claim for it in pod.spec.volumes if it.claim is not None)
+        return tuple(dict.fromkeys(it for name in names for it in self._of_claim(pod.namespace, name)))
 
     def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
         if not name:

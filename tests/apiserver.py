@@ -74,10 +74,13 @@ RESOURCES: Final = (
     Resource("v1", "Node", "nodes", namespaced=False),
     Resource("v1", "Service", "services"),
     Resource("v1", "ReplicationController", "replicationcontrollers"),
+    Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    Resource("v1", "PersistentVolume", "persistentvolumes", namespaced=False),
     Resource("apps/v1", "ReplicaSet", "replicasets"),
     Resource("apps/v1", "StatefulSet", "statefulsets"),
     Resource("kubevirt.io/v1", "VirtualMachine", "virtualmachines"),
     Resource("kubevirt.io/v1", "VirtualMachineInstance", "virtualmachineinstances"),
+    Resource("homeport.dev/v1alpha1", "Home", "homes"),
 )
 """What Homeport watches."""
 
@@ -440,6 +443,9 @@ class ApiServer:
             return refused
         if where.subresource == "binding":
             return self._bind(where.resource, raw, body)
+        if method == "DELETE":
+            self.delete(str(where.resource), where.key)
+            return Answer(200, _raw({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
         return self._object(
             self._change(where, raw, json.loads(body) if method == "PUT" else _patched(where, raw, body))
         )
@@ -562,7 +568,8 @@ def _first(queues: dict[str, list[Any]], method: str) -> list[Any]:
 
 def _precondition(method: str, where: Where, raw: bytes, body: bytes) -> Answer | None:
     """A version and a UID that are sent must be those of the object; a patch may not even want another UID."""
-    found, wanted = json.loads(raw)["metadata"], json.loads(body).get("metadata", {})
+    sent = "preconditions" if method == "DELETE" else "metadata"
+    found, wanted = json.loads(raw)["metadata"], json.loads(body).get(sent, {})
     if wanted.get("resourceVersion") not in (None, found["resourceVersion"]):
         return _refusal(409, "Conflict", "Precondition failed: resourceVersion")
     if wanted.get("uid") in (None, found.get("uid")):

@@ -89,6 +89,15 @@ class NoWriter:
     ) -> None:
         raise AssertionError(f"wrote {annotations} to {found}")
 
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        raise AssertionError(f"made {namespace}/{name}")
+
+    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        raise AssertionError(f"changed {found}")
+
+    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        raise AssertionError(f"deleted {found}")
+
 
 class Told(Struct, frozen=True):
     """An Event. ``related`` is ``Kind namespace/name``, or empty."""

@@ -25,14 +25,15 @@ class ClaimUses:
 
     def uses(self, namespace: str, name: str, moves: Iterable[tuple[Pod | None, Pod | None]] = ()) -> int:
         """``moves``: pods as they are counted here, each with how it is to be counted instead."""
-        claim = _key(namespace, name)
-        found = self._uses.get(claim, 0)
+        found = self._uses.get(_key(namespace, name), 0)
         for old, new in moves:
-            found += self._of(new, claim) - self._of(old, claim)
+            found += self._of(new, namespace, name) - self._of(old, namespace, name)
         return found
 
-    def _of(self, pod: Pod | None, claim: str) -> int:
-        return _claims(pod).get(claim, 0) if pod is not None and pod.node_name in self._nodes else 0
+    def _of(self, pod: Pod | None, namespace: str, name: str) -> int:
+        if pod is None or pod.namespace != namespace or pod.node_name not in self._nodes:
+            return 0
+        return sum(it.claim == name for it in pod.spec.volumes)
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
         if not pod.spec.volumes:

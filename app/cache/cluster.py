@@ -201,6 +201,10 @@ class Cluster:
             if found is not None:
                 yield found
 
+    def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
+        keys = self.others.changed(kind, seen)
+        return None if keys is None else [(key, self.others.get(kind, *key)) for key in keys]
+
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
         if self.left_out:
             self.left_out.require_all(kind, namespace)
@@ -230,7 +234,7 @@ class Cluster:
             self._node_changes += 1
             self.node_changes.note(key[1])
         else:
-            self.others.touch(kind, key[0])
+            self.others.touch(kind, key)
 
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""

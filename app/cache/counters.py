@@ -49,8 +49,20 @@ _PIECE: Final = 384
 _SKEWS: Final = 64
 """Counts whose skew is looked at in one step: a tenth of a millisecond where they are large."""
 
-_WEIGH_EVERY: Final = 8192
-"""Pod events after which all is weighed anew: entries grow with what they count."""
+_WEIGH_EVERY: Final = 64
+_ROUND: Final = 128
+_AT_LEAST: Final = 8
+"""After so many pod events such a part of the entries is weighed anew, or so many: they grow with what they count."""
+
+_MOST_OF_A_GROUP: Final = 128
+_MOST_OF_A_SELECTION: Final = 32
+"""Selections that match one label set, and domains of one selection: an event changes all of them. Of more than that
+those that were made first are given up. A label set has one or two, and a selection one for each topology key. One pod
+asks for no more than that, or it would never have all that it needs.
+"""
+
+_AT_AN_EVENT: Final = 1024
+"""Requirements that a label set never seen is compared with at once, as it comes; with more, before the next answer."""
 
 _ENTRY_BYTES: Final = 1000
 _TOPOLOGY_BYTES: Final = 8000
@@ -71,6 +83,8 @@ _MOST_PAIRS: Final = 16
 
 _MAX_LIMITS: Final = 4
 """Limits of one Domains whose crossings are watched: each costs every event a comparison."""
+
+_OVER: Final = object()
 
 _STAMPS: Final = itertools.count(1)
 """No stamp is given out twice, whatever is given up and made anew."""
@@ -162,6 +176,13 @@ class Selection:
         nodes = self.nodes
         for node, count in group.nodes.items():
             nodes[node] = nodes.get(node, 0) + count
+
+    def join_late(self, group: Group) -> None:
+        """The same once there may be domains, which count them then."""
+        group.selections[self] = None
+        self.groups[group] = None
+        for node, count in group.nodes.items():
+            self.add(node, count)
 
     def add(self, node: str, delta: int) -> None:
         nodes = self.nodes
@@ -505,6 +526,7 @@ class Bounded(Generic[K, V]):
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
         self._entries: dict[K, V] = {}
         self._weights: dict[K, int] = {}
+        self._due: list[K] = []
         self._limit = limit
         self._make = make
         self._on_evict = on_evict
@@ -560,10 +582,22 @@ class Bounded(Generic[K, V]):
         if self._entries.pop(key, None) is not None:
             self.bytes -= self._weights.pop(key)
 
-    def weigh(self) -> None:
-        """Weigh all entries anew."""
-        for key, entry in self._entries.items():
-            self._weigh(key, entry)
+    def give_up(self, key: K) -> bool:
+        """Whether there was such an entry that is not pinned: there is none any more."""
+        if key in PINS.keys or key not in self._entries:
+            return False
+        self._evict(key)
+        return True
+
+    def weigh(self, part: int = 1) -> None:
+        """Weigh one of so many parts of the entries anew, and at least some: another part each time."""
+        if not self._due:
+            self._due = list(self._entries)
+        for _ in range(min(len(self._due), _AT_LEAST + len(self._entries) // part)):
+            key = self._due.pop()
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._weigh(key, entry)
         self._shrink()
 
     def _weigh(self, key: K, entry: V) -> None:
@@ -578,9 +612,12 @@ class Bounded(Generic[K, V]):
             key = next(filterfalse(PINS.keys.__contains__, others), None)
             if key is None:
                 return
-            entry = self._entries.pop(key)
-            self.bytes -= self._weights.pop(key)
-            self._on_evict(entry)
+            self._evict(key)
+
+    def _evict(self, key: K) -> None:
+        entry = self._entries.pop(key)
+        self.bytes -= self._weights.pop(key)
+        self._on_evict(entry)
 
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
@@ -691,6 +728,7 @@ class Counters:
         self._nodes = nodes
         self._groups: dict[str, dict[LabelSet, Group]] = {}
         self._by_pair: dict[tuple[str, ...], dict[Selection, None]] = {}
+        self._unjoined: dict[Group, Iterator[None]] = {}
         self._eligibilities: dict[EligibilityKey, Eligibility] = {}
         self._by_label: dict[str, dict[Eligibility, None]] = {}
         self._by_taints: dict[Eligibility, None] = {}
@@ -722,6 +760,7 @@ class Counters:
         required_keys: frozenset[str],
         inclusion: Inclusion = ALL_NODES,
     ) -> DomainCounts:
+        self._require_joined()
         self._selections.touch((namespace, selector))
         self._topologies.touch((topology_key, required_keys, inclusion))
         kept = self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
@@ -758,6 +797,7 @@ class Counters:
 
     def _selection(self, namespace: Scope, selector: Selector) -> Selection:
         """A whole one. Raises ``Unprepared``."""
+        self._require_joined()
         found = self._selections.get((namespace, selector))
         if found.rest is not None:
             raise Unprepared(self._finish(found, self._selections, (namespace, selector)))
@@ -832,7 +872,7 @@ class Counters:
         """Entries grow with what they count: what has become too much is given up."""
         self._moves = 0
         for level in self._levels().values():
-            level.weigh()
+            level.weigh(_ROUND)
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
         """A node was added (``old`` is None), changed, or removed (``new`` is None)."""
@@ -850,16 +890,70 @@ class Counters:
         return touched
 
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
+        """Selected at once, or, where many may select it, before anything is answered next."""
         group = Group(labels)
-        candidates: dict[Selection, None] = {}
-        for pair in found_under(namespace, labels):
-            candidates.update(self._by_pair.get(pair, {}))
-        for selection in candidates:
-            if covers(selection.namespace, namespace) and selection.selector.matches(labels):
-                selection.join(group)
+        joining = self._join_group(namespace, group)
+        if not self._is_compared_soon(namespace, labels):
+            self._unjoined[group] = joining
+        else:
+            for _ in joining:
+                pass
         return group
 
+    def _is_compared_soon(self, namespace: str, labels: LabelSet) -> bool:
+        left = _AT_AN_EVENT
+        for pair in found_under(namespace, labels):
+            for selection in self._by_pair.get(pair, ()):
+                left -= 1 + len(selection.selector.requirements)
+                if left < 0:
+                    return False
+        return True
+
+    def _join_group(self, namespace: str, group: Group) -> Iterator[None]:
+        """Have a group that came joined by all that select it, piece by piece; pods may come to it meanwhile.
+
+        A selection that comes meanwhile joins it by itself.
+        """
+        labels, looked_at = group.labels, 0
+        for pair in found_under(namespace, labels):
+            for selection in tuple(self._by_pair.get(pair, ())):
+                looked_at += 1 + len(selection.selector.requirements)
+                if self._selects(selection, namespace, group) and selection in self._by_pair.get(pair, ()):
+                    looked_at += len(group.nodes) * (1 + len(selection.domains))
+                    selection.join_late(group)
+                    self._thin_out(group, selection)
+                if looked_at >= _PIECE:
+                    looked_at = 0
+                    yield
+
+    def _selects(self, selection: Selection, namespace: str, group: Group) -> bool:
+        """Whether it is to join the group, and has not."""
+        if selection in group.selections or not covers(selection.namespace, namespace):
+            return False
+        return selection.selector.matches(group.labels)
+
+    def _joining(self) -> Iterator[None]:
+        """Have all groups that came joined; several may do so in turns."""
+        while self._unjoined:
+            group, joining = next(iter(self._unjoined.items()))
+            if next(joining, _OVER) is _OVER:
+                self._unjoined.pop(group, None)
+            yield
+
+    def _require_joined(self) -> None:
+        """Raises ``Unprepared``."""
+        if self._unjoined:
+            raise Unprepared(self._joining())
+
+    def _thin_out(self, group: Group, newest: Selection) -> None:
+        """Give up selections of a group that has too many. Not the newest, and none that is pinned."""
+        if len(group.selections) > _MOST_OF_A_GROUP:
+            for it in tuple(group.selections):
+                if it is not newest and self._selections.give_up((it.namespace, it.selector)):
+                    return
+
     def _drop_group(self, namespace: str, groups: dict[LabelSet, Group], group: Group) -> None:
+        self._unjoined.pop(group, None)
         for selection in group.selections:
             del selection.groups[group]
         del groups[group.labels]
@@ -884,6 +978,7 @@ class Counters:
             for labels, group in tuple(groups.items()):
                 if groups.get(labels) is group and matches(labels) and selection not in group.selections:
                     selection.join(group)
+                    self._thin_out(group, selection)
                     looked_at += len(group.nodes)
                 looked_at += a_group
                 if looked_at >= _PIECE:
@@ -982,7 +1077,14 @@ class Counters:
             raise
         if len(selection.nodes) > _PIECE:
             raise Unprepared(self._join(key, selection, topology))
-        return _joined(selection, topology)
+        return self._counted_by(selection, topology)
+
+    def _counted_by(self, selection: Selection, topology: Topology) -> Domains:
+        """Its domains of that topology, which need not be known to the level yet. It has to keep few others."""
+        found = _joined(selection, topology)
+        if len(selection.domains) > _MOST_OF_A_SELECTION:
+            next((it for it in tuple(selection.domains) if self._domains.give_up(it.key())), None)
+        return found
 
     def _join(self, key: DomainsKey, selection: Selection, topology: Topology) -> Iterator[None]:
         """In one piece, some ten milliseconds for 65,000 nodes: unless one of the two was given up."""
@@ -991,7 +1093,7 @@ class Counters:
         there = self._selections.holds((namespace, selector), selection)
         there = there and self._topologies.holds((topology_key, required, inclusion), topology)
         if there and not self._domains.has(key):
-            self._domains.put(key, _joined(selection, topology))
+            self._domains.put(key, self._counted_by(selection, topology))
             yield
 
     def _drop_domains(self, domains: Domains) -> None:
@@ -1037,6 +1139,7 @@ class Counters:
             kept = {} if group is None else group.nodes
             yield "" if kept == recount.groups.get((namespace, labels), {}) else "groups differ from a recount"
         for key, selection in self._selections.items():
+            yield from ("" for _ in self._joining())
             yield from self._selection_differences(key, selection, recount)
         for topology_key, topology in self._topologies.items():
             if topology.rest is None:
@@ -1044,6 +1147,7 @@ class Counters:
                     alive = found and self._topologies.holds(topology_key, topology)
                     yield f"{found} of {topology.key} differ from a recount" if alive else ""
         for domains_key, domains in self._domains.items():
+            yield from ("" for _ in self._joining())
             counted = recount.selections.get(domains_key[:2])
             if counted is not None and self._domains.holds(domains_key, domains):
                 yield from domains.differences(counted)

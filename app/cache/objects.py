@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import takewhile
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -16,6 +17,9 @@ Listener = Callable[[Any, Any], None]
 
 
 _MOST_GONE: Final = 8192
+
+_MOST_NOTED: Final = 1 << 17
+"""Objects of a kind whose changes are listed: what there is, and some that is gone."""
 
 
 class Gone:
@@ -36,6 +40,29 @@ class Gone:
         return uid in self._uids
 
 
+class _Journal:
+    """The objects of a kind that changed, each listed once, by its last change. ``since``: from then on."""
+
+    __slots__ = ("_at", "_forgotten")
+
+    def __init__(self, since: int) -> None:
+        self._at: dict[ObjectKey, int] = {}
+        self._forgotten = since
+
+    def note(self, key: ObjectKey, now: int) -> None:
+        self._at.pop(key, None)
+        self._at[key] = now
+        if len(self._at) > _MOST_NOTED:
+            self._forgotten = self._at.pop(next(iter(self._at)))
+
+    def since(self, seen: int) -> list[ObjectKey] | None:
+        """The earliest first; ``None`` if it was not listed yet, or is no more."""
+        if seen < self._forgotten:
+            return None
+        found = [key for key, _ in takewhile(lambda it: it[1] > seen, reversed(self._at.items()))]
+        return found[::-1]
+
+
 class ObjectStore:
     """Holds the newest form seen of each object: what we wrote ourselves is not undone by an older watch event."""
 
@@ -46,11 +73,27 @@ class ObjectStore:
         self._latest: dict[Kind[Any], int] = {}
         self._gone = Gone()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
+        self._newcomers: dict[Kind[Any], list[Callable[[Any], None]]] = {}
+        self._journals: dict[Kind[Any], _Journal] = {}
         self.changes = 0
 
     def on_change(self, kind: Kind[Any], listener: Listener) -> None:
         """Call ``listener`` whenever an object of the kind takes another form: not when it comes, nor when it goes."""
         self._listeners.setdefault(kind, []).append(listener)
+
+    def on_coming(self, kind: Kind[Any], listener: Callable[[Any], None]) -> None:
+        """Call ``listener`` whenever an object of the kind is there that was not, or was another of that name."""
+        self._newcomers.setdefault(kind, []).append(listener)
+
+    def changed(self, kind: Kind[Any], seen: int) -> list[ObjectKey] | None:
+        """Which objects of a kind came, changed or went since its version was ``seen``; ``None`` for any of them.
+
+        Listed from when it is first asked for.
+        """
+        journal = self._journals.get(kind)
+        if journal is None:
+            journal = self._journals[kind] = _Journal(self.kind_version(kind))
+        return journal.since(seen)
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
         return cast("Object | None", self._objects.get(kind, {}).get(namespace, {}).get(name))
@@ -86,10 +129,13 @@ class ObjectStore:
             return
         objects[name] = found
         if not _is_same(known, found):
-            self.touch(kind, namespace)
-        if kind in self._listeners and known is not None and known.uid == found.uid:
-            for listener in self._listeners[kind]:
+            self.touch(kind, found.key)
+        if known is not None and known.uid == found.uid:
+            for listener in self._listeners.get(kind, ()):
                 listener(known, found)
+        else:
+            for newcomer in self._newcomers.get(kind, ()):
+                newcomer(found)
 
     def upsert_read(self, kind: Kind[Any], found: KubeObject) -> None:
         """Take in what was read or written past the watch, unless it is known to be gone."""
@@ -104,7 +150,7 @@ class ObjectStore:
         self._gone.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             del objects[name]
-            self.touch(kind, namespace)
+            self.touch(kind, key)
             if not objects:
                 del self._objects[kind][namespace], self._versions[(kind, namespace)]
                 self._emptied[kind] = self.changes
@@ -113,10 +159,13 @@ class ObjectStore:
         """Moves whenever an object of the kind does, in whatever namespace."""
         return self._latest.get(kind, 0)
 
-    def touch(self, kind: Kind[Any], namespace: str) -> None:
-        """What was derived from the objects of the kind in the namespace has to be derived anew."""
+    def touch(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """What was derived from the object, or from those of the kind in its namespace, has to be derived anew."""
+        namespace, _ = key
         self.changes += 1
         self._latest[kind] = self.changes
+        if kind in self._journals:
+            self._journals[kind].note(key, self.changes)
         if namespace in self._objects.get(kind, {}):
             self._versions[(kind, namespace)] = self.changes
         else:

@@ -48,8 +48,14 @@ _COUNT_BYTES: Final = 150
 _PIECE: Final = 384
 """Terms, and nodes of carriers, that are looked at in one piece: some tenths of a millisecond."""
 
-_WEIGH_EVERY: Final = 8192
-"""Pod events after which all matches are weighed anew: they grow with what they count."""
+_WEIGH_EVERY: Final = 64
+_ROUND: Final = 128
+"""After so many pod events such a part of the matches is weighed anew: they grow with what they count."""
+
+_MOST_TOLD: Final = 2048
+"""Counts of matches that one carrier changes as it comes or goes: a millisecond or two. Of matches that would be more
+than that those that were made first are given up.
+"""
 
 _CAUGHT_UP: Final = 512
 """Carriers that came since are looked at one by one; of more, those that the index finds."""
@@ -60,9 +66,12 @@ MatchKey = tuple[Newcomer, int | None]
 
 
 class Carriers:
-    """The pods of one namespace that have the same terms. ``number``: of several, the later came later."""
+    """The pods of one namespace that have the same terms. ``number``: of several, the later came later.
 
-    __slots__ = ("affinity", "key", "matches", "nodes", "number")
+    ``told``: how many counts of its matches change with one of its pods.
+    """
+
+    __slots__ = ("affinity", "key", "matches", "nodes", "number", "told")
 
     def __init__(self, key: CarriersKey, number: int) -> None:
         self.key = key
@@ -70,6 +79,7 @@ class Carriers:
         self.affinity = key[1].within(key[0])
         self.nodes: dict[str, int] = {}
         self.matches: dict[Match, Mapping[str, int]] = {}
+        self.told = 0
 
     @property
     def size(self) -> int:
@@ -140,6 +150,7 @@ class Match:
         asked = self.asked_by(carriers.affinity)
         if asked:
             self.carriers[carriers] = carriers.matches[self] = asked
+            carriers.told += len(asked)
             for node, count in carriers.nodes.items():
                 self.add(asked, node, count)
 
@@ -154,8 +165,9 @@ class Match:
 
     def leave(self) -> None:
         self.rest = None
-        for carriers in self.carriers:
+        for carriers, asked in self.carriers.items():
             del carriers.matches[self]
+            carriers.told -= len(asked)
 
     def has_more_than(self, pods: int, topology_key: str, nodes: Collection[str]) -> bool:
         """Whether more than so many pods on these nodes ask anything over the topology key."""
@@ -308,11 +320,21 @@ class Terms:
             for carriers in self._since(match):
                 if self._carriers.get(carriers.key) is carriers:
                     match.take(carriers)
+                    self._thin_out(carriers, match)
                 looked_at += carriers.size + len(carriers.nodes)
                 if looked_at >= _PIECE:
                     looked_at = 0
                     yield
             match.seen = last
+
+    def _thin_out(self, carriers: Carriers, newest: Match) -> None:
+        """Give up matches of carriers that have too many. Not the newest, and none that is pinned."""
+        if carriers.told > _MOST_TOLD:
+            for it in tuple(carriers.matches):
+                if carriers.told <= _MOST_TOLD:
+                    return
+                if it is not newest:
+                    self._matches.give_up((it.newcomer, it.hard_weight))
 
     def _since(self, match: Match) -> Collection[Carriers]:
         """The carriers whose terms may mean the newcomer, of those that came since the match was looked at."""
@@ -347,7 +369,7 @@ class Terms:
         self._moves += 1
         if self._moves >= _WEIGH_EVERY:
             self._moves = 0
-            self._matches.weigh()
+            self._matches.weigh(_ROUND)
 
     def _carry(self, key: CarriersKey, node: str, delta: int) -> None:
         carriers = self._carriers.get(key)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.feeds.sinks import sink_for
-from app.framework.interface import ObjectGone
+from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod
@@ -149,7 +149,7 @@ class MemoryBinder:
 
 
 class MemoryWriter:
-    """Writes annotations in the picture itself: nobody else does, so nothing conflicts."""
+    """Writes in the picture itself: nobody else does, so nothing conflicts."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others
@@ -163,6 +163,22 @@ class MemoryWriter:
         merged = {key: value for key, value in {**known.annotations, **annotations}.items() if value is not None}
         version = next_version(known.resource_version)
         self._objects.upsert(kind, replace(known, annotations=merged, resource_version=version))
+
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        if self._objects.get(kind, namespace, name) is not None:
+            raise WriteConflict(f"{kind.kind} {namespace}/{name} is there")
+        metadata = {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
+        self._objects.upsert(kind, kind.decode(msgspec.json.encode({"metadata": metadata, "spec": dict(spec)})))
+
+    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        if self._objects.get(kind, *found.key) is None:
+            raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
+        metadata = {"namespace": found.namespace, "name": found.name, "uid": found.uid}
+        version = {"resourceVersion": next_version(found.resource_version), "annotations": dict(found.annotations)}
+        self._objects.upsert(kind, kind.decode(msgspec.json.encode({"metadata": metadata | version, "spec": spec})))
+
+    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        self._objects.delete(kind, found.key, found.uid)
 
 
 class NothingToRead:

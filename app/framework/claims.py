@@ -49,7 +49,7 @@ def claims_signature(objects: Objects, pod: Pod) -> Hashable:
     if not volumes and VOLUMES not in pod.spec.oversized:
         return NO_CLAIMS
     named = (pod.name, pod.uid) if any(it.ephemeral for it in volumes) else ()
-    names = (it.claim_name(pod.name) for it in volumes)
+    names = dict.fromkeys(it.claim_name(pod.name) for it in volumes)
     found = tuple(_led_to(objects, pod.namespace, it) for it in names if it is not None)
     return (pod.namespace, *named, volumes, pod.spec.oversized, found)
 

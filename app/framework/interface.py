@@ -46,6 +46,7 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import AnnotatedObject, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.pod_affinity import Newcomer, Peers
 from app.kube.selectors import Selector
@@ -263,6 +264,14 @@ class Objects(Protocol):
         """
         ...
 
+    def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
+        """The objects of a kind that came, changed or went since ``version(kind)`` was ``seen``, as ``every`` has them.
+
+        ``None`` for one that went. ``None`` in place of all where it is not known, as when it is first asked for: any
+        of them may have changed.
+        """
+        ...
+
     def annotated_pods(self) -> Collection[Pod]:
         """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
         ...
@@ -295,16 +304,33 @@ class Unreadable(Exception):
         super().__init__(f"{kind} {key} cannot be read: {cause}")
 
 
+class NotServed(OSError):
+    """The API server does not know the kind: its definition is not installed."""
+
+
 class Writer(Protocol):
-    """The one narrow way in which a plugin writes to the cluster."""
+    """The one narrow way in which a plugin writes to the cluster: annotations, and whole objects of kinds of ours.
+
+    Everything is written under optimistic concurrency, and is in the picture when the call returns. Each raises
+    ``WriteConflict``, ``ObjectGone`` or ``OSError``, of which ``NotServed`` is one.
+    """
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read.
+        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read."""
+        ...
 
-        The new form is in the picture when this returns. Raises ``WriteConflict``, ``ObjectGone`` or ``OSError``.
-        """
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        """Make an object. ``WriteConflict``: there is one of that name; ``ObjectGone``: the namespace is going."""
+        ...
+
+    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        """Give it another spec, with ``None`` for each field that goes, if it is unchanged since it was read."""
+        ...
+
+    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        """Delete it if it is unchanged since it was read."""
         ...
 
 
@@ -900,14 +926,21 @@ Args = TypeVar("Args", bound=PluginArgs)
 
 
 class Writes(Struct, frozen=True):
-    """Objects of ``kind`` are annotated through ``Handle.writer``; ``what`` is written there, for a person."""
+    """Objects of ``kind`` are written through ``Handle.writer``; ``what`` is written there, for a person.
+
+    ``whole``: they are also made and deleted; without it only annotated, or changed.
+    """
 
     kind: Kind[Any]
     what: str
+    whole: bool = False
 
 
 Changed = Callable[[Kind[Any], Any, Any, EventRecorder], None]
 """Told of an object of a kind as it was known and as it is now, with a way to tell people."""
+
+Came = Callable[[Kind[Any], Any], None]
+"""Told of an object of a kind that was not there before."""
 
 
 def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
@@ -929,8 +962,9 @@ class PluginSpec(Generic[Args]):
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
-    are; not of objects that come or go. ``node_annotations`` names the annotations of nodes that it reads, by their
-    keys: others are not kept.
+    are; not of objects that come or go. ``came`` is told, just so, of those that come, at the start all there are: what
+    a plugin waits for may be finished when it is first heard of. ``node_annotations`` names the annotations of nodes
+    that it reads, by their keys: others are not kept.
     """
 
     def __init__(
@@ -945,6 +979,7 @@ class PluginSpec(Generic[Args]):
         parts: Collection[Part] | None = None,
         changed: Changed | None = None,
         node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
+        came: Came | None = None,
     ) -> None:
         self.name = name
         self.args = args
@@ -955,6 +990,7 @@ class PluginSpec(Generic[Args]):
         self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
         self.node_annotations = node_annotations
+        self.came = came
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

@@ -55,6 +55,11 @@ class NodeInfo:
         return self.totals.mounts
 
     @property
+    def mounts_stamp(self) -> int:
+        """Moves whenever ``mounts`` does; an equal one means the same, on whatever copy (``Part.VOLUMES``)."""
+        return self.totals.mounts_stamp
+
+    @property
     def images(self) -> Mapping[str, int]:
         """Sizes in bytes of the images that are there, by name (``Part.IMAGES``)."""
         return self.node.images

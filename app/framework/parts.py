@@ -53,7 +53,7 @@ class Part(Enum):
     """Resource claims, and containers with extended resources."""
 
     PENDING_VOLUMES = "spec.pending_volumes"
-    """Those of a pod that has no node yet: of others they are neither read nor kept."""
+    """Those with a claim, of a pod that has no node yet: of others they are neither read nor kept."""
 
     DISRUPTION = "disruption"
     """preemptionPolicy, when it was started, and whether it goes for a pod of higher priority."""

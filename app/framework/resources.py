@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NoReturn
 
@@ -13,6 +14,7 @@ from app.kube.requests import ResourceList
 from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
+_STAMPS: Final = itertools.count(1)
 
 
 def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
@@ -95,7 +97,7 @@ class Totals:
     ``NotDecoded``. An amount of nothing is not in the lists.
     """
 
-    __slots__ = ("_extras", "_mounts", "_non_zero_requested", "_ports", "_requested")
+    __slots__ = ("_extras", "_mounts", "_mounts_stamp", "_non_zero_requested", "_ports", "_requested")
 
     def __init__(self, extras: Collection[Extra], pods: Iterable[Pod] = ()) -> None:
         self._extras = extras
@@ -103,6 +105,7 @@ class Totals:
         self._non_zero_requested: dict[str, int] = {}
         self._ports = HostPorts()
         self._mounts: dict[str, Mounts] = {}
+        self._mounts_stamp = 0
         for pod in pods:
             self.add(pod)
 
@@ -115,6 +118,7 @@ class Totals:
         if Extra.PORTS in self._extras and pod.spec.ports:
             self._ports.add(pod.spec.ports, times)
         if Extra.VOLUMES in self._extras and pod.spec.volumes:
+            self._mounts_stamp = next(_STAMPS)
             if times > 0:
                 self._mounts[pod.uid] = Mounts.of(pod)
             else:
@@ -136,12 +140,17 @@ class Totals:
     def mounts(self) -> Mapping[str, Mounts]:
         return self._mounts if Extra.VOLUMES in self._extras else _missing(Extra.VOLUMES)
 
+    @property
+    def mounts_stamp(self) -> int:
+        """Moves whenever ``mounts`` does, and is given out once: with an equal one they are the same, in copies too."""
+        return self._mounts_stamp if Extra.VOLUMES in self._extras else _missing(Extra.VOLUMES)
+
     def copy(self) -> Totals:
         found = Totals(self._extras)
         found._requested = dict(self._requested)
         found._non_zero_requested = dict(self._non_zero_requested)
         found._ports = self._ports.copy()
-        found._mounts = dict(self._mounts)
+        found._mounts, found._mounts_stamp = dict(self._mounts), self._mounts_stamp
         return found
 
     def __eq__(self, other: object) -> bool:

@@ -12,10 +12,11 @@ from app.kube.kinds import Kind
 class Use(Struct, frozen=True):
     """A plugin lists and watches a kind. ``looks_up``: it has single objects read as well, which a watch may lack.
 
-    ``writes``: what it writes on them, for a person; empty: nothing.
+    ``writes``: what it writes on them, for a person; empty: nothing · ``whole``: it makes and deletes them as well.
     """
 
     plugin: str
     kind: Kind[Any]
     looks_up: bool = False
     writes: str = ""
+    whole: bool = False

@@ -48,7 +48,7 @@ class Resource:
 class Request:
     """One request, not yet sent."""
 
-    method: Literal["GET", "PATCH", "POST", "PUT"]
+    method: Literal["DELETE", "GET", "PATCH", "POST", "PUT"]
     path: str
     query: tuple[tuple[str, str], ...] = ()
     accept: str = JSON
@@ -143,6 +143,13 @@ def put_request(path: str, body: Mapping[str, Any]) -> Request:
 
 def post_request(path: str, body: Mapping[str, Any]) -> Request:
     return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
+
+
+def delete_request(resource: Resource, namespace: str, name: str, uid: str, resource_version: str) -> Request:
+    """UID and version are preconditions."""
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    sent = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions})
+    return Request("DELETE", resource.path(namespace, name), body=sent, content_type=JSON)
 
 
 def review_request(path: str, body: Mapping[str, Any]) -> Request:

@@ -22,6 +22,7 @@ from app.kube.api_requests import (
     MERGE_PATCH,
     PreSendCheck,
     Resource,
+    delete_request,
     discovery_request,
     get_request,
     list_request,
@@ -197,6 +198,19 @@ class KubeClient:
         What it raises comes out of here, and then nothing was sent.
         """
         return await self._transport.write(post_request(path, body), timeout, before)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+    ) -> None:
+        """Delete an object if it is still that one, in that version."""
+        await self._transport.write(delete_request(resource, namespace, name, uid, resource_version), timeout)
 
     async def review(
         self,

@@ -35,6 +35,7 @@ from app.kube.extras import (
     RequirementsObject,
     VolumeObject,
     node_parts,
+    pending_parts,
     pod_parts,
 )
 from app.kube.labels import NO_LABELS, LabelSet
@@ -157,7 +158,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def pending_volumes(self) -> tuple[PodVolume, ...]:
-        """The same as ``volumes`` as long as the pod has no node; none from then on."""
+        """Those of ``volumes`` that have a claim, as long as the pod has no node; none from then on."""
         return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
 
 
@@ -350,6 +351,16 @@ class _WholePodStatusObject(_PodStatusObject):
     start_time: Time | None = None
 
 
+class _WaitingPodSpecObject(_PodSpecObject):
+    volumes: Raw = Raw()
+
+
+class WaitingPodObject(PodObject):
+    """A Pod on the wire with ``Part.PENDING_VOLUMES`` and nothing else on demand: containers are not looked at."""
+
+    spec: _WaitingPodSpecObject | None = None
+
+
 class WholePodObject(PodObject):
     """A Pod on the wire with what is decoded on demand."""
 
@@ -476,6 +487,7 @@ _NO_SPEC: Final = _PodSpecObject()
 _NO_STATUS: Final = _PodStatusObject()
 
 
+_PENDING_VOLUMES_ALONE: Final = frozenset((Extra.PENDING_VOLUMES,))
 _NO_WHOLE_SPEC: Final = _WholePodSpecObject()
 _NO_WHOLE_STATUS: Final = _WholePodStatusObject()
 
@@ -637,6 +649,10 @@ PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, decode_pod, decode_node)
 """Nothing on demand."""
 
 
+POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
+"""All forms of ``CoreV1.pod_object``."""
+
+
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -> CoreV1:
     """The decoders for these parts on demand, and for these annotations of nodes."""
     if not extras and not node_annotations:
@@ -656,6 +672,8 @@ def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -
 
 def _whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
     """What JSON of a pod decodes to, and what becomes of that."""
+    if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
+        return WaitingPodObject, _slim_waiting
 
     def slim(found: WholePodObject) -> Pod:
         spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
@@ -663,6 +681,12 @@ def _whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[An
         return _slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
 
     return WholePodObject, slim
+
+
+def _slim_waiting(found: WaitingPodObject) -> Pod:
+    """Of most pods nothing is looked at beyond the plain ones."""
+    spec = found.spec or _WaitingPodSpecObject()
+    return _slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)
 
 
 def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str]) -> Callable[[bytes | Raw], Node]:

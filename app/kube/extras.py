@@ -27,7 +27,7 @@ from app.kube.node_state import NodeState, annotations_of_node, node_state_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
 from app.kube.scheduling_gates import gate_names_of
-from app.kube.volumes import PodVolume, VolumeSources, volumes_of
+from app.kube.volumes import VOLUMES, PodVolume, VolumeSources, volumes_of, with_claims
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
@@ -43,6 +43,7 @@ _LATEST: Final = ":latest"
 _RESIZE: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 _HOST_PORT: Final = b'"hostPort"'
+_CLAIM_SOURCES: Final = (b'"persistentVolumeClaim"', b'"ephemeral"')
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 _LARGEST_IMAGES: Final = 1 << 20
 """Bytes of the images of a node: twenty times what a kubelet reports by default."""
@@ -126,6 +127,7 @@ class NodeParts(Struct, frozen=True):
 
 
 NOTHING_OF_POD: Final = PodParts()
+_NONE_PENDING: Final = PodParts(pending_volumes=())
 NOTHING_OF_NODE: Final = NodeParts()
 
 
@@ -212,6 +214,7 @@ class _ImageObject(Struct, rename={"size_bytes": "sizeBytes"}):
 
 _PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
 _IMAGES: Final[Decoder[list[_ImageObject] | None]] = Decoder(list[_ImageObject] | None)
+_VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 
 
 def _parse_ports(data: bytes) -> tuple[HostPort, ...]:
@@ -254,6 +257,20 @@ def pod_parts(
                 oversized.append(it.field)
         found.append(part)
     return _interned(*found), tuple(dict.fromkeys(oversized))
+
+
+def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
+    """The same where of pods ``PENDING_VOLUMES`` alone is asked for: nothing else is looked at."""
+    data = b"" if node_name else bytes(volumes)
+    if not any(source in data for source in _CLAIM_SOURCES):
+        return _NONE_PENDING, ()
+    try:
+        found = with_claims(_VOLUMES.decode(data) or ())
+    except Oversized as it:
+        return _NONE_PENDING, (it.field,)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
+    return _interned(*(found if extra is Extra.PENDING_VOLUMES else None for extra in _OF_POD)), ()
 
 
 @cache
@@ -329,7 +346,7 @@ def _volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, 
 
 
 def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:
-    return () if spec.node_name else volumes_of(spec.volumes or ())
+    return () if spec.node_name else with_claims(spec.volumes or ())
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:

@@ -115,7 +115,8 @@ RESOURCE_SLICES: Final[Kind[ResourceSlice]] = Kind("resource.k8s.io/v1", "Resour
 DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind("resource.k8s.io/v1", "DeviceClass", decode_device_class)
 
 _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
-    (it.api_version, it.kind): it for it in (REPLICA_SETS, STATEFUL_SETS, VIRTUAL_MACHINE_INSTANCES)
+    (it.api_version, it.kind): it
+    for it in (REPLICA_SETS, STATEFUL_SETS, PERSISTENT_VOLUME_CLAIMS, VIRTUAL_MACHINE_INSTANCES)
 }
 
 

@@ -13,7 +13,11 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotati
 
 
 class VirtualMachineInstance(Struct, frozen=True, gc=False):
-    """A machine that runs, or is about to. ``node_name``: ``status.nodeName``, empty until its pod is ready."""
+    """A machine that runs, or is about to. ``node_name``: ``status.nodeName``, empty until its pod is ready.
+
+    ``moved_from``, ``moved_to``: the nodes of its last migration or of the one that is going on, whether it succeeds or
+    not: ``sourceNode`` and ``targetNode`` of ``status.migrationState``.
+    """
 
     namespace: str
     name: str
@@ -22,14 +26,22 @@ class VirtualMachineInstance(Struct, frozen=True, gc=False):
     annotations: Mapping[str, str]
     owner: OwnerReference | None
     node_name: str
+    moved_from: str = ""
+    moved_to: str = ""
 
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
 
 
+class _MigrationStateObject(Struct, rename="camel"):
+    source_node: str | None = None
+    target_node: str | None = None
+
+
 class _InstanceStatusObject(Struct, rename="camel"):
     node_name: str | None = None
+    migration_state: _MigrationStateObject | None = None
 
 
 class _InstanceObject(Struct):
@@ -44,6 +56,8 @@ def decode_instance(raw: bytes | Raw) -> VirtualMachineInstance:
     """Decode one VirtualMachineInstance. Raises ``msgspec.DecodeError``."""
     found = _DECODER.decode(raw)
     meta = found.metadata
+    status = found.status or _InstanceStatusObject()
+    moved = status.migration_state or _MigrationStateObject()
     return VirtualMachineInstance(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
@@ -51,5 +65,7 @@ def decode_instance(raw: bytes | Raw) -> VirtualMachineInstance:
         resource_version=meta.resource_version or "",
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
-        node_name=sys.intern((found.status and found.status.node_name) or ""),
+        node_name=sys.intern(status.node_name or ""),
+        moved_from=sys.intern(moved.source_node or ""),
+        moved_to=sys.intern(moved.target_node or ""),
     )

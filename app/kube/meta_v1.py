@@ -30,7 +30,9 @@ _LONGEST_VALUE: Final = 1 << 10
 """Of our annotations: what is longer is none that we wrote, and is not kept."""
 
 _MOST_OF_A_POD: Final = 16
-_READ_OF_A_POD: Final = tuple(ANNOTATION_DOMAIN + it for it in ("home", "home-after", "policy", "unclear-bind"))
+_READ_OF_A_POD: Final = tuple(
+    ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
+)
 """What we write on pods has room whatever else is there: else a tenant could crowd out the word of a fence."""
 
 _MEMO_BYTES: Final = 2 << 20

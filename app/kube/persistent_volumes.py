@@ -257,7 +257,31 @@ def _parse_selector(data: bytes) -> tuple[Selector | None, str]:
         return None, str(error)
 
 
-_affinity_of: Final = shared("spec.nodeAffinity", _parse_affinity)
+def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
+    """What of node affinity counts for a volume: kube-scheduler looks at the labels of a node, not at its name.
+
+    A term that asks for a name alone is met by every node then: ``None``.
+    """
+    if affinity is None:
+        return None
+    kept: list[NodeSelectorTerm] = []
+    for term in affinity.terms or ():
+        if all(it.operator in (IN, NOT_IN) and len(it.values) == 1 for it in term.fields):
+            if term.fields and not term.expressions:
+                return None
+            kept.append(NodeSelectorTerm(term.expressions))
+    return RequiredNodeAffinity(terms=tuple(kept))
+
+
+def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
+    return by_labels(_parse_affinity(data))
+
+
+_AFFINITY_FIELD: Final = "spec.nodeAffinity"
+_affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
+_affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
+"""Volumes of one node, or zone, share it: of a large cluster it is most of what is kept of a volume."""
+
 _selector_of: Final = shared("spec.selector", _parse_selector)
 
 
@@ -354,7 +378,7 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
     found = _VOLUMES.decode(raw)
     meta, spec = found.metadata, found.spec or _VolumeSpecObject()
     try:
-        labels, affinity = labels_of(meta.labels), _affinity_of(spec.node_affinity)
+        labels, affinity = labels_of(meta.labels), _affinity_by_labels_of(spec.node_affinity)
         capacity = _storage_in("spec.capacity", spec.capacity)
     except Oversized as error:
         raise msgspec.ValidationError(str(error)) from None
@@ -370,7 +394,7 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         capacity=capacity or ZERO,
         access_modes=_modes(spec.access_modes),
         claim=_reference(spec.claim_ref),
-        affinity=by_labels(affinity),
+        affinity=affinity,
         volume_mode=sys.intern(spec.volume_mode or _FILESYSTEM),
         attributes_class=sys.intern(spec.volume_attributes_class_name or ""),
         available=found.status is not None and found.status.phase == _AVAILABLE,
@@ -380,25 +404,13 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         is_csi=spec.csi is not None,
         in_tree_plugin=plugin,
         migrated=migrated,
-        migrated_affinity=by_labels(migrated_affinity(plugin, affinity, labels)) if migrated is not None else None,
+        migrated_affinity=_migrated_affinity(plugin, spec, labels) if migrated is not None else None,
         untranslatable=untranslatable,
     )
 
 
-def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
-    """What of node affinity counts for a volume: kube-scheduler looks at the labels of a node, not at its name.
-
-    A term that asks for a name alone is met by every node then: ``None``.
-    """
-    if affinity is None:
-        return None
-    kept: list[NodeSelectorTerm] = []
-    for term in affinity.terms or ():
-        if all(it.operator in (IN, NOT_IN) and len(it.values) == 1 for it in term.fields):
-            if term.fields and not term.expressions:
-                return None
-            kept.append(NodeSelectorTerm(term.expressions))
-    return RequiredNodeAffinity(terms=tuple(kept))
+def _migrated_affinity(plugin: str, spec: _VolumeSpecObject, labels: Mapping[str, str]) -> RequiredNodeAffinity | None:
+    return by_labels(migrated_affinity(plugin, _affinity_of(spec.node_affinity), labels))
 
 
 def _reference(found: _ReferenceObject | None) -> ClaimReference | None:

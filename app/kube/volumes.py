@@ -26,6 +26,8 @@ EBS_DISK: Final = "awsElasticBlockStore"
 ISCSI_DISK: Final = "iscsi"
 RBD_DISK: Final = "rbd"
 
+_ONE_PLACE: Final = ("",)
+
 T = TypeVar("T")
 
 
@@ -38,15 +40,20 @@ class Disk(Struct, frozen=True, gc=False):
     monitors: tuple[str, ...] = ()
     pool: str = ""
 
-    def conflicts(self, other: Disk) -> bool:
-        """Whether two pods on one node cannot have them: the same disk, unless both only read, and EBS never."""
-        if self.kind != other.kind or self.name != other.name or self.pool != other.pool:
-            return False
-        if self.kind == EBS_DISK:
-            return True
-        if self.kind == RBD_DISK and set(self.monitors).isdisjoint(other.monitors):
-            return False
-        return not (self.read_only and other.read_only)
+    @property
+    def image(self) -> tuple[str, str, str]:
+        """What has to be equal for two of them to be one."""
+        return self.kind, self.name, self.pool
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Of which they need one in common: the monitors of an RBD image, so that one without any is no other's."""
+        return self.monitors if self.kind == RBD_DISK else _ONE_PLACE
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a pod has it for itself alone. EBS is, however it is mounted."""
+        return not self.read_only or self.kind == EBS_DISK
 
 
 class PodVolume(Struct, frozen=True, gc=False):
@@ -73,6 +80,35 @@ class PodVolume(Struct, frozen=True, gc=False):
         if self.claim is not None:
             return self.claim
         return f"{pod_name}-{self.name}" if self.ephemeral else None
+
+
+class Disks:
+    """The disks of one pod, to be looked up. By image: the places of all, and of those that it writes to."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, volumes: Iterable[PodVolume]) -> None:
+        self._at: dict[tuple[str, str, str], tuple[set[str], set[str]]] = {}
+        for volume in volumes:
+            for disk in volume.disks:
+                every, written = self._at.setdefault(disk.image, (set(), set()))
+                every.update(disk.places)
+                if disk.is_written:
+                    written.update(disk.places)
+
+    def __bool__(self) -> bool:
+        return bool(self._at)
+
+    def conflict(self, volumes: Iterable[PodVolume]) -> bool:
+        """Whether a pod with these cannot be on a node with this one: a disk is the same, and one of both writes."""
+        return any(self._is_taken(disk) for it in volumes for disk in it.disks)
+
+    def _is_taken(self, disk: Disk) -> bool:
+        found = self._at.get(disk.image)
+        if found is None:
+            return False
+        every, written = found
+        return not (every if disk.is_written else written).isdisjoint(disk.places)
 
 
 class VolumeSources(Struct, rename="camel"):
@@ -167,6 +203,11 @@ def volumes_of(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
     if len(kept) > MOST_VOLUMES or sum(_size(it) for it in kept) > LARGEST_PART:
         raise Oversized(VOLUMES)
     return tuple(_volumes(kept))
+
+
+def with_claims(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
+    """Those that have a claim. Raises the same."""
+    return tuple(it for it in volumes_of(found) if it.claim is not None or it.ephemeral)
 
 
 def _size(found: VolumeSources) -> int:

@@ -122,9 +122,12 @@ class _Refusal:
         return self._body
 
     def weight(self, request: SplitArgs) -> int:
-        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names."""
+        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names.
+
+        Some may be without one: where there is little room, what one plugin refused gives way to another's.
+        """
         names = request.each()
-        body = sum(len(self.entries[name]) for name in names) + len(names)
+        body = sum(len(self.entries.get(name, b"")) for name in names) + len(names)
         return _VERDICT_BYTES + _NAME_BYTES * len(self.entries) + len(request.names) + body
 
 
@@ -208,8 +211,10 @@ class RefusalCache:
         for plugin, those in by_plugin.items():
             self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
         parts = self._standing(profile, signatures)
-        if parts:
-            refusal = _Refusal(parts)
+        if not parts:
+            return
+        refusal = _Refusal(parts)
+        if all(map(refusal.entries.__contains__, each)):  # else some were given up at once for want of room
             key = (profile, *signatures.items())
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))

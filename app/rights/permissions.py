@@ -16,7 +16,7 @@ from app.kube.client import KubeClient
 from app.kube.credentials import CredentialsError, load
 from app.kube.kinds import NODES, PODS, Kind
 
-_VERBS: Final = ("get", "list", "watch", "create", "update", "patch")
+_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 _PICTURE: Final = "the picture of the cluster, without which nothing is decided"
 _DISCOVERY_SECONDS: Final = 3.0
 
@@ -26,6 +26,7 @@ _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
 _BY_THE_RULE: Final = frozenset(
     {
         *(("", kind) for kind in ("Pod", "Node", "Namespace", "Service", "ReplicationController")),
+        *(("", kind) for kind in ("PersistentVolume", "PersistentVolumeClaim")),
         *(("apps", kind) for kind in ("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet")),
         *(("batch", kind) for kind in ("Job", "CronJob")),
         ("policy", "PodDisruptionBudget"),
@@ -174,7 +175,8 @@ def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterat
         for use in found:
             if use.writes:
                 reason = f"writing {use.writes} on these: {use.plugin}"
-                yield from _needs(("patch",) if looking else ("get", "patch"), group, plural, reason)
+                whole = ("create", "delete") if use.whole else ()
+                yield from _needs((*(() if looking else ("get",)), "patch", *whole), group, plural, reason)
 
 
 def _needs(verbs: Iterable[str], group: str, resource: str, reason: str) -> Iterator[Need]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from app.framework.activation import Activate
 from app.framework.events import EventRecorder, EventType, Reference
@@ -58,6 +58,24 @@ class NoWritesWhenAsked:
         if _ASKED.get():
             raise PermissionError(REFUSED)
         await self._writer.annotate(kind, found, annotations)
+
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        """As ``annotate``."""
+        if _ASKED.get():
+            raise PermissionError(REFUSED)
+        await self._writer.create(kind, namespace, name, spec)
+
+    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        """As ``annotate``."""
+        if _ASKED.get():
+            raise PermissionError(REFUSED)
+        await self._writer.change(kind, found, spec)
+
+    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        """As ``annotate``."""
+        if _ASKED.get():
+            raise PermissionError(REFUSED)
+        await self._writer.delete(kind, found)
 
 
 class NoBindsWhenAsked:

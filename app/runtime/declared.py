@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
 
 Object = TypeVar("Object", bound=KubeObject)
 
@@ -70,6 +71,11 @@ class DeclaredObjects:
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
         self._require(kind)
         return self._objects.every(kind)
+
+    def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
+        if id(kind) not in self._known:
+            self._require(kind)
+        return self._objects.changed(kind, seen)
 
     def annotated_pods(self) -> Collection[Pod]:
         return self._objects.annotated_pods()

@@ -82,6 +82,31 @@ class Found(FilterResult):
         self.lasts = lasts
 
 
+class _Asked(Candidates):
+    """All nodes that a search asks about. Which of the names are nodes is looked up if somebody reads them: few do."""
+
+    __slots__ = ("_known", "_names")
+
+    def __init__(self, nodes: Candidates, known: Callable[[], Sequence[str]]) -> None:
+        self.sent = nodes.sent
+        self._info = nodes.info
+        self._set = None
+        self._known = known
+        self._names: Sequence[str] | None = None
+
+    @property
+    def names(self) -> Sequence[str]:  # type: ignore[override]  # nobody sets the names of candidates
+        if self._names is None:
+            self._names = self._known()
+        return self._names
+
+    def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
+        seen = _Asked(self, lambda: self.names)
+        info = self._info
+        seen._info = lambda name: view(info(name))
+        return seen
+
+
 class Recheck(Struct, frozen=True):
     """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
 
@@ -198,16 +223,20 @@ class Filtering(Runner):
         Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
         ``Unprepared``, also where the rejections are read.
         """
-        state = CycleState()
+        return self.search(CycleState(), pod, nodes)[1]
+
+    def search(self, state: CycleState, pod: Pod, nodes: Candidates) -> tuple[Status, Found]:
+        """The same with a state of the caller's, and what PreFilter said."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
-            return Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+            rejected = Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), prepared.status))
+            return prepared.status, rejected
         names = nodes.names
         if prepared.names is not None:
             names = list(filter(prepared.names.__contains__, names))
         found = self._search(state, pod, nodes, names)
         reasons = partial(self._reasons, state, pod, nodes, prepared, found)
-        return Found(found.left, reasons, lasts=not found.last)
+        return SUCCESS, Found(found.left, reasons, lasts=not found.last)
 
     @sampled("Filter")
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Search:
@@ -230,8 +259,8 @@ class Filtering(Runner):
             passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
             found.left = list(filter(passed.__contains__, names))
         if self._last_filters and found.left:
-            every = nodes if len(found.left) == len(nodes.names) else nodes.among(self._known(nodes, nodes.names))
-            found.last = self._filter_last(state, pod, every, found.left)
+            asked = _Asked(nodes, partial(self._known, nodes, nodes.names))
+            found.last = self._filter_last(state, pod, asked, found.left)
             found.left = found.last[-1].passed if found.last else found.left
         return found
 

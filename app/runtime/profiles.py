@@ -117,13 +117,15 @@ class ResolvedProfile(Struct, frozen=True):
         """What its plugins do with objects of kinds beside pods and nodes. Raises ``ProfileErrors``."""
         for name, spec in self.specs.items():
             try:
-                written = {it.kind: it.what for it in spec.writes(self.args[name])}
+                written = {it.kind: it for it in spec.writes(self.args[name])}
                 every = dict.fromkeys((*spec.kinds(self.args[name]), *written))
             except Exception as fault:  # foreign code: whatever it raises, say whose it is
                 raise ProfileErrors([self.fault(name, "cannot say what kinds it reads", fault)]) from fault
             looks_up = declares(spec.plugin, LookUpPlugin)
             for kind in every:
-                yield Use(name, kind, looks_up=looks_up, writes=written.get(kind, ""))
+                writes = written.get(kind)
+                what, whole = (writes.what, writes.whole) if writes is not None else ("", False)
+                yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
 
     def parts(self) -> set[Part]:
         """The parts of pods and nodes that its plugins name."""

@@ -93,11 +93,20 @@ class Scoring(Runner):
     def _score_all(
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
     ) -> dict[str, ScoreClasses]:
-        kept = [slot for slot in slots if slot.is_kept and not slot.scores_in_batch]
-        raw: Mapping[str, ScoreClasses] = {}
-        if kept and not self._are_apart(pod, nodes):
-            raw = self._rows.raw_scores(kept, pod, nodes.names, partial(self._score_kept, state))
+        raw = self._kept_raw(slots, state, pod, nodes)
         return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name)) for slot in slots}
+
+    def _kept_raw(
+        self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
+    ) -> Mapping[str, ScoreClasses]:
+        """Raw scores by what is kept. None of them where a plugin fails: the first in order is to say so."""
+        kept = [slot for slot in slots if slot.is_kept and not slot.scores_in_batch]
+        if not kept or self._are_apart(pod, nodes):
+            return {}
+        try:
+            return self._rows.raw_scores(kept, pod, nodes.names, partial(self._score_kept, state))
+        except PluginError:
+            return {}
 
     @sampled("PreScore")
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:

@@ -58,12 +58,9 @@ class Cycle(Struct, frozen=True):
 
 
 class _Unfinished(Struct, frozen=True):
-    """No node is feasible, and PostFilter has gone its first step."""
+    """No node is feasible, and PostFilter is to be asked about it."""
 
-    steps: PostFilterSteps
     so_far: Cycle
-    profile: str = ""
-    preset: str = ""
 
 
 class Explained(Struct, frozen=True):
@@ -175,25 +172,31 @@ class CycleVerb:
                 return found
             ended: list[Cycle] = []
             try:
-                await in_slices(self._going_on(framework, pod, found, ended))
+                await in_slices(self._post_filtering(framework, pod, found.so_far, ended))
             except Unprepared as missing:
                 await in_slices(missing.steps)  # what it has tried is lost: it begins anew
                 continue
             return ended[0]
 
-    def _going_on(self, framework: Framework, pod: Pod, found: _Unfinished, ended: list[Cycle]) -> Iterator[None]:
-        """PostFilter's other steps, each on the picture as it is then. Raises ``PluginError`` or ``Unprepared``."""
-        while not ended:
-            yield
+    def _post_filtering(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
+        """PostFilter's steps, each on the picture as it is then. Raises ``PluginError`` or ``Unprepared``."""
+        steps: PostFilterSteps | None = None
+        while True:
             with self._context.cluster.without(pod.uid, pod.key):
                 state = CycleState()
                 prepared = framework.pre_filter(state, pod).status
-                if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    ended.append(replace(found.so_far, post_filter=prepared))  # by now nothing would help
+                if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and prepared != so_far.pre_filter:
+                    ended.append(replace(so_far, post_filter=prepared))  # by now nothing would help
                     return
-                over, answer = step_of(found.steps, state)
+                if steps is None:
+                    steps = framework.post_filter_steps(state, pod, so_far.statuses)
+                    over, answer = step_of(steps, None)
+                else:
+                    over, answer = step_of(steps, state)
             if over:
-                ended.append(_post_filtered(found.so_far, answer))
+                ended.append(_post_filtered(so_far, answer))
+                return
+            yield
 
     def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle | _Unfinished:
         """Raises ``PluginError`` or ``Unprepared``."""
@@ -202,14 +205,15 @@ class CycleVerb:
             names = list(cluster.nodes) if names is None else names
             asked = asked_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
             candidates = asked.candidates
-            state = CycleState()
-            verdict = framework.feasible(state, pod, candidates)
-            statuses = {name: verdict.rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
-            feasible = candidates.without(verdict.rejected)
+            pre_filter, found = framework.search(CycleState(), pod, candidates)
+            rejected = found.rejected()
+            statuses = {name: rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
+            feasible = candidates.among(found.passed)
             if not len(feasible):
-                return _unschedulable(framework, state, pod, verdict.pre_filter, statuses)
+                so_far = Cycle(pre_filter, statuses)
+                return _Unfinished(so_far) if statuses else so_far
             scores = framework.score(CycleState(), pod, feasible)
-        return Cycle(verdict.pre_filter, statuses, scores, _best(scores.totals))
+        return Cycle(pre_filter, statuses, scores, _best(scores.totals))
 
     def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
         """Raises ``PluginError`` or ``Unprepared``."""
@@ -275,22 +279,11 @@ def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], j
     if not framework.pre_filter(state, pod).status.is_success:
         return  # by now: what was said of the nodes is what was asked
     nodes = Candidates([name for name in judged.nodes if name in known], known.__getitem__)
-    rejected = framework.filter_last(state, pod, nodes, [name for name in judged.feasible if name in known])
+    passed = [name for name in judged.feasible if name in known]
+    rejected = framework.filter_last(state, pod, nodes, passed)
     for name, status in rejected.items():
         judged.nodes[name] = {**judged.nodes[name], status.plugin: status}
-    judged.feasible = [name for name in judged.feasible if name not in rejected]
-
-
-def _unschedulable(
-    framework: Framework, state: CycleState, pod: Pod, pre_filter: Status, statuses: Mapping[str, Status]
-) -> Cycle | _Unfinished:
-    """No node will do; what PostFilter can do about it. Raises ``PluginError`` or ``Unprepared``."""
-    found = Cycle(pre_filter, statuses)
-    if not statuses:
-        return found
-    steps = framework.post_filter_steps(state, pod, statuses)
-    over, answer = step_of(steps, None)
-    return _post_filtered(found, answer) if over else _Unfinished(steps, found)
+    judged.feasible = [name for name in passed if name not in rejected]
 
 
 def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from app.kube import decoding
-from app.kube.core_v1 import PLAIN, CoreV1, Pod, PodObject, WholePodObject
+from app.kube.core_v1 import PLAIN, POD_OBJECTS, CoreV1, Pod, PodObject
 from app.kube.decoding import Decoder
 from app.kube.names import is_label, is_subdomain, shown
 
@@ -142,12 +142,12 @@ class _BindingResult(Struct, rename="pascal"):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ARGS: Final[Mapping[type[PodObject], Decoder[_ExtenderArgs[Any]]]] = {
-    PodObject: Decoder(_ExtenderArgs[PodObject]),
-    WholePodObject: Decoder(_ExtenderArgs[WholePodObject]),
+    it: Decoder(_ExtenderArgs[it])  # type: ignore[valid-type]  # a class is known when this runs
+    for it in POD_OBJECTS
 }
 _PREEMPTION: Final[Mapping[type[PodObject], Decoder[_PreemptionArgs[Any]]]] = {
-    PodObject: Decoder(_PreemptionArgs[PodObject]),
-    WholePodObject: Decoder(_PreemptionArgs[WholePodObject]),
+    it: Decoder(_PreemptionArgs[it])  # type: ignore[valid-type]  # the same
+    for it in POD_OBJECTS
 }
 _BINDING: Final = Decoder[_BindingArgs](_BindingArgs)
 _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])

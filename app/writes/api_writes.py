@@ -13,14 +13,14 @@ import structlog
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.interface import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import AnnotatedObject, Kind
-from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.kube.meta_v1 import ANNOTATION_DOMAIN, ObjectKey
 from app.writes.answers import as_asked
 from app.writes.bind_guard import BindGuard, NotBound
 
@@ -234,7 +234,7 @@ def will_never_do(status: int) -> bool:
 
 
 class ApiWriter:
-    """Annotates objects under optimistic concurrency and keeps the picture up to what was written.
+    """Writes objects under optimistic concurrency and keeps the picture up to what was written.
 
     ``may_write`` says why this process may not write now; then nothing is sent, and the error is an ``OSError``.
     """
@@ -250,56 +250,95 @@ class ApiWriter:
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        metadata = {"uid": found.uid, "resourceVersion": found.resource_version, "annotations": dict(annotations)}
-        resource = self._resource(kind)
-        problem = self._may_write()
-        if problem:
-            raise OSError(problem)
+        await self._patch(kind, found, {"metadata": {**_precondition(found), "annotations": dict(annotations)}})
+
+    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        await self._patch(kind, found, {"metadata": _precondition(found), "spec": dict(spec)})
+
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        resource = self._writable(kind)
+        metadata = {"namespace": namespace, "name": name}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)}
+        raw = await self._sent(kind, (namespace, name), lambda: self._client.post(resource.path(namespace), body))
+        self._objects.upsert_read(kind, _read(kind, (namespace, name), raw))
+
+    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+        resource = self._writable(kind)
+
+        async def send() -> bytes:
+            version = found.resource_version
+            await self._client.delete(resource, found.namespace, found.name, uid=found.uid, resource_version=version)
+            return b""
+
+        await self._sent(kind, found.key, send, found.uid)
+        self._objects.delete(kind, found.key, found.uid)
+
+    async def _patch(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, body: Mapping[str, Any]) -> None:
+        resource = self._writable(kind)
+        raw = await self._sent(
+            kind,
+            found.key,
+            lambda: self._client.patch(resource, found.namespace, found.name, body, metadata_only=kind.metadata_only),
+            found.uid,
+        )
+        self._objects.upsert_read(kind, _read(kind, found.key, raw))
+
+    async def _sent(
+        self, kind: Kind[AnnotatedObject], key: ObjectKey, send: Callable[[], Awaitable[bytes]], uid: str = ""
+    ) -> bytes:
+        """The answer. After a conflict the newest form is in the picture; ``uid``: of what is written to."""
         try:
-            raw = await self._client.patch(
-                resource, found.namespace, found.name, {"metadata": metadata}, metadata_only=kind.metadata_only
-            )
-            written = _read(kind, found, raw)
+            return await send()
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
-                raise self._gone(kind, found) from None
+                raise self._gone(kind, key, uid) from None
             if refused.status == _CONFLICT:
-                await self._refresh(kind, found)
+                await self._refresh(kind, key, uid)
                 raise WriteConflict(refused.message) from None
             raise OSError(refused.message) from refused
         except (UnknownOutcome, ApiUnavailable) as unclear:
             raise OSError(str(unclear)) from unclear
-        self._objects.upsert_read(kind, written)
 
-    async def _refresh(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+    async def _refresh(self, kind: Kind[AnnotatedObject], key: ObjectKey, uid: str) -> None:
         try:
-            raw = await self._client.get(
-                self._resource(kind), found.namespace, found.name, metadata_only=kind.metadata_only
-            )
-            newest = _read(kind, found, raw)
+            raw = await self._client.get(self._resource(kind), *key, metadata_only=kind.metadata_only)
+            newest = _read(kind, key, raw)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
-                raise self._gone(kind, found) from None
+                raise self._gone(kind, key, uid) from None
             raise OSError(refused.message) from refused
         except ApiUnavailable as cause:
             raise OSError(str(cause)) from cause
         self._objects.upsert_read(kind, newest)
 
-    def _gone(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> ObjectGone:
-        self._objects.delete(kind, found.key, found.uid)
-        return ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
+    def _gone(self, kind: Kind[AnnotatedObject], key: ObjectKey, uid: str) -> ObjectGone:
+        if uid:
+            self._objects.delete(kind, key, uid)
+        return ObjectGone(f"{kind.kind} {'/'.join(key)}")
+
+    def _writable(self, kind: Kind[Any]) -> Resource:
+        """Raises ``OSError`` where nothing may be written, or there is nowhere to write to."""
+        resource = self._resource(kind)
+        problem = self._may_write()
+        if problem:
+            raise OSError(problem)
+        return resource
 
     def _resource(self, kind: Kind[Any]) -> Resource:
         resource = self._resource_of(kind)
         if resource is None:
-            raise OSError(f"{kind!r} is not served by the API server")
+            raise NotServed(f"{kind!r} is not served by the API server")
         return resource
 
 
-def _read(kind: Kind[AnnotatedObject], asked: AnnotatedObject, raw: bytes) -> AnnotatedObject:
+def _precondition(found: AnnotatedObject) -> dict[str, str]:
+    return {"uid": found.uid, "resourceVersion": found.resource_version}
+
+
+def _read(kind: Kind[AnnotatedObject], key: ObjectKey, raw: bytes) -> AnnotatedObject:
     """What was answered. Raises ``OSError`` if it makes no sense (the watch will tell), ``ApiUnavailable``."""
     try:
         found = kind.decode(raw)
     except ValueError as cause:
-        raise OSError(f"{kind.kind} {asked.namespace}/{asked.name} cannot be read: {cause}") from None
-    return as_asked(found, *asked.key)
+        raise OSError(f"{kind.kind} {'/'.join(key)} cannot be read: {cause}") from None
+    return as_asked(found, *key)

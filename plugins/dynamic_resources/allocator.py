@@ -31,10 +31,10 @@ from app.kube.resource_v1 import (
     ResourceSlice,
 )
 from plugins.dynamic_resources.capacity import consumed, fits
-from plugins.dynamic_resources.cel import CelError
 from plugins.dynamic_resources.constraints import Constraint, Match, constraint_of
 from plugins.dynamic_resources.pools import Pool, device_matches
 from plugins.dynamic_resources.unjudged import (
+    REASON_EXPRESSION,
     REASON_LONG_OBJECT,
     REASON_STEPS,
     AllocationError,
@@ -42,13 +42,26 @@ from plugins.dynamic_resources.unjudged import (
 )
 
 MOST_STEPS: Final = 5000
-"""Devices looked at for one node: some 20 ms. A node with 16 devices takes a few hundred."""
+"""Devices looked at for one node, and what their selectors take: some 20 ms. With 16 devices it is a few hundred."""
 
 STEPS_OF_A_SELECTOR: Final = 8
-"""What it counts to ask a selector about a device for the first time."""
+"""What it counts to ask a selector about a device for the first time, be it ever so short."""
+
+_PARTS_OF_A_STEP: Final = 8
+"""Of an expression."""
+
+_CHARACTERS_OF_A_STEP: Final = 8
+"""Of an expression that is longer than ``_SHORT``: it may have to be read."""
+
+_SHORT: Final = 256
+_CONSTRAINTS_OF_A_STEP: Final = 4
+_DEVICES_OF_A_STEP: Final = 8
+
+_MOST_LOOKED_AT: Final = 50_000
+"""Devices, to prove that there are too few of them, when the steps are used up: some 25 ms."""
 
 MOST_DEVICES: Final = 128
-"""That one pod asks for, at the least: each is a few calls deep."""
+"""Or requests, of one pod: each is a few calls deep."""
 
 REASON_INVALID_POOLS: Final = "invalid resource pools were encountered"
 ALL: Final = "All"
@@ -68,8 +81,19 @@ RequestKey: TypeAlias = tuple[int, int, int]
 Undo: TypeAlias = Callable[[], None]
 """Gives back one thing that was taken for a device."""
 
-Matches: TypeAlias = Callable[[str, str, Device], bool]
-"""Whether an expression is true of a device of a driver. Raises ``CelError`` and ``Unjudged``."""
+
+class Said(Struct, frozen=True):
+    """What came of an expression for a device: true, false, or the words of an error; ``None`` where it is not judged.
+
+    ``steps``: parts of it that were looked at.
+    """
+
+    outcome: bool | str | None
+    steps: int = 0
+
+
+Matches: TypeAlias = Callable[[str, str, Device], Said]
+"""What an expression says of a device of a driver. The same answer, steps and all, whenever it is asked."""
 
 
 class Use(Struct, frozen=True):
@@ -93,6 +117,10 @@ class Failed(Struct, frozen=True):
 
 Solution: TypeAlias = tuple[frozenset[str], ...]
 """For each claim the alternatives that were chosen, as ``request/subrequest``."""
+
+
+class _Unproven(Exception):
+    """To prove that there are too few devices takes too long."""
 
 
 class _TooMany(Exception):
@@ -152,15 +180,23 @@ class Search:
         ]
         self._taken = [it.id[2] in uses(it.slice.pool_id).taken for it in self._devices]
         self._selectable: dict[RequestKey, list[bool | None]] = {}
+        self._said: dict[str, dict[int, Said]] = {}
+        self._looked_at = 0
         self._allocating: dict[DeviceID, set[int]] = {}
         self._capacity: dict[DeviceID, dict[str, Amount]] = {}
         self._available: dict[str, dict[str, dict[str, Amount]]] = {}
         self._consumed: dict[str, dict[str, dict[str, Amount]]] = {}
         self._results: list[list[str]] = [[] for _ in claims]
 
+    @property
+    def devices(self) -> int:
+        """How many the node can reach."""
+        return len(self._devices)
+
     def run(self) -> Solution | Failed:
         """Raises ``AllocationError`` and ``Unjudged``."""
         total = sum(self._prepare(index, claim) for index, claim in enumerate(self._claims))
+        total = max(total, sum(len(it.spec.requests) for it in self._claims))
         if total > MOST_DEVICES:
             raise Unjudged(REASON_STEPS)
         try:
@@ -196,6 +232,7 @@ class Search:
         return least
 
     def _found_out(self, claim: ResourceClaim, key: RequestKey, asked: ExactRequest, parent: str) -> _Request:
+        self._step()
         where = f"claim {claim}, request {asked.name}"
         for number, selector in enumerate(asked.selectors):
             if selector is None:
@@ -222,6 +259,7 @@ class Search:
 
     def _all_devices(self, where: str, key: RequestKey, request: _Request) -> list[_Candidate]:
         found: list[_Candidate] = []
+        start = 0
         for pool in self._pools:
             if pool.incomplete:
                 raise AllocationError(
@@ -229,7 +267,9 @@ class Search:
                 )
             if pool.invalid:
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently invalid")
-            of_pool = (it for it in self._devices if it.pool is pool)
+            of_pool = self._devices[start : start + sum(len(it.devices) for it in pool.slices)]
+            start += len(of_pool)
+            self._step(1 + len(of_pool) // _DEVICES_OF_A_STEP)
             found += (it for it in of_pool if self._is_selectable(key, request, it) and self._has_capacity(request, it))
         return found
 
@@ -308,6 +348,8 @@ class Search:
         must: bool,
     ) -> bool:
         """Take a device, and find all that follows; give it back where that cannot be found."""
+        if sum(map(len, self._results)) >= MOST_DEVICES:
+            raise Unjudged(REASON_STEPS)
         undo = self._occupy(here, request, candidate, must=must)
         if undo is None:
             return False
@@ -333,6 +375,17 @@ class Search:
         """
         if any(it.device.shareable for it in self._devices):
             return False
+        try:
+            return self._is_proven()
+        except _Unproven:
+            return False
+
+    def _look_at(self, devices: int) -> None:
+        self._looked_at += devices
+        if self._looked_at > _MOST_LOOKED_AT:
+            raise _Unproven
+
+    def _is_proven(self) -> bool:
         constraints = [(claim, it) for claim, each in enumerate(self._constraints) for it in each]
         same = [(claim, it) for claim, it in constraints if isinstance(it, Match)][:_MOST_CHOICES]
         values = [list(dict.fromkeys(self._values(it))) or [_NO_VALUE] for _, it in same]
@@ -342,6 +395,7 @@ class Search:
         return all(self._too_few([(*it, value) for it, value in zip(same, each, strict=True)]) for each in choices)
 
     def _values(self, constraint: Match) -> Iterator[_Value]:
+        self._look_at(len(self._devices))
         for it in self._devices:
             has, value = constraint.lookup(it.slice.driver, it.device)
             if has:
@@ -355,11 +409,12 @@ class Search:
             if not request.parent and not request.admin_access:
                 would_do[key] = self._would_do(key, request, chosen)
                 for number in range(request.count):
-                    if not _matched((key, number), would_do, owner, set()):
+                    if not self._matched((key, number), would_do, owner, set()):
                         return True
         return False
 
     def _would_do(self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]) -> list[int]:
+        self._look_at(len(self._devices))
         known = self._selectable.get(key) or [None] * len(self._devices)
         meant = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
         return [
@@ -370,6 +425,23 @@ class Search:
             and not _prevented(it.device.taints, request.request)
             and all(_has(constraint, it, value) for constraint, value in meant)
         ]
+
+    def _matched(
+        self,
+        slot: tuple[RequestKey, int],
+        would_do: Mapping[RequestKey, list[int]],
+        owner: dict[int, tuple[RequestKey, int]],
+        seen: set[int],
+    ) -> bool:
+        """Whether a device can be had for ``slot`` by moving others, each to another that would do for it."""
+        self._look_at(1 + len(would_do[slot[0]]) // _DEVICES_OF_A_STEP)
+        for place in would_do[slot[0]]:
+            if place not in seen:
+                seen.add(place)
+                if place not in owner or self._matched(owner[place], would_do, owner, seen):
+                    owner[place] = slot
+                    return True
+        return False
 
     # One device.
 
@@ -392,13 +464,30 @@ class Search:
             (f"claim {claim}", request.request.selectors),
         ):
             for number, expression in enumerate(selectors):
-                self._step(STEPS_OF_A_SELECTOR)
-                try:
-                    if not self._matches(expression or "", it.slice.driver, it.device):
-                        return False
-                except CelError as error:
-                    raise AllocationError(f"{whose}: selector #{number}: CEL runtime error: {error}") from None
+                outcome = self._asked(expression or "", it)
+                if isinstance(outcome, str):
+                    raise AllocationError(f"{whose}: selector #{number}: CEL runtime error: {outcome}")
+                if not outcome:
+                    return False
         return True
+
+    def _asked(self, expression: str, it: _Candidate) -> bool | str:
+        """What an expression says of a device, or the error; asked once, however many requests have it."""
+        said = self._said.get(expression)
+        if said is None:
+            said = self._said[expression] = {}
+            if len(expression) > _SHORT:
+                self._step(len(expression) // _CHARACTERS_OF_A_STEP)
+        found = said.get(it.place)
+        if found is None:
+            self._step(STEPS_OF_A_SELECTOR)
+            found = said[it.place] = self._matches(expression, it.slice.driver, it.device)
+            self._step(max(0, found.steps // _PARTS_OF_A_STEP - STEPS_OF_A_SELECTOR))
+        else:
+            self._step()
+        if found.outcome is None:
+            raise Unjudged(REASON_EXPRESSION)
+        return found.outcome
 
     def _has_capacity(self, request: _Request, it: _Candidate) -> bool:
         device = it.device
@@ -448,6 +537,7 @@ class Search:
     ) -> bool:
         claim = here[0]
         base, sub = _names(request)
+        self._step(len(self._constraints[claim]) // _CONSTRAINTS_OF_A_STEP)
         for constraint in self._constraints[claim]:
             if not constraint.add(base, sub, it.slice.driver, it.device):
                 if must:
@@ -537,22 +627,6 @@ class Search:
 def _has(constraint: Match, it: _Candidate, value: _Value) -> bool:
     has, found = constraint.lookup(it.slice.driver, it.device)
     return has and (type(found), found) == value
-
-
-def _matched(
-    slot: tuple[RequestKey, int],
-    would_do: Mapping[RequestKey, list[int]],
-    owner: dict[int, tuple[RequestKey, int]],
-    seen: set[int],
-) -> bool:
-    """Whether a device can be had for ``slot`` by moving others, each to another that would do for it."""
-    for place in would_do[slot[0]]:
-        if place not in seen:
-            seen.add(place)
-            if place not in owner or _matched(owner[place], would_do, owner, seen):
-                owner[place] = slot
-                return True
-    return False
 
 
 def _roll_back(undo: list[Undo]) -> None:

@@ -12,6 +12,7 @@ the language, and that too where a comprehension or a text grows beyond what is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, TypeAlias
 
 from app.kube.resource_v1 import AttributeValue, Device, Version
@@ -32,14 +33,24 @@ from plugins.dynamic_resources.cel_values import (
     Amounting,
     Optional,
     Semver,
-    matcher,
     parse_amount,
     parse_semver,
     whole,
 )
+from plugins.dynamic_resources.patterns import Spend, matcher
 
 MOST_STEPS: Final = 5000
-"""Parts of an expression that are looked at for one device. A selector has a dozen."""
+"""Parts of an expression that are looked at for one device: some 2 ms. A selector has a dozen.
+
+A scheduler ends an evaluation too (``CELSelectorExpressionMaxCost``), after some 100 ms. What that is counted in would
+have to be counted just as it does for a verdict to be the same; what takes longer than this is not judged instead.
+"""
+
+_OF_A_STEP: Final = 16
+"""Characters, or items that are copied."""
+
+_ITEMS_OF_A_STEP: Final = 4
+"""Of a list that is made."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -59,19 +70,34 @@ class _NoOverload(CelError):
         super().__init__(f"{_NO_OVERLOAD}: {operator}" if operator else _NO_OVERLOAD)
 
 
-class Scope:
-    """The variables of one evaluation, and the steps that are left to it."""
+class Budget:
+    """The steps of one evaluation."""
 
-    __slots__ = ("steps", "variables")
+    __slots__ = ("steps",)
 
-    def __init__(self, variables: dict[str, Any]) -> None:
-        self.variables = variables
-        self.steps = MOST_STEPS
+    def __init__(self) -> None:
+        self.steps = 0
 
-    def step(self) -> None:
-        self.steps -= 1
-        if self.steps < 0:
+    def spend(self, steps: int = 1) -> None:
+        """To be called before they are taken. Raises ``Unsupported``."""
+        self.steps += steps
+        if self.steps > MOST_STEPS:
             raise Unsupported("an expression that takes too long")
+
+
+class Scope:
+    """The variables of a part of an evaluation, and what it is part of."""
+
+    __slots__ = ("_budget", "step", "variables")
+
+    def __init__(self, variables: dict[str, Any], budget: Budget) -> None:
+        self.variables = variables
+        self.step = budget.spend
+        self._budget = budget
+
+    def within(self, name: str, value: Any = None) -> Scope:
+        """The same with one variable more."""
+        return Scope({**self.variables, name: value}, self._budget)
 
 
 Evaluate: TypeAlias = Callable[[Scope], Any]
@@ -125,9 +151,9 @@ class Selector:
     def __init__(self, expression: str) -> None:
         self._evaluate = _compiled(parse(expression))
 
-    def matches(self, variables: dict[str, Any]) -> bool:
+    def matches(self, variables: dict[str, Any], budget: Budget) -> bool:
         """Raises ``CelError`` and ``Unsupported``."""
-        found = self._evaluate(Scope(variables))
+        found = self._evaluate(Scope(variables, budget))
         if not isinstance(found, bool):
             raise CelError(f"CEL result of type {_type(found)} could not be converted to bool: {_conversion(found)}")
         return found
@@ -172,8 +198,7 @@ def _compiled(node: Any) -> Evaluate:
         case Index(of, key, optional):
             return _lookup(_compiled(of), _compiled(key), optional=optional)
         case ListOf(items):
-            parts = tuple(map(_compiled, items))
-            return lambda scope: tuple(part(scope) for part in parts)
+            return _listed(tuple(map(_compiled, items)))
         case Logic(terms, any_of):
             return _logic(tuple(map(_compiled, terms)), decides=any_of)
         case Conditional(test, yes, no):
@@ -234,6 +259,14 @@ def _shown(key: Any) -> str:
     return ("true" if key else "false") if isinstance(key, bool) else str(key)
 
 
+def _listed(parts: tuple[Evaluate, ...]) -> Evaluate:
+    def evaluate(scope: Scope) -> Any:
+        scope.step(1 + len(parts) // _ITEMS_OF_A_STEP)
+        return tuple(part(scope) for part in parts)
+
+    return evaluate
+
+
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
     """``decides``: the value that settles it wherever it stands, whatever became of the others."""
 
@@ -280,13 +313,19 @@ def _call(node: Call) -> Evaluate:
     if function is None:
         raise Unsupported("a function that is not known")
 
-    name, says_types = node.function, node.function in _GUARDED
+    name, says_types, counts = node.function, node.function in _GUARDED, node.function in _COUNTING
 
     def evaluate(scope: Scope) -> Any:
         scope.step()
         given = [it(scope) for it in arguments]
+        size = 0
+        for it in given:
+            if type(it) is str or type(it) is tuple:
+                size += len(it)
+        if size >= _OF_A_STEP:
+            scope.step(size // _OF_A_STEP)
         try:
-            return function(*given)
+            return function(*given, scope.step) if counts else function(*given)
         except _NoOverload:
             if says_types:
                 raise CelError(f"{_NO_OVERLOAD}: {name}({', '.join(map(_type, given))})") from None
@@ -307,7 +346,7 @@ def _special(node: Call) -> Evaluate | None:
     if node.target == Name("optional"):
         return _optional(node)
     if node.function == "in" and _is_constant(node.arguments[1]):
-        return _among(_compiled(node.arguments[0]), _compiled(node.arguments[1]))
+        return _among(_compiled(node.arguments[0]), frozenset(_told_apart(it.value) for it in node.arguments[1].items))
     return None
 
 
@@ -315,15 +354,22 @@ def _is_constant(node: Any) -> bool:
     return isinstance(node, ListOf) and bool(node.items) and all(isinstance(it, Literal) for it in node.items)
 
 
-def _among(item: Evaluate, of: Evaluate) -> Evaluate:
-    """Upstream makes a set of constants, in which it cannot look for a version."""
+def _told_apart(constant: Any) -> tuple[bool, Any]:
+    """Equal for equal constants: true is not 1."""
+    return (isinstance(constant, bool), constant)
+
+
+def _among(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
+    """Upstream makes a set of constants too, in which it cannot look for a version."""
 
     def evaluate(scope: Scope) -> bool:
         scope.step()
         found = item(scope)
         if isinstance(found, Semver):
             raise CelError("internal error: runtime error: hash of unhashable type cel.Semver")
-        return _contained(found, of(scope))
+        if isinstance(found, Amounting):
+            raise _NoOverload
+        return (found is None or isinstance(found, int | float | str)) and _told_apart(found) in of
 
     return evaluate
 
@@ -359,20 +405,17 @@ def _over(node: Call) -> Evaluate:
         target = of(scope)
         if not isinstance(target, dict | tuple):
             raise _NoOverload
-        within = Scope({**scope.variables})
+        within = scope.within(name)
         fault: CelError | None = None
         count = 0
         for it in sorted(target) if isinstance(target, dict) else target:
+            scope.step()
             within.variables[name] = it
-            within.steps = scope.steps
             try:
                 found = test(within)
             except CelError as error:
                 fault = fault or error
                 continue
-            finally:
-                scope.steps = within.steps
-            scope.step()
             if not isinstance(found, bool):
                 fault = fault or CelError(_NO_OVERLOAD)
             elif macro == "exists_one":
@@ -394,12 +437,7 @@ def _bound(node: Call) -> Evaluate:
 
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        within = Scope({**scope.variables, name.name: bound(scope)})
-        within.steps = scope.steps
-        try:
-            return inner(within)
-        finally:
-            scope.steps = within.steps
+        return inner(scope.within(name.name, bound(scope)))
 
     return evaluate
 
@@ -416,8 +454,8 @@ def _optional(node: Call) -> Evaluate:
 # What operators and functions do.
 
 
-def equal(a: Any, b: Any) -> bool:
-    """Numbers are equal across their types, all else only within one."""
+def equal(a: Any, b: Any, spend: Spend) -> bool:
+    """Numbers are equal across their types, all else only within one. Few lists may be many, each within others."""
     if isinstance(a, bool) or isinstance(b, bool):
         return isinstance(a, bool) and isinstance(b, bool) and a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
@@ -427,12 +465,17 @@ def equal(a: Any, b: Any) -> bool:
             raise _NoOverload
         return False
     if isinstance(a, tuple):
-        return len(a) == len(b) and all(map(equal, a, b))
+        return len(a) == len(b) and all(_equal_items(x, y, spend) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(_equal_items(a[key], b[key], spend) for key in a)
     if isinstance(a, Optional):
-        return a.present is b.present and equal(a.value, b.value)
+        return a.present is b.present and _equal_items(a.value, b.value, spend)
     return bool(a == b)
+
+
+def _equal_items(a: Any, b: Any, spend: Spend) -> bool:
+    spend(1)
+    return equal(a, b, spend)
 
 
 def _compared(operator: str, a: Any, b: Any) -> int:
@@ -448,11 +491,11 @@ def _compared(operator: str, a: Any, b: Any) -> int:
     return int(a > b) - int(a < b)
 
 
-def _contained(item: Any, of: Any) -> bool:
+def _contained(item: Any, of: Any, spend: Spend) -> bool:
     if isinstance(of, dict):
         return isinstance(item, str) and item in of
     if isinstance(of, tuple):
-        return any(equal(item, it) for it in of)
+        return any(_equal_items(item, it, spend) for it in of)
     raise _NoOverload
 
 
@@ -537,11 +580,9 @@ def _text(it: Any) -> str:
     return it
 
 
-def _ascii(change: Callable[[str], str]) -> Callable[[Any], str]:
-    def of(it: Any) -> str:
-        return "".join(change(each) if each.isascii() else each for each in _text(it))
-
-    return of
+def _ascii(characters: str, instead: str) -> Callable[[Any], str]:
+    table = str.maketrans(characters, instead)
+    return lambda it: _text(it).translate(table)
 
 
 def _size(it: Any) -> int:
@@ -646,7 +687,7 @@ def _as_text(it: Any) -> str:
 
 _FUNCTIONS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("==", 2): equal,
-    ("!=", 2): lambda a, b: not equal(a, b),
+    ("!=", 2): lambda a, b, spend: not equal(a, b, spend),
     ("<", 2): lambda a, b: _compared("_<_", a, b) < 0,
     ("<=", 2): lambda a, b: _compared("_<=_", a, b) <= 0,
     (">", 2): lambda a, b: _compared("_>_", a, b) > 0,
@@ -675,14 +716,17 @@ _GUARDED: Final = frozenset({
 })  # fmt: skip
 """Functions that say with which types they were called, where these are wrong."""
 
+_COUNTING: Final = frozenset({"==", "!=", "in", "matches"})
+"""Functions that count their steps themselves: ``Spend`` is their last argument."""
+
 _METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("size", 1): _size,
     ("startsWith", 2): lambda a, b: _text(a).startswith(_text(b)),
     ("endsWith", 2): lambda a, b: _text(a).endswith(_text(b)),
     ("contains", 2): lambda a, b: _text(b) in _text(a),
-    ("matches", 2): lambda a, b: matcher(_text(b))(_text(a)),
-    ("lowerAscii", 1): _ascii(str.lower),
-    ("upperAscii", 1): _ascii(str.upper),
+    ("matches", 2): lambda a, b, spend: matcher(_text(b))(_text(a), spend),
+    ("lowerAscii", 1): _ascii(ascii_uppercase, ascii_lowercase),
+    ("upperAscii", 1): _ascii(ascii_lowercase, ascii_uppercase),
     ("compareTo", 2): _order,
     ("isGreaterThan", 2): lambda a, b: _order(a, b) > 0,
     ("isLessThan", 2): lambda a, b: _order(a, b) < 0,

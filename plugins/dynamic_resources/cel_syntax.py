@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 LONGEST: Final = 10 << 10
 """Characters of an expression: the API server takes no longer one."""
@@ -17,6 +18,9 @@ LONGEST: Final = 10 << 10
 MOST_NODES: Final = 1000
 DEEPEST: Final = 30
 """Nested levels, each of them some calls deep here."""
+
+TALLEST: Final = 64
+"""Parts within parts, be they nested or in a chain: each is some calls deep when it is evaluated."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -134,6 +138,7 @@ class _Parser:
         self._at = 0
         self._nodes = 0
         self._depth = 0
+        self._heights: dict[int, int] = {}
 
     def whole(self) -> Any:
         found = self._expression()
@@ -281,7 +286,17 @@ class _Parser:
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise Unsupported("an expression of too many parts")
+        height = 1 + max(map(self._height, astuple(node)))
+        if height > TALLEST:
+            raise Unsupported("an expression with too many parts within parts")
+        self._heights[id(node)] = height
         return node
+
+    def _height(self, part: Any) -> int:
+        """Of a part of the tree, which holds on to it; 0 for whatever is none."""
+        if isinstance(part, tuple):
+            return max(map(self._height, part), default=0)
+        return self._heights.get(id(part), 0) if isinstance(part, Struct) else 0
 
 
 def _unquoted(text: str) -> str:

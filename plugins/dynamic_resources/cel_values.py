@@ -1,9 +1,8 @@
-"""What selectors compare beside numbers and texts: quantities, versions, optional values, patterns."""
+"""What selectors compare beside numbers and texts: quantities, versions, optional values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -81,64 +80,3 @@ def whole(it: Amounting) -> int | None:
     """As an integer, if it is one of 64 bits."""
     found, rest = divmod(it.amount, BILLION)
     return None if rest or not -(2**63) <= found < 2**63 else found
-
-
-_LONGEST_PATTERN: Final = 256
-_LONGEST_SUBJECT: Final = 512
-_MOST_OPEN: Final = 2
-"""Parts of a pattern that may stand for any number of characters: with more of them it would take too long."""
-
-_PLAIN: Final = re.compile(r"[A-Za-z0-9 _:/,;@#%&=<>~\"'!-]")
-_CLASS: Final = re.compile(r"\[\^?[A-Za-z0-9_ .:/-]+\]|\\[dwDW]|\\[.+*?()\[\]{}^$|\\/-]|\.")
-_COUNT: Final = re.compile(r"\{([0-9]{1,2})\}")
-
-
-@lru_cache(maxsize=256)
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Searches for a pattern of RE2's syntax. Raises ``Unsupported`` for what could take long, or mean another thing.
-
-    Python's own engine goes back and tries again, for hours if a pattern is made for it. What is taken here cannot do
-    that: at most two ``*`` or ``+``, none on a group.
-    """
-    if len(pattern) > _LONGEST_PATTERN:
-        raise Unsupported("a pattern that is longer than what is read")
-    found = re.compile(_translated(pattern), re.ASCII)
-
-    def matches(subject: str) -> bool:
-        if len(subject) > _LONGEST_SUBJECT:
-            raise Unsupported("a text that is too long to be searched")
-        return found.search(subject) is not None
-
-    return matches
-
-
-def _translated(pattern: str) -> str:
-    parts: list[str] = []
-    at = open_parts = groups = 0
-    repeatable = False
-    while at < len(pattern):
-        it = pattern[at]
-        if it in "*+?" or (it == "{" and _COUNT.match(pattern, at)):
-            counted = _COUNT.match(pattern, at)
-            if not repeatable:
-                raise Unsupported("a pattern that repeats a group")
-            open_parts += it in "*+"
-            parts.append(it if counted is None else counted[0])
-            at += 1 if counted is None else len(counted[0])
-            repeatable = False
-            continue
-        known = _CLASS.match(pattern, at) or _PLAIN.match(pattern, at)
-        if known is not None and not re.search(r"[A-Za-z0-9]-[^A-Za-z0-9]|--", known[0]):
-            parts.append(known[0])
-            at += len(known[0])
-            repeatable = True
-            continue
-        groups += (it == "(") - (it == ")")
-        if it not in "^$|()" or pattern.startswith("(?", at) or groups < 0:
-            raise Unsupported("a pattern that is not read")
-        parts.append(r"\Z" if it == "$" else r"\A" if it == "^" else "(?:" if it == "(" else it)
-        at += 1
-        repeatable = False
-    if open_parts > _MOST_OPEN or groups:
-        raise Unsupported("a pattern that could take long")
-    return "".join(parts)

@@ -5,10 +5,13 @@ Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from app.kube.resource_v1 import AttributeValue, Device, DeviceConstraint
 from plugins.dynamic_resources.unjudged import AllocationError
+
+_Value: TypeAlias = tuple[type, AttributeValue]
+"""True is not 1."""
 
 
 class Constraint(Protocol):
@@ -87,7 +90,8 @@ class _Distinct(_OfRequests):
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
-        self._values: dict[str, AttributeValue] = {}
+        self._values: dict[str, _Value] = {}
+        self._held: set[_Value] = set()
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
         if not self.concerns(request, subrequest):
@@ -95,16 +99,23 @@ class _Distinct(_OfRequests):
         has, value = self.lookup(driver, device)
         if not has:
             return False
-        if self._count and any(value is None or _same(value, it) for it in self._values.values()):
+        found = (type(value), value)
+        if self._held and (value is None or found in self._held):
             return False
-        self._values[request] = value
+        self._forget(request)
+        self._values[request] = found
+        self._held.add(found)
         self._count += 1
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
         if self.concerns(request, subrequest):
-            self._values.pop(request, None)
+            self._forget(request)
             self._count -= 1
+
+    def _forget(self, request: str) -> None:
+        if request in self._values:
+            self._held.remove(self._values.pop(request))
 
 
 def _same(a: AttributeValue, b: AttributeValue) -> bool:

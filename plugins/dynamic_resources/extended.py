@@ -6,13 +6,17 @@ Source of the rules: ``extendeddynamicresources.go`` of Kubernetes 1.36.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from app.kube.claims import ContainerRequests, is_device_resource
 from app.kube.core_v1 import Pod
 from app.kube.resource_v1 import DeviceClass, DeviceRequest, ExactRequest
 from plugins.dynamic_resources.allocator import EXACT_COUNT
 
-ClassOf = Callable[[str], DeviceClass | None]
+ClassOf: TypeAlias = Callable[[str], DeviceClass | None]
+
+_Asked: TypeAlias = tuple[ContainerRequests, int, int]
+"""A container, with how much of one resource it asks for, and the place of that among all of its requests."""
 
 
 def requested(pod: Pod) -> Mapping[str, int]:
@@ -39,35 +43,33 @@ def device_requests(
     An init container that ends before others start uses what those have that start after it; of what init containers
     need beyond that, the largest request is enough.
     """
+    asked: dict[str, list[_Asked]] = {name: [] for name in resources}
+    for it in containers:
+        for name, amount, place in it.resources:
+            if name in asked and amount:
+                asked[name].append((it, amount, place))
     found: list[DeviceRequest] = []
-    for resource in resources:
+    for resource, of_resource in asked.items():
         device_class = class_of(resource)
         if device_class is not None:
-            found += _of_resource(containers, resource, device_class.name)
+            found += _of_resource(of_resource, device_class.name)
     return tuple(sorted(found, key=lambda it: it.name))
 
 
-def _of_resource(containers: Sequence[ContainerRequests], resource: str, device_class: str) -> list[DeviceRequest]:
-    lasting: dict[int, DeviceRequest] = {}
-    for it in containers:
-        amount, place = _asked(it, resource)
-        if it.runs_on and amount:
-            lasting[it.index] = _request(it.index, place, device_class, amount)
+def _of_resource(asked: Sequence[_Asked], device_class: str) -> list[DeviceRequest]:
+    """``asked``: for one resource, by the containers that ask for it."""
+    lasting: list[DeviceRequest] = []
     largest: DeviceRequest | None = None
-    for it in containers:
-        amount, place = _asked(it, resource)
-        if it.runs_on or not amount:
-            continue
-        later = sum(_count(request) for index, request in lasting.items() if index >= it.index)
-        if amount > later:
+    later = 0
+    for it, amount, place in reversed(asked):
+        if it.runs_on:
+            later += amount
+            lasting.append(_request(it.index, place, device_class, amount))
+        elif amount > later:
             request = _request(it.index, place, device_class, amount - later)
-            if largest is None or _count(largest) < _count(request):
+            if largest is None or _count(largest) <= _count(request):
                 largest = request
-    return [*([] if largest is None else [largest]), *lasting.values()]
-
-
-def _asked(container: ContainerRequests, resource: str) -> tuple[int, int]:
-    return next(((amount, place) for name, amount, place in container.resources if name == resource), (0, 0))
+    return [*([] if largest is None else [largest]), *reversed(lasting)]
 
 
 def _request(index: int, place: int, device_class: str, count: int) -> DeviceRequest:

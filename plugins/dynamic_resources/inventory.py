@@ -1,22 +1,60 @@
 """What there is, and what of it is taken: slices by node and pool, devices of claims, classes by name and resource.
 
-Derived from the objects of the picture and kept until one of their kind changes.
+Derived from the objects of the picture, and brought up to date by those of them that changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from app.framework.interface import Objects
 from app.kube.claims import DEVICE_CLASS_RESOURCE
-from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
-from app.kube.resource_v1 import Amount, Amounts, DeviceClass, ResourceClaim, ResourceSlice
-from plugins.dynamic_resources.allocator import NO_USE, Use
+from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind, KubeObject
+from app.kube.meta_v1 import ObjectKey
+from app.kube.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from plugins.dynamic_resources.allocator import Use
 from plugins.dynamic_resources.pools import PoolID
+from plugins.dynamic_resources.uses import Uses
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (RESOURCE_SLICES, RESOURCE_CLAIMS, DEVICE_CLASSES)
-_NOTHING: Final[tuple[ResourceSlice, ...]] = ()
+_EVERYWHERE: Final = ""
+"""In place of the node of slices that more than one may see."""
+
+Stand: TypeAlias = Mapping[PoolID, tuple[Use, Sequence[ResourceSlice]]]
+"""By pool: what claims have of it, and its slices."""
+
+Object = TypeVar("Object", bound=KubeObject)
+Group = TypeVar("Group", bound=Hashable)
+Member = TypeVar("Member")
+
+
+class _Groups(Generic[Group, Member]):
+    """Objects in groups, each by its key. What a group is made into stays the same object while the group does."""
+
+    def __init__(self) -> None:
+        self._members: dict[Group, dict[ObjectKey, Member]] = {}
+        self._made: dict[Group, tuple[Member, ...]] = {}
+
+    def add(self, group: Group, key: ObjectKey, member: Member) -> None:
+        self._members.setdefault(group, {})[key] = member
+        self._made.pop(group, None)
+
+    def remove(self, group: Group, key: ObjectKey) -> None:
+        members = self._members[group]
+        del members[key]
+        self._made.pop(group, None)
+        if not members:
+            del self._members[group]
+
+    def of(self, group: Group) -> tuple[Member, ...]:
+        found = self._made.get(group)
+        if found is None:
+            members = self._members.get(group)
+            if members is None:
+                return ()
+            found = self._made[group] = tuple(members.values())
+        return found
 
 
 class Inventory:
@@ -25,20 +63,25 @@ class Inventory:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._versions: dict[Kind[Any], int] = {}
-        self._on_node: Mapping[str, tuple[ResourceSlice, ...]] = {}
-        self._anywhere: tuple[ResourceSlice, ...] = ()
-        self._of_pool: Mapping[PoolID, Sequence[ResourceSlice]] = {}
-        self._uses: Mapping[PoolID, Use] = {}
-        self._extended: Mapping[str, tuple[ResourceClaim, ...]] = {}
+        self._slices: dict[ObjectKey, ResourceSlice] = {}
+        self._on_node = _Groups[str, ResourceSlice]()
+        self._of_pool = _Groups[PoolID, ResourceSlice]()
+        self._claims: dict[ObjectKey, ResourceClaim] = {}
+        self._uses = Uses()
+        self._extended = _Groups[str, ResourceClaim]()
         self._by_resource: Mapping[str, DeviceClass] = {}
+        self._shared_pools: Stand | None = None
+        self._last_shared_pools: Stand = {}
 
     def refresh(self) -> None:
         """Bring it up to date with the picture."""
-        if self._moved(RESOURCE_SLICES):
-            self._read_slices()
-        if self._moved(RESOURCE_CLAIMS):
-            self._read_claims()
-        if self._moved(DEVICE_CLASSES):
+        for key, slice_ in self._changed(RESOURCE_SLICES, self._slices):
+            self._put_slice(key, slice_)
+        for key, claim in self._changed(RESOURCE_CLAIMS, self._claims):
+            self._put_claim(key, claim)
+        version = self.classes_version()
+        if self._versions.get(DEVICE_CLASSES) != version:
+            self._versions[DEVICE_CLASSES] = version
             self._by_resource = _by_resource(tuple(self._objects.every(DEVICE_CLASSES)))
 
     def versions(self) -> tuple[int, ...]:
@@ -48,17 +91,34 @@ class Inventory:
     def classes_version(self) -> int:
         return self._objects.version(DEVICE_CLASSES)
 
+    @property
+    def slices_version(self) -> int:
+        """That of the slices which are held here: until it moves, each of their devices is the same object."""
+        return self._versions.get(RESOURCE_SLICES, -1)
+
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
         """Those of the node alone, and those that other nodes may see too. Equal objects while they stay the same."""
-        return self._on_node.get(node, _NOTHING), self._anywhere
+        return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
     def of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
         """All slices of a pool, of whatever generation."""
-        return self._of_pool.get(pool, _NOTHING)
+        return self._of_pool.of(pool)
 
     def use(self, pool: PoolID) -> Use:
         """What claims have of the devices of a pool."""
-        return self._uses.get(pool, NO_USE)
+        return self._uses.of(pool)
+
+    def stand_of(self, slices: Iterable[ResourceSlice]) -> Stand:
+        """How the pools of some slices stand. Equal while that is the same."""
+        return {it: (self.use(it), self.of_pool(it)) for it in {each.pool_id for each in slices}}
+
+    def stand_of_shared_pools(self) -> Stand:
+        """Of the pools that more than one node may see. The same object while that is the same."""
+        if self._shared_pools is None:
+            found = self.stand_of(self._on_node.of(_EVERYWHERE))
+            self._shared_pools = self._last_shared_pools if found == self._last_shared_pools else found
+            self._last_shared_pools = self._shared_pools
+        return self._shared_pools
 
     def device_class(self, name: str) -> DeviceClass | None:
         return self._objects.get(DEVICE_CLASSES, "", name)
@@ -69,60 +129,51 @@ class Inventory:
 
     def extended_claim(self, name: str, uid: str) -> ResourceClaim | None:
         """The claim that a scheduler has made for the extended resources of a pod."""
-        return next((it for it in self._extended.get(uid, ()) if (name, uid) in it.extended_for), None)
+        return next((it for it in self._extended.of(uid) if (name, uid) in it.extended_for), None)
 
-    def _moved(self, kind: Kind[Any]) -> bool:
+    def _changed(
+        self, kind: Kind[Object], known: Mapping[ObjectKey, Object]
+    ) -> Collection[tuple[ObjectKey, Object | None]]:
+        """What to take in of a kind. All that is ``known`` is looked at where it cannot be told what changed."""
         version = self._objects.version(kind)
-        if self._versions.get(kind) == version:
-            return False
+        seen = self._versions.get(kind, -1)
+        if seen == version:
+            return ()
         self._versions[kind] = version
-        return True
+        found = self._objects.changed(kind, seen)
+        if found is not None:
+            return found
+        every = {it.key: it for it in self._objects.every(kind)}
+        return [*((key, None) for key in known if key not in every), *every.items()]
 
-    def _read_slices(self) -> None:
-        on_node: dict[str, list[ResourceSlice]] = {}
-        anywhere: list[ResourceSlice] = []
-        of_pool: dict[PoolID, list[ResourceSlice]] = {}
-        for it in self._objects.every(RESOURCE_SLICES):
-            of_pool.setdefault(it.pool_id, []).append(it)
-            if it.node_name and not it.counter_sets:
-                on_node.setdefault(it.node_name, []).append(it)
-            else:
-                anywhere.append(it)
-        self._on_node = {node: tuple(found) for node, found in on_node.items()}
-        self._anywhere = tuple(anywhere)
-        self._of_pool = {pool: tuple(found) for pool, found in of_pool.items()}
+    def _put_slice(self, key: ObjectKey, found: ResourceSlice | None) -> None:
+        self._shared_pools = None
+        known = self._slices.pop(key, None)
+        if known is not None and (found is None or _place(known) != _place(found)):
+            self._on_node.remove(_place(known), key)
+        if known is not None and (found is None or known.pool_id != found.pool_id):
+            self._of_pool.remove(known.pool_id, key)
+        if found is not None:
+            self._slices[key] = found
+            self._on_node.add(_place(found), key, found)
+            self._of_pool.add(found.pool_id, key, found)
 
-    def _read_claims(self) -> None:
-        taken: dict[PoolID, set[str]] = {}
-        shared: dict[PoolID, dict[str, dict[str, Amount] | None]] = {}
-        extended: dict[str, tuple[ResourceClaim, ...]] = {}
-        for claim in self._objects.every(RESOURCE_CLAIMS):
-            for _, uid in claim.extended_for:
-                extended[uid] = (*extended.get(uid, ()), claim)
-            if claim.allocation is None:
-                continue
-            for it in claim.allocation.devices:
-                if it.admin_access:
-                    continue
-                driver, pool, device = it.device
-                if it.shared:
-                    of_pool = shared.setdefault((driver, pool), {})
-                    of_pool[device] = _sum(of_pool.get(device), it.consumed)
-                else:
-                    taken.setdefault((driver, pool), set()).add(device)
-        self._extended = extended
-        self._uses = {
-            pool: Use(frozenset(taken.get(pool, ())), shared.get(pool, {})) for pool in taken.keys() | shared.keys()
-        }
+    def _put_claim(self, key: ObjectKey, found: ResourceClaim | None) -> None:
+        self._shared_pools = None
+        known = self._claims.pop(key, None)
+        if known is not None:
+            self._uses.count(known, -1)
+            for uid in {uid for _, uid in known.extended_for}:
+                self._extended.remove(uid, key)
+        if found is not None and (found.allocation is not None or found.extended_for):
+            self._claims[key] = found
+            self._uses.count(found, 1)
+            for uid in {uid for _, uid in found.extended_for}:
+                self._extended.add(uid, key, found)
 
 
-def _sum(known: dict[str, Amount] | None, more: Amounts | None) -> dict[str, Amount] | None:
-    if more is None:
-        return known
-    found = dict(known or {})
-    for name, amount in more.items():
-        found[name] = found.get(name, 0) + amount
-    return found
+def _place(found: ResourceSlice) -> str:
+    return _EVERYWHERE if found.counter_sets else found.node_name
 
 
 def _by_resource(classes: Sequence[DeviceClass]) -> dict[str, DeviceClass]:

@@ -88,6 +88,7 @@ class _Wanted(Struct, eq=False):
 
 
 _WANTED: Final[StateKey[_Wanted]] = StateKey(NAME)
+_NOTHING_WANTED: Final = _Wanted()
 
 
 @final
@@ -151,7 +152,7 @@ class DynamicResources(
         claims = self._claims_of(pod)
         extended: ResourceClaim | None = None
         resources: Mapping[str, int] = {}
-        if pod.spec.claims.containers or any("/" in it for it in pod.spec.resources.requests):
+        if _may_want_devices(pod):
             resources = requested(pod)
             if any(self._inventory.class_of_resource(it) is not None for it in resources):
                 extended = self._inventory.extended_claim(pod.name, pod.uid)
@@ -163,6 +164,9 @@ class DynamicResources(
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         if CLAIMS in pod.spec.oversized:
             return UNREAD_CLAIMS, None
+        if not _may_want_devices(pod):
+            state.write(_WANTED, _NOTHING_WANTED)
+            return SKIP, None
         self._inventory.refresh()
         self._judging.begin()
         try:
@@ -277,7 +281,7 @@ class DynamicResources(
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
-        if not claims.wants_devices and not any("/" in it for it in pod.spec.resources.requests):
+        if not _may_want_devices(pod):
             return ()
         try:
             found = self._claims_of(pod)
@@ -344,6 +348,8 @@ class DynamicResources(
         """Whether all claims that it needs there have devices and are reserved for it."""
         if CLAIMS in pod.spec.oversized:
             return False
+        if not _may_want_devices(pod):
+            return True
         self._inventory.refresh()
         try:
             wanted = self._wanted(pod)
@@ -360,6 +366,11 @@ class DynamicResources(
         if node is None:
             return False
         return from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource) == []
+
+
+def _may_want_devices(pod: Pod) -> bool:
+    """Whether a pod has claims, or asks for what a class of devices could stand behind."""
+    return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)
 
 
 def _read(state: CycleState) -> _Wanted:
@@ -428,6 +439,15 @@ _WAITING: Final[WeakSet[_Waiters]] = WeakSet()
 
 
 def _changed(_kind: Kind[Any], _old: object, _new: object, _recorder: EventRecorder) -> None:
+    _look()
+
+
+def _came(_kind: Kind[Any], _new: object) -> None:
+    """A claim may have all it needs when it is first heard of."""
+    _look()
+
+
+def _look() -> None:
     for it in tuple(_WAITING):
         it.look()
 
@@ -437,5 +457,11 @@ def _kinds(_args: DynamicResourcesArgs) -> tuple[Kind[Any], ...]:
 
 
 SPEC: Final = PluginSpec(
-    NAME, DynamicResourcesArgs, DynamicResources, kinds=_kinds, parts=(Part.CLAIMS, Part.RESOURCES), changed=_changed
+    NAME,
+    DynamicResourcesArgs,
+    DynamicResources,
+    kinds=_kinds,
+    parts=(Part.CLAIMS, Part.RESOURCES),
+    changed=_changed,
+    came=_came,
 )

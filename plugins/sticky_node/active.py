@@ -14,6 +14,8 @@ from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.owners import Owner
 
+MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
+
 
 class ActivePods:
     """Tells the pods that are a machine's from those that say so."""
@@ -33,6 +35,20 @@ class ActivePods:
         if not isinstance(machine, VirtualMachineInstance):
             return True
         return is_active(pod, node_name, machine, self._of_instance.get(machine.uid, {}))
+
+    def of(self, machine: VirtualMachineInstance) -> Pod | None:
+        """The pod in which the machine runs; ``None`` while KubeVirt does not say where that is."""
+        pods = self._of_instance.get(machine.uid, {}).values()
+        there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
+        return max(there, key=lambda it: (it.created, it.uid), default=None)
+
+
+def is_target(pod: Pod) -> bool:
+    """Whether KubeVirt made the pod for a machine to move into, in a migration or an evacuation.
+
+    KubeVirt lets nobody else write that label on an instance, from which its pods have theirs.
+    """
+    return MIGRATION_JOB in pod.labels and pod.owner is not None and pod.owner.kind == VIRTUAL_MACHINE_INSTANCES.kind
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:

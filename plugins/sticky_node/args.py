@@ -48,12 +48,23 @@ class OwnerRule(KindName):
     """An owner that keeps the home of its pods.
 
     ``through`` are the controllers between pod and owner, nearest the pod first. ``perOrdinal``: each of the owner's
-    pods has a home of its own, told apart by the number its name ends in. ``policy``: instead of the plugin's.
+    pods has a home of its own, told apart by its index or the number its name ends in. ``policy``: instead of the
+    plugin's. ``remember``: whose home it is, the name's or the UID's; left out, the name's for KubeVirt's kinds and the
+    ordinals of a StatefulSet.
     """
 
     through: tuple[KindName, ...] = ()
     per_ordinal: bool = False
     policy: PolicyName | None = None
+    remember: Literal["name", "uid"] | None = None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether an owner made anew under the name has the home of the one before."""
+        if self.remember is not None:
+            return self.remember == "name"
+        is_set = self.pair == ("apps/v1", "StatefulSet") and self.per_ordinal
+        return is_set or self.api_version.startswith("kubevirt.io/")
 
 
 def _selector(value: dict[str, Any]) -> Selector:

@@ -12,7 +12,7 @@ import structlog
 from app.framework.events import EventRecorder
 from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node.events import edited
-from plugins.sticky_node.home import HOME, HOME_POD, readable
+from plugins.sticky_node.home import HOME, HOME_POD, home_in, readable
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -29,16 +29,17 @@ def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject
 def _tell_of(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> None:
-    was, now = (it.annotations.get(f"{HOME}{suffix}", "") for it in (old, new))
+    slot = suffix[1:]
+    was, now = home_in(old, slot), home_in(new, slot)
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")
-    ordinal = f", ordinal {suffix[1:]}" if suffix else ""
+    ordinal = f", ordinal {slot}" if slot else ""
     machine = f"{kind.kind} {new.namespace}/{new.name}{ordinal}"
     if was and not now:
         _LOG.info("home given up", machine=machine, node=readable(was))
-    elif was and was != now:
-        _LOG.info("home moved", machine=machine, before=readable(was), node=readable(now))
-    elif not was and now and not is_ours:
-        _LOG.info("home given", machine=machine, node=readable(now))
-    else:
+    elif was == now or is_ours:
         return
+    elif was:
+        _LOG.info("home moved", machine=machine, before=readable(was), node=readable(now))
+    else:
+        _LOG.info("home given", machine=machine, node=readable(now))
     edited(recorder, kind, new, f" of{ordinal[1:]}" if ordinal else "", was, now)

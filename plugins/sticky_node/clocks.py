@@ -15,13 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.framework.interface import Handle
-from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain
+from plugins.sticky_node.home import HOME_SINCE
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import State
-
-HOME_SINCE: Final = f"{ANNOTATION_DOMAIN}home-since"
 
 MOST_SEEN: Final = 1 << 15
 """Homes whose times are kept in memory; the oldest are forgotten first."""

@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
+from plugins.sticky_node.active import is_target
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.clocks import Clocks, seconds
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import Applied, Policies
-from plugins.sticky_node.standing import Standing, Standings, is_target
+from plugins.sticky_node.standing import Standing, Standings
 from plugins.sticky_node.table import TABLE, Action, Policy, Reason, State
 
 
@@ -35,10 +36,18 @@ class Decision(Struct, frozen=True):
         """All that the answers to filter rest on."""
         return (self.home, self.action, self.reason)
 
-    @property
-    def makes_home(self) -> bool:
-        """Whether a bind makes the node the home, if there is none or this one was passed over."""
-        return self.applied.policy is not Policy.OFF and self.standing.state is not State.TARGET
+    def makes_home(self, node: str, *, failback: bool) -> bool:
+        """Whether a bind to the node makes it the home: there is none, or it was passed over.
+
+        ``failback``: a home that is passed over stays the home, unless it was given up for good.
+        """
+        if self.applied.policy is Policy.OFF or self.standing.state is State.TARGET or node == self.home:
+            return False
+        if not self.home:
+            return True
+        if self.action in (Action.HOME, Action.WAIT):
+            return False
+        return not failback or self.applied.policy is Policy.HARD
 
 
 class Decider:
@@ -58,7 +67,7 @@ class Decider:
         applied = self._policies.of(owner, pod)
         standing = Standing(State.NONE)
         if applied.policy is Policy.OFF or not home:
-            if applied.policy is not Policy.OFF and is_target(pod, owner):
+            if applied.policy is not Policy.OFF and is_target(pod):
                 standing = Standing(State.TARGET)
             return Decision(home, applied, standing, Action.ALL)
         standing = self._standings.of(home, owner, pod)

@@ -11,7 +11,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 from plugins.sticky_node.deciding import Decision
-from plugins.sticky_node.home import Claim, home_key, readable
+from plugins.sticky_node.home import By, Claim, home_key, readable
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import POLICY
 from plugins.sticky_node.standing import Standing
@@ -31,11 +31,35 @@ _UNUSABLE: Final[Mapping[State, tuple[EventType, str]]] = {
     State.GONE: ("Warning", "HomeGone"),
     State.OTHER_MACHINE: ("Warning", "HomeReplaced"),
 }
+_FOLLOWING: Final = "Following"
+_ADOPTING: Final = "Adopting"
+_CLEANING: Final = "Cleaning"
+_REMEMBERING: Final = "Remembering"
 
 
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
-    note = f"{claim.node} is the home from now on: {claim.pod} was bound there first"
-    _about(events, owner, Reference.to_pod(claim.pod), "Normal", "HomeMade", _BINDING, note)
+    """Homeport has written a home; the reason says from what."""
+    reason, action, why = "HomeMade", _BINDING, f"{claim.pod} was bound there first"
+    if claim.by is By.MIGRATION:
+        reason, action, why = "HomeFollowed", _FOLLOWING, f"{claim.pod} migrated there from {readable(claim.replaces)}"
+    elif claim.by is By.ADOPTION:
+        reason, action, why = "HomeAdopted", _ADOPTING, f"{claim.pod} runs there"
+    elif claim.replaces:
+        reason, why = "HomeReplaced", f"{claim.pod} was bound there, since {readable(claim.replaces)} could not be had"
+    note = f"{claim.node} is the home from now on: {why}"
+    _about(events, owner, Reference.to_pod(claim.pod), "Normal", reason, action, note)
+
+
+def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
+    """What stood there of a home was copied from another object, and has been removed."""
+    note = f"the home {readable(home)} was copied from another object and is not this one's: it is removed"
+    events.event(Reference.to(kind, found), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
+
+
+def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
+    """An earlier object of the owner's name lived there."""
+    note = f"{home} is the home from now on: an earlier {owner.kind.kind} of this name lived there"
+    _about(events, owner, _node(home), "Normal", "HomeRemembered", _REMEMBERING, note)
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:

@@ -52,9 +52,12 @@ class Making:
         return self._claims.get(pod.uid)
 
     def holds(self, owner: Owner, pod: Pod) -> Claim | None:
-        """The claim that holds ``pod``, a pod of the owner: the first of another pod that may yet be heard."""
+        """The claim that holds ``pod``, a pod of the owner: the first of another pod that may yet make the home.
+
+        Where it is to replace a home, it holds already, and the home it replaces does not.
+        """
         claims = self._of_owner.get(owner.key, {}).values()
-        return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.is_open(owner)), None)
+        return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
 
     def is_made(self, pod: Pod) -> bool:
         """Whether the pod is there, and waits to have its home recorded."""

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
+from app.kube.homes_v1alpha1 import Home
 from app.kube.kinds import STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
 from app.kube.meta_v1 import OwnerReference
 from plugins.sticky_node.args import OwnerRule
+from plugins.sticky_node.memory import HOMES, remembered
 
 
 class Chain(Struct, frozen=True):
@@ -20,11 +22,12 @@ class Chain(Struct, frozen=True):
 
     kinds: tuple[Kind[AnnotatedObject], ...]
     per_ordinal: bool
+    by_name: bool
 
     @classmethod
     def of(cls, rule: OwnerRule) -> Chain:
         kinds = tuple(owner_kind(*it.pair) for it in (*rule.through, rule))
-        return cls(kinds, rule.per_ordinal)
+        return cls(kinds, rule.per_ordinal, rule.by_name)
 
 
 Slot = tuple[str, str]
@@ -34,13 +37,15 @@ Slot = tuple[str, str]
 class Owner(Struct, frozen=True):
     """The object that keeps a pod's home. ``slot`` tells the pods of one owner apart; empty for an only one.
 
-    ``controller`` is what the pod itself refers to: the first link of the chain, or the keeper itself.
+    ``controller`` is what the pod itself refers to: the first link of the chain, or the keeper itself. ``before``: what
+    is remembered of an earlier object of its name.
     """
 
     kind: Kind[AnnotatedObject]
     found: AnnotatedObject
     slot: str
     controller: AnnotatedObject
+    before: Home | None = None
 
     @property
     def key(self) -> Slot:
@@ -70,6 +75,7 @@ class Owners:
         chains = [Chain.of(rule) for rule in rules]
         self._chains: Final = {(it.kinds[0].api_version, it.kinds[0].kind): it for it in chains}
         self._objects = objects
+        self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
 
     def of(self, pod: Pod) -> Owner | Missing | None:
         """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early."""
@@ -98,7 +104,27 @@ class Owners:
     def newest(self, owner: Owner) -> Owner | None:
         """The owner as it is now; ``None`` if it is gone."""
         found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)
-        return replace(owner, found=found) if found is not None and found.uid == owner.found.uid else None
+        if found is None or found.uid != owner.found.uid:
+            return None
+        return replace(owner, found=found, before=self._before(owner.kind, found, owner.slot))
+
+    def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
+        """An object that keeps homes, with no pod in hand."""
+        return Owner(kind, found, slot, found, self._before(kind, found, slot))
+
+    def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
+        """Whether homes that the kind keeps outlive their owners."""
+        return kind in self._by_name
+
+    def remembers(self) -> bool:
+        """Whether those of any kind do."""
+        return bool(self._by_name)
+
+    def _before(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Home | None:
+        if kind not in self._by_name:
+            return None
+        home = remembered(self._objects, kind, found, slot)
+        return home if home is not None and home.keeper.uid != found.uid else None
 
     def _follow(
         self, chain: Chain, slot: str, namespace: str, reference: OwnerReference | None
@@ -112,12 +138,15 @@ class Owners:
                 return Missing(kind, namespace, reference.name)
             links.append(found)
             reference = found.owner
-        return Owner(chain.kinds[-1], links[-1], slot, links[0])
+        keeper = chain.kinds[-1]
+        return Owner(keeper, links[-1], slot, links[0], self._before(keeper, links[-1], slot))
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     """All kinds that the rules read."""
-    return tuple(kind for rule in rules for kind in Chain.of(rule).kinds)
+    every = tuple(rules)
+    memory = (HOMES,) if any(it.by_name for it in every) else ()
+    return (*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)
 
 
 def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:

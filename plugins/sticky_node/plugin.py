@@ -48,12 +48,15 @@ from plugins.sticky_node.explaining import explain_home, explain_missing
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.listing import Describer, Listing
 from plugins.sticky_node.making import Making
+from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
+from plugins.sticky_node.standing_census import StandingCensus
 from plugins.sticky_node.table import Action, Reason
 from plugins.sticky_node.tries import Tries
+from plugins.sticky_node.upkeep import Upkeep
 from plugins.sticky_node.walk import Walk
 from plugins.sticky_node.watching import Watch
 
@@ -114,6 +117,7 @@ class StickyNode(
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
+        self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
         clocks = Clocks(self._standings, self._owners, handle)
         walk = Walk(self._owners, handle.objects)
         self._census = Census(walk, handle.objects, self._making)
@@ -121,6 +125,9 @@ class StickyNode(
         self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.wall_clock)
+        self._upkeep = Upkeep(
+            args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._policies.is_off
+        )
         self._watch = Watch(
             self._owners,
             self._standings,
@@ -281,9 +288,9 @@ class StickyNode(
             return SUCCESS
         recorded = recorded_home(owner)
         decision = self._decider.of(owner, pod, recorded)
-        if decision.makes_home and not recorded:
+        if decision.makes_home(node_name, failback=self._failback):
             decides = self._active.decides(pod, node_name, owner)
-            self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides))
+            self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides, replaces=recorded))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -319,7 +326,8 @@ class StickyNode(
         return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
 
     def figures(self) -> Iterator[Figure | None]:
-        return self._census.figures()
+        yield from self._census.figures()
+        yield from self._standing_census.figures()
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()
@@ -332,29 +340,33 @@ class StickyNode(
         await self._watch.run()
 
     async def repair(self) -> None:
-        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory."""
+        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
+
+        Then put right what no bind does.
+        """
         await self._recorder.record_open()
+        await self._upkeep.round()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
-        """The recorded home, or one in the making."""
-        recorded = recorded_home(owner)
-        if recorded:
-            return recorded
+        """One in the making, or the recorded home."""
         claim = self._making.holds(owner, pod)
-        return "" if claim is None else claim.node
+        return recorded_home(owner) if claim is None else claim.node
 
     def _stands(self, claim: Claim) -> bool:
-        """Whether its owner, if it is still there, has got neither a home nor another pod's word since."""
+        """Whether its owner, if it is still there, has got neither another home nor another pod's word since."""
         owner = self._owners.newest(claim.owner)
-        return owner is None or (claim.is_open(owner) and not recorded_home(owner))
+        return owner is None or claim.makes(owner)
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))
+    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args)) if args.owners else ()
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
-    return tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
+    homes = tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
+    if not any(it.by_name for it in args.owners):
+        return homes
+    return (*homes, Writes(HOMES, "what is remembered of homes", whole=True))
 
 
 SPEC: Final = PluginSpec(

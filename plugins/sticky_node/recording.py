@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from contextlib import suppress
-from time import monotonic
 from typing import Final
 
 import structlog
@@ -13,23 +11,26 @@ from msgspec.structs import replace
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
 from plugins.sticky_node import events
-from plugins.sticky_node.active import ActivePods
-from plugins.sticky_node.home import HOME, HOME_AFTER, Claim, home_pod, on_owner, recorded_home
+from plugins.sticky_node.active import ActivePods, is_target
+from plugins.sticky_node.home import (
+    HOME,
+    HOME_AFTER,
+    HOME_REPLACES,
+    By,
+    Claim,
+    home_pod,
+    machine_of,
+    on_owner,
+    readable,
+    recorded_home,
+)
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Owner, Owners, Slot
+from plugins.sticky_node.steps import Steps
 
 _ATTEMPTS: Final = 5
-_STEP_SECONDS: Final = 0.002
-"""Of looking at pods in one step of the loop: one with thousands of rivals takes as long as hundreds without."""
 
 _LOG: Final = structlog.get_logger(__name__)
-
-
-class _Breath:
-    """Whatever else waits runs first."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
 
 
 class Recorder:
@@ -40,8 +41,10 @@ class Recorder:
         self._active = active
         self._making = making
         self._objects = handle.objects
+        self._nodes = handle.nodes
         self._writer = handle.writer
         self._serves = handle.serves
+        self._sleep = handle.sleep
         self._events = handle.event_recorder
         self._causes: dict[Slot, str] = {}
 
@@ -60,11 +63,9 @@ class Recorder:
             without_claim.discard(claim.owner.key)
             with suppress(Unreadable):
                 await self.record(claim)
-        until = monotonic() + _STEP_SECONDS
+        steps = Steps(self._sleep)
         for pod in self._objects.annotated_pods():
-            if monotonic() > until:
-                await _Breath()
-                until = monotonic() + _STEP_SECONDS
+            await steps()
             with suppress(Unreadable):
                 if (found := self._word_of(pod)) is not None:
                     without_claim.discard(found.owner.key)
@@ -73,8 +74,11 @@ class Recorder:
             self._causes.pop(key, None)
 
     def _word_of(self, pod: Pod) -> Claim | None:
-        """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory."""
-        if pod.annotations.get(HOME) != pod.node_name or not self._serves(pod.spec.scheduler_name):
+        """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory.
+
+        The target of a migration makes no home by its bind: with it a migration has only begun.
+        """
+        if pod.annotations.get(HOME) != pod.node_name or not self._serves(pod.spec.scheduler_name) or is_target(pod):
             return None
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner) or self._making.is_made(pod):
@@ -82,27 +86,49 @@ class Recorder:
         after = pod.annotations.get(HOME_AFTER, "")
         if home_pod(owner) != after:
             return None  # as of nearly every pod: another was heard since, or this one was
-        return Claim(pod, pod.node_name, owner, after, self._active.decides(pod, pod.node_name, owner))
+        decides = self._active.decides(pod, pod.node_name, owner)
+        return Claim(pod, pod.node_name, owner, after, decides, pod.annotations.get(HOME_REPLACES, ""))
 
     async def record(self, claim: Claim) -> None:
-        """Write the home to its owner, unless one is there or the claim is closed. Done with it, it is forgotten."""
+        """Write the home to its owner, unless the claim is closed. Done with it, it is forgotten, and else kept."""
+        try:
+            if not await self.hear(claim):
+                self._making.keep(claim)
+        except OSError as cause:
+            self._failed(claim, self._owners.newest(claim.owner) or claim.owner, str(cause))
+
+    async def hear(self, claim: Claim) -> bool:
+        """Write what the claim says, if it still says anything; ``False`` if its owner kept changing meanwhile.
+
+        Raises ``OSError`` if it cannot be written.
+        """
         for _ in range(_ATTEMPTS):
             owner = self._owners.newest(claim.owner)
             if owner is None or not claim.is_open(owner):
-                return self._settled(claim, owner)
+                self._settled(claim, owner)
+                return True
             claim = replace(claim, decides=self._decides(claim))
-            if not claim.decides and not recorded_home(owner):
-                return self._settled(claim, owner)
+            if not claim.decides and claim.makes(owner):
+                self._settled(claim, owner)
+                return True
             try:
-                await self._writer.annotate(owner.kind, owner.found, on_owner(owner, claim))
+                written = on_owner(owner, claim, self.machine(claim.node))
+                await self._writer.annotate(owner.kind, owner.found, written)
             except WriteConflict:
                 continue
             except ObjectGone:
-                return self._settled(claim, None)
-            except OSError as cause:
-                return self._failed(claim, owner, str(cause))
-            return self._written(claim, owner)
-        return self._making.keep(claim)
+                self._settled(claim, None)
+                return True
+            self._written(claim, owner)
+            return True
+        return False
+
+    def machine(self, node: str) -> str:
+        """The machine that a node is; empty where it is not known."""
+        with suppress(Unreadable):
+            found = self._nodes.get(node)
+            return "" if found is None else machine_of(found.node)
+        return ""
 
     def _decides(self, claim: Claim) -> bool:
         """As it is now; of a machine that was stopped since, as it was."""
@@ -115,13 +141,21 @@ class Recorder:
         self._causes.pop(claim.owner.key, None)
         self._making.drop(claim.pod)
         home = recorded_home(owner)
-        if not home:
+        if claim.makes(owner):
             self._made(claim, owner)
-        elif home != claim.node:
+        elif home not in ("", claim.node):
             events.overridden(self._events, owner, claim, home)
 
     def _made(self, claim: Claim, owner: Owner) -> None:
-        _LOG.info("home made", machine=str(owner), node=claim.node, pod=str(claim.pod))
+        told = {"machine": str(owner), "node": claim.node, "pod": str(claim.pod)}
+        if claim.by is By.MIGRATION:
+            _LOG.info("home followed", before=claim.replaces, **told)
+        elif claim.by is By.ADOPTION:
+            _LOG.info("home adopted", **told)
+        elif claim.replaces:
+            _LOG.info("home replaced", before=readable(claim.replaces), **told)
+        else:
+            _LOG.info("home made", **told)
         events.made(self._events, owner, claim)
 
     def _settled(self, claim: Claim, owner: Owner | None) -> None:
@@ -137,7 +171,7 @@ class Recorder:
             self._causes[owner.key] = cause
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)
             events.not_recorded(self._events, owner, claim, cause)
-        if recorded_home(owner):
-            self._making.drop(claim.pod)
-        else:
+        if recorded_home(owner) in (claim.replaces, claim.node):
             self._making.keep(claim)
+        else:
+            self._making.drop(claim.pod)

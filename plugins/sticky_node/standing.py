@@ -19,10 +19,11 @@ from app.framework.parts import Part
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
-from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.node_state import FALSE, TRUE, NodeState
 from app.kube.taints import NO_SCHEDULE, UNSCHEDULABLE, LatestTolerance, Taint
+from plugins.sticky_node.active import MIGRATION_JOB, is_target
 from plugins.sticky_node.args import Mark, StickyNodeArgs
+from plugins.sticky_node.home import recorded_machine
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.table import State
 from plugins.sticky_node.volumes import Volumes
@@ -30,12 +31,6 @@ from plugins.sticky_node.volumes import Volumes
 KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
 PARTS: Final = (Part.NODE_STATE, Part.PENDING_VOLUMES)
 """What is read and decoded for it."""
-
-HOME_MACHINE: Final = f"{ANNOTATION_DOMAIN}home-machine"
-"""On the owner: the systemUUID of its home when it became that."""
-
-MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
-"""Label of a pod that KubeVirt makes for a migration to go to. Nobody else may put it on what KubeVirt copies from."""
 
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
 """Label of a node: whether KubeVirt can start machines there."""
@@ -119,7 +114,7 @@ class Standings:
 
         That a node is leaving cannot be tolerated, nor can a kubelet that is not heard of.
         """
-        if is_target(pod, owner):
+        if is_target(pod):
             return _TARGET
         away = self._volume_elsewhere(home, pod)
         return self._by_node(home, owner, pod) if away is None else away
@@ -238,20 +233,9 @@ def is_kubevirt(owner: Owner) -> bool:
     return isinstance(owner.controller, VirtualMachineInstance) or owner.kind.api_version.split("/")[0] == _KUBEVIRT
 
 
-def is_target(pod: Pod, owner: Owner) -> bool:
-    """Whether the machine goes to the pod by a migration, if that succeeds."""
-    return MIGRATION_JOB in pod.labels and isinstance(owner.controller, VirtualMachineInstance)
-
-
-def recorded_machine(owner: Owner) -> str:
-    """The systemUUID of the machine that was the home, in lower case; empty where none is recorded."""
-    key = f"{HOME_MACHINE}.{owner.slot}" if owner.slot else HOME_MACHINE
-    return owner.found.annotations.get(key, "").lower()
-
-
 def is_other_machine(node: Node, owner: Owner) -> bool:
     """Whether the home was made on another machine of that name; not where either is unknown."""
-    was, now = recorded_machine(owner), node.state.machine
+    was, now = recorded_machine(owner).lower(), node.state.machine
     return bool(was and now) and was != now
 
 

@@ -15,7 +15,7 @@ from app.framework.interface import Objects, Unreadable
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from app.kube.node_affinity import NodeMatcher, NodeSelectorTerm, RequiredNodeAffinity
-from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from app.kube.persistent_volumes import PersistentVolume
 from app.kube.selectors import IN
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -74,7 +74,7 @@ class Volumes:
 
     def _volume(self, namespace: str, name: str) -> PersistentVolume | None:
         try:
-            claim: PersistentVolumeClaim | None = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+            claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
             if claim is None or not claim.is_bound:
                 return None
             return self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)

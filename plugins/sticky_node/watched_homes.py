@@ -12,8 +12,8 @@ from msgspec import Struct
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
-from plugins.sticky_node.clocks import HOME_SINCE, Clocks, read_since, since_key
-from plugins.sticky_node.home import HOME, readable, recorded_home
+from plugins.sticky_node.clocks import Clocks, read_since, since_key
+from plugins.sticky_node.home import HOME, HOME_SINCE, readable, recorded_home
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policies import Policies, unknown_policy
 from plugins.sticky_node.standing import Standing, Standings
@@ -36,12 +36,6 @@ _ANY: Final = Standing(State.NONE)
 """Nobody cares how it is about the node."""
 
 _LOG: Final = structlog.get_logger(__name__)
-_SAID: Final = {
-    State.AWAY: "home away",
-    State.LEAVING: "home leaving",
-    State.GONE: "home gone",
-    State.OTHER_MACHINE: "home replaced",
-}
 
 
 class _Home(Struct, frozen=True):
@@ -179,7 +173,7 @@ class WatchedHomes:
             _LOG.warning("home unknown", machine=str(home.owner), node=node)
             events.unknown(self._events, home.owner, home.node)
         else:
-            _LOG.info(_SAID[now], machine=str(home.owner), node=node, mark=home.standing.mark)
+            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.value, mark=home.standing.mark)
             events.unusable(self._events, home.owner, home.node, home.standing)
 
     def _tell_policy(self, owner: Owner, known: _Known | None) -> None:

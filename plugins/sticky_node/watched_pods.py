@@ -167,10 +167,11 @@ class WatchedPods:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
-        if is_news:
-            self._activate((pod,))
-        if is_news or wait.told is None:
-            self._tell(wait)
+        if (is_news or wait.told is None) and isinstance(owner := self._owners.of(pod), Owner):
+            decision = self._decided(owner, pod)
+            if is_news and decision.action is not Action.WAIT:
+                self._activate((pod,))
+            self._tell(wait, owner, decision)
 
     def _newest(self, pod: Pod) -> Pod | None:
         if pod.owner is None:
@@ -183,21 +184,17 @@ class WatchedPods:
         if pods:
             self._activate(pods)
 
-    def _tell(self, wait: _Wait) -> None:
-        owner = self._owners.of(wait.pod)
-        if not isinstance(owner, Owner):
-            return
-        decision = self._decided(owner, wait.pod)
+    def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
         state, told = decision.standing.state, wait.told
         wait.told = (decision.home, state, decision.over)
         if wait.told == told:
             return
-        said = {"machine": str(owner), "node": readable(decision.home), "pod": str(wait.pod)}
+        machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
         if decision.over:
-            _LOG.info("grace over", **said)
+            _LOG.info("grace over", machine=machine, node=node, pod=pod)
             events.grace_over(self._events, owner, wait.pod, decision)
         elif state is State.VOLUME_ELSEWHERE:
-            _LOG.warning("home elsewhere", **said, mark=decision.standing.mark)
+            _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
             events.elsewhere(self._events, owner, wait.pod, decision)
         elif decision.action is Action.WAIT:
             events.waits(self._events, wait.pod, decision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from app.framework.interface import Handle, ObjectGone, WriteConflict
+from app.framework.interface import Handle, ObjectGone, Unprepared, WriteConflict
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
@@ -55,14 +55,13 @@ class Binding:
         patient_until = now + _GRACE_SECONDS
         given: set[str] = set()
         while True:
-            try:
-                placing = self._placing(pod)
-            except NoNode as found:
-                return unschedulable(found.reason)
             node = self._nodes.get(node_name)
             if node is None:
                 return unschedulable(f"the node {node_name} is gone")
-            reasons = placing.reasons(node)
+            try:
+                placing, reasons = await self._judged(pod, node)
+            except NoNode as found:
+                return unschedulable(found.reason)
             if reasons:
                 return unschedulable(*reasons)
             if placing.all_bound:
@@ -75,6 +74,16 @@ class Binding:
             if self._clock() >= until:
                 return unschedulable(REASON_TIMEOUT)
             await self._sleep(_LOOK_SECONDS)
+
+    async def _judged(self, pod: Pod, node: NodeInfo) -> tuple[Placing, tuple[str, ...]]:
+        """Nothing is awaited between the answer and the caller. Raises ``NoNode``."""
+        while True:
+            try:
+                placing = self._placing(pod)
+                return placing, placing.reasons(node)
+            except Unprepared as missing:
+                for _ in missing.steps:
+                    await self._sleep(0)
 
     async def _had_made(self, placing: Placing, node: NodeInfo, given: set[str], *, patient: bool) -> Status | None:
         """Give the claims whose volumes are to be made to the node. A status ends the bind."""

@@ -37,7 +37,7 @@ class ModelessClass(Exception):
 
 
 class Demand(Struct, frozen=True):
-    """In the order of the pod's volumes, a claim as often as it is named. ``waiting``: for the first pod's node."""
+    """In the order of the pod's volumes, a claim as often as these name it. ``waiting``: for the first pod's node."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     waiting: tuple[PersistentVolumeClaim, ...]

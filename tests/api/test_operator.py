@@ -32,6 +32,8 @@ OBJECTS = {
     "v1 Pod": 20,
     "v1 Service": 2,
     "v1 ReplicationController": 0,
+    "v1 PersistentVolume": 0,
+    "v1 PersistentVolumeClaim": 0,
     "apps/v1 ReplicaSet": 2,
     "apps/v1 StatefulSet": 0,
     "kubevirt.io/v1 VirtualMachine": 3,

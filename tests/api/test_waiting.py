@@ -16,13 +16,15 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle, PermitPlugin, PluginSpec
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
+from app.kube.kinds import RESOURCE_CLAIMS
+from app.kube.resource_v1 import EXTENDED_RESOURCE_CLAIM
 from app.main import Service
 from app.replicas.leadership import ALONE, Alone
 from app.verbs.bind import ENDS
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.service import Api, Reply, serving
 from tests.api.small import NEW, TOO_MANY, binding, by_name, filtered, saved
-from tests.builders import JsonObject, constraint, pod_object
+from tests.builders import JsonObject, constraint, container, encoded, pod_object
 from tests.fakes import NoArgs
 
 UID: Final = NEW["metadata"]["uid"]
@@ -166,6 +168,66 @@ async def test_a_pod_may_wait_for_as_long_as_who_binds_does(tmp_path: Path) -> N
             await settle(api, "allow", plugin=plugin)
 
         assert ([WAITING], Reply(200, {"Error": ""}, "bound")) == (found, await call)
+
+
+def device_object(kind: str, name: str, version: str = "1", **fields: Any) -> JsonObject:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version}
+    more = metadata | fields.pop("metadata", {})
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": more, **fields}
+
+
+GPU: Final = pod_object("gpu", containers=[container(requests={"example.com/gpu": "1"})])
+POOL: Final[Any] = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
+DEVICES: Final = (
+    device_object("DeviceClass", "gpu", spec={"extendedResourceName": "example.com/gpu"}),
+    device_object(
+        "ResourceSlice", "s", spec={"driver": "g", "nodeName": "n2", "pool": POOL, "devices": [{"name": "d"}]}
+    ),
+)
+
+
+def made_for_gpu(version: str, **status: Any) -> JsonObject:
+    """The claim that a scheduler makes for the pod's extended resources."""
+    owner = {"name": "gpu", "uid": GPU["metadata"]["uid"], "controller": True}
+    metadata = {"annotations": {EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
+    return device_object("ResourceClaim", "made", version, metadata=metadata, spec={}, status=status)
+
+
+FINISHED: Final = made_for_gpu(
+    "2", allocation={"devices": {"results": []}}, reservedFor=[{"uid": GPU["metadata"]["uid"]}]
+)
+
+
+@pytest.mark.parametrize(
+    "heard_of",
+    [
+        pytest.param([made_for_gpu("1"), FINISHED], id="as it is made, then as it is finished"),
+        pytest.param([FINISHED], id="as it is finished"),
+    ],
+)
+async def test_a_pod_goes_on_once_its_claim_is_its_own(tmp_path: Path, heard_of: list[JsonObject]) -> None:
+    """Whatever was heard of the claim before."""
+    profile = Profile.model_validate({"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}})
+    settings = Settings(cluster=saved(tmp_path, GPU, *DEVICES), profiles=(profile,), bind_timeout=900.0)
+    service = Service(settings, IN_TREE, DEFAULT_WEIGHTS, version="test")
+    web = service.web()
+    async with (
+        web.router.lifespan_context(web),
+        httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http,
+    ):
+        api = Api(http)
+        call = asyncio.create_task(api.post("bind", binding(GPU)))
+        while not (shown := await api.get("/api/v1/waiting")):
+            assert not call.done()
+            await asyncio.sleep(0)
+        for it in heard_of:
+            service.picture.others.upsert(RESOURCE_CLAIMS, RESOURCE_CLAIMS.decode(encoded(it)))
+        left = await api.get("/api/v1/waiting")
+        if left:
+            await settle(api, "reject", GPU["metadata"]["uid"], plugin="DynamicResources", message="still there")
+
+        assert [["DynamicResources"]] == [it["pending"] for it in shown]
+        assert ([], Reply(200, {"Error": ""}, "bound")) == (left, await call)
 
 
 class _Follower(Alone):

@@ -7,12 +7,7 @@ refusals in front, must be what an engine says that keeps nothing; and `check` m
 Prints JSON; ends with 1 if anything differs.
 """
 
-import json
-import os
 import sys
-import time
-from collections.abc import Callable
-from random import Random
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -27,6 +22,8 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind, partial_kind
 from app.kube.selectors import of_labels
 from tests.builders import ZONE, JsonObject, constraint, encoded, make_node, make_pod, pod_object
+from tests.conformance import changes as frame
+from tests.conformance.changes import Changing
 from tests.filtering import Filter
 from tests.harness import World, only
 
@@ -131,18 +128,13 @@ PROFILES: Final = (
 """In these orders: kept before, after and without plugins that read the cluster."""
 
 
-class Difference(AssertionError):
-    """What is kept is not what is so."""
-
-
-class History:
+class History(Changing):
     """One cluster under random changes, and the profiles that judge in it."""
 
     def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.changes = self.searches = self.rejections = self.remembered = 0
         first = World(profile=only(*PROFILES[0]), specs=SPECS)
-        self.cluster = first.cluster
+        super().__init__(seed, first.cluster, NODES)
+        self.searches = self.rejections = self.remembered = 0
         others = [World(profile=only(*it), specs=SPECS, cluster=self.cluster) for it in PROFILES[1:]]
         self.worlds = [first, *others]
         self.remembering = [Filter(it) for it in self.worlds]
@@ -164,13 +156,20 @@ class History:
 
     def happen(self) -> None:
         """One change."""
-        self.changes += 1
-        what: Callable[[], None] = self.random.choices(
-            (self._node_changes, self._heartbeat, self._node_goes, self._pod_comes, self._pod_goes, self._pod_changes,
-             self._nominated, self._assumed, self._settled, self._rack_changes),
-            (4, 4, 1, 8, 12, 3, 1, 2, 4, 1),
-        )[0]  # fmt: skip
-        what()
+        self.happens(
+            {
+                self._node_changes: 4,
+                self._heartbeat: 4,
+                self.node_goes: 1,
+                self._pod_comes: 8,
+                self._pod_goes: 12,
+                self._pod_changes: 3,
+                self._nominated: 1,
+                self._assumed: 2,
+                self.settle: 4,
+                self._rack_changes: 1,
+            }
+        )
 
     def _node(self, name: str) -> None:
         keys = [key for key in ("spot", "gpu") if self.random.random() < 0.2]
@@ -191,9 +190,6 @@ class History:
         found = self.cluster.nodes.get(self.random.choice(NODES))
         if found is not None:
             self.cluster.upsert_node(replace(found.node, resource_version=str(self.changes)))
-
-    def _node_goes(self) -> None:
-        self.cluster.delete_node(self.random.choice(NODES))
 
     def _pod(self, **fields: Any) -> Pod:
         name = self.random.choice(PODS)
@@ -216,8 +212,7 @@ class History:
     def _nominated(self) -> None:
         """Also one of those that are judged."""
         pod = self.random.choice((self._pod(nominated=self.random.choice(NODES), priority=3), self._asked()))
-        known = self.cluster.pod(*pod.key)
-        if known is None or not known.node_name:
+        if self.is_waiting(pod):
             to = self.random.choice((self.random.choice(NODES), "", ""))
             self.cluster.upsert_pod(replace(pod.nominated(to), resource_version=str(self.changes)))
 
@@ -225,15 +220,7 @@ class History:
         return self._decoded(self.random.choice(self.asking))
 
     def _assumed(self) -> None:
-        pod = self.random.choice((self._pod(), self._asked()))
-        known = self.cluster.pod(*pod.key)
-        if known is None or not known.node_name:
-            self.cluster.assume(pod, self.random.choice(NODES))
-
-    def _settled(self) -> None:
-        flying = self.cluster.assumed.in_flight()
-        if flying:
-            (self.cluster.accept if self.random.random() < 0.5 else self.cluster.forget)(self.random.choice(flying).uid)
+        self.assume(self.random.choice((self._pod(), self._asked())))
 
     def _rack_changes(self) -> None:
         labels = {"drained": "yes"} if self.random.random() < 0.5 else {}
@@ -251,8 +238,8 @@ class History:
             fresh = at_once(lambda: world.framework.feasible(CycleState(), pod, self._known(names)))
             found = at_once(lambda: world.framework.find_nodes_that_fit(pod, self._named(names)))
             passed = [it for it in names if it in self.cluster.nodes and it not in fresh.rejected]
-            self._compare("passed", passed, list(found.passed))
-            self._compare("rejected", fresh.rejected, dict(found.rejected()))
+            self.compare("passed", passed, list(found.passed))
+            self.compare("rejected", fresh.rejected, dict(found.rejected()))
             if passed:
                 self._scores(world, pod, passed)
         self.rejections += len(fresh.rejected)
@@ -263,7 +250,7 @@ class History:
         kept = world.framework.score(CycleState(), pod, nodes)
         everybody = {it.name: NodeInfo(it.node, dict(it.pods)) for it in nodes}
         sent = Candidates(names, everybody.__getitem__, everybody)
-        self._compare("scores", world.framework.score(CycleState(), pod, sent).by_plugin, kept.by_plugin)
+        self.compare("scores", world.framework.score(CycleState(), pod, sent).by_plugin, kept.by_plugin)
 
     def _by_memory(
         self, remembering: Filter, asked: JsonObject, names: list[str], passed: list[str], rejected: Any
@@ -273,22 +260,21 @@ class History:
         answer = remembering.answer(asked, names)
         remembered = remembering.remembered.count - before
         self.remembered += remembered
-        self._compare("passed by memory", passed, answer["NodeNames"])
+        self.compare("passed by memory", passed, answer["NodeNames"])
         refused = answer["FailedAndUnresolvableNodes"]
-        self._compare("refused by memory", set(names) - set(passed), set(refused))
+        self.compare("refused by memory", set(names) - set(passed), set(refused))
         if not remembered:
             said = {name: status.message for name, status in rejected.items()}
-            self._compare("reasons", said, {name: refused[name] for name in said})
+            self.compare("reasons", said, {name: refused[name] for name in said})
 
     def check(self) -> None:
         """What is kept, compared with what plugins say now; and the picture with a recount."""
         for world in self.worlds:
-            self._compare("check", [], [it for it in world.framework.checking() if it])
-        self._compare("picture", [], self.cluster.check())
+            self.compare("check", [], [it for it in world.framework.checking() if it])
+        self.compare("picture", [], self.cluster.check())
 
-    def _compare(self, what: str, expected: object, found: object) -> None:
-        if expected != found:
-            raise Difference(f"after {self.changes} changes, {what}: {expected!r}, not {found!r}")
+    def met(self) -> JsonObject:
+        return {"searches": self.searches, "rejections": self.rejections, "remembered": self.remembered}
 
     def _decoded(self, pod: JsonObject) -> Pod:
         return make_pod(pod["metadata"]["name"], **_fields(pod))
@@ -312,32 +298,8 @@ def _fields(pod: JsonObject) -> Any:
 
 def run(changes: int, seed: int) -> JsonObject:
     """So many changes, a search after every third, a check after every thousandth. Raises ``Difference``."""
-    history, began = History(seed), time.monotonic()
-    for number in range(changes):
-        history.happen()
-        if number % 3 == 0:
-            history.ask()
-        if number % 1000 == 0:
-            history.check()
-    history.check()
-    return {
-        "changes": changes,
-        "searches": history.searches,
-        "rejections": history.rejections,
-        "remembered": history.remembered,
-        "seconds": round(time.monotonic() - began, 1),
-    }
-
-
-def main() -> int:
-    try:
-        found = run(int(os.environ.get("CHANGES") or 1_000_000), int(os.environ.get("SEED") or 1))
-    except Difference as difference:
-        sys.stdout.write(json.dumps({"difference": str(difference)}) + "\n")
-        return 1
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 0
+    return frame.run(History(seed), changes, asked_every=3, checked_every=1000)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(frame.main(run))

@@ -1,7 +1,8 @@
 """A topic about DefaultPreemption: who would have to go on each node, and which node is best.
 
-Knows nothing of Homeport. Most nodes are refused by something that an eviction may cure. Requests, host ports and
-anti-affinity are drawn whether or not a plugin of the profile reads them: who adds one has to add its name alone.
+Knows nothing of Homeport. Most nodes are refused by something that an eviction may cure: room, host ports, pods that
+cannot stand one another, constraints of spreading. An eviction may also take away whom the pod has to be near. Some
+profiles have a part of these filters only, so that each has the last word at times.
 """
 
 from collections import Counter
@@ -16,17 +17,25 @@ PREEMPTION: Final = "DefaultPreemption"
 FILTERS: Final[Mapping[str, Sequence[str]]] = {
     "NodeUnschedulable": ("filter",),
     "TaintToleration": ("filter", "preScore", "score"),
+    "NodePorts": ("preFilter", "filter"),
+    "NodeResourcesFit": ("preFilter", "filter", "preScore", "score"),
     PLUGIN: ("preFilter", "filter", "preScore", "score"),
+    "InterPodAffinity": ("preFilter", "filter", "preScore", "score"),
 }
 """Whose filters refuse nodes, with their points, in the order in which kube-scheduler runs them by default."""
 
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PRIORITIES: Final = (-(2**31), -10, 0, 0, 1, 10, 10, 100, 500, 2_000_001_000)
 MOST_TIED: Final = 12
 """With more pods, no two of a node may have started together: up to so many Go's sort keeps equals in their order."""
 
 
 class PreemptionDraft(Draft):
-    """``tied``: some pods started together, or not at all. Otherwise each pod started at a time of its own."""
+    """``tied``: some pods started together, or not at all. Otherwise each pod started at a time of its own.
+
+    ``ported`` and ``opposed``: how likely a pod has a host port, and cannot stand others. ``drawn``: how likely the
+    pending one has to be near others.
+    """
 
     def __init__(self, random: Random) -> None:
         self.tied = random.random() < 0.4
@@ -35,6 +44,12 @@ class PreemptionDraft(Draft):
         self.sizes = random.choice(((1, 2), (2, 4), (4, 16)))
         self.priorities = random.sample(PRIORITIES, random.choice((1, 2, 3, 6)))
         self.budgeted = random.choice((0, 0, 1, 2, 5))
+        self.ported = random.choice((0, 0.1, 0.1, 0.5))
+        self.opposed = random.choice((0, 0.1, 0.1, 0.4))
+        self.drawn = random.choice((0, 0, 0.3))
+        self.filters = list(FILTERS)
+        if random.random() < 0.5:
+            self.filters = [it for it in FILTERS if random.random() < 0.6] or ["InterPodAffinity"]
         self.started = 0
         traits = draw_traits(
             random,
@@ -71,14 +86,22 @@ class PreemptionDraft(Draft):
         pod["spec"]["priority"] = self.random.choice(self.priorities)
         main = pod["spec"]["containers"][0]
         main["resources"] = {"requests": {"cpu": self.random.choice(("0", "100m", "400m", "1", "1500m"))}}
-        if self.chance(0.1):
+        if self.chance(self.ported):
             port = {"containerPort": 80, "hostPort": self.random.choice((80, 8080)), "protocol": "TCP"}
+            if self.chance(0.3):
+                port["hostIP"] = self.random.choice(("127.0.0.1", "10.0.0.1"))
             main["ports"] = [port]
-        if self.chance(0.1):
-            peers = {"labelSelector": {"matchLabels": {"app": self.random.choice(("web", "api"))}}}
-            term = {**peers, "topologyKey": self.random.choice((HOSTNAME, ZONE))}
-            pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        if self.chance(self.opposed):
+            self._require(pod, "podAntiAffinity")
         return pod
+
+    def _require(self, pod: Json, field: str) -> None:
+        """A term about some pods: mostly those like the pending one."""
+        peers = self._own() if self.chance(0.7) else {"matchLabels": {"app": self.random.choice(("web", "api"))}}
+        term: Json = {"labelSelector": peers, "topologyKey": self.random.choice((HOSTNAME, HOSTNAME, ZONE, RACK))}
+        if self.chance(0.2):
+            term["namespaceSelector"] = {}
+        pod["spec"].setdefault("affinity", {})[field] = {REQUIRED: [term]}
 
     def pending(self) -> Json:
         pod = super().pending()
@@ -92,6 +115,8 @@ class PreemptionDraft(Draft):
         if self.nodes and self.chance(0.2):
             pod["status"]["nominatedNodeName"] = self.node_name() if self.chance(0.9) else "gone"
         keys = self.random.choices((HOSTNAME, ZONE, RACK), (6, 3, 1), k=self.weighted({0: 1, 1: 12, 2: 3}))
+        if self.chance(self.drawn):
+            self._require(pod, "podAffinity")
         constraints = [self._crowded(key) for key in dict.fromkeys(keys)]
         if constraints:
             pod["spec"]["topologySpreadConstraints"] = constraints
@@ -110,6 +135,7 @@ class PreemptionDraft(Draft):
     def populate(self) -> None:
         super().populate()
         bound = [it for it in self.objects if it["kind"] == "Pod" and "nodeName" in it["spec"]]
+        _part_ports(bound)
         crowd = Counter(pod["spec"]["nodeName"] for pod in bound)
         for pod in bound:
             self._begin(pod, together=self.tied and crowd[pod["spec"]["nodeName"]] <= MOST_TIED)
@@ -157,10 +183,10 @@ class PreemptionDraft(Draft):
     # The profile, and what is asked.
 
     def profile(self, plugin_config: list[Json]) -> Json:
-        names = [*FILTERS, PREEMPTION, "PrioritySort", "DefaultBinder"]
+        names = [*self.filters, PREEMPTION, "PrioritySort", "DefaultBinder"]
         plugins: Json = {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}}
         if self.chance(0.04):
-            name = self.random.choice(list(FILTERS))
+            name = self.random.choice(self.filters)
             plugins[self.random.choice(FILTERS[name])] = {"disabled": [{"name": name}]}
         if self.chance(0.3):
             fields = {
@@ -175,6 +201,18 @@ class PreemptionDraft(Draft):
         names: list[Any] = [node["metadata"]["name"] for node in self.nodes]
         asked = names if self.chance(0.8) else self.some(names, 0, len(names))
         return {**super().case(name), "preempt": {"nodes": asked}}
+
+
+def _part_ports(bound: Sequence[Json]) -> None:
+    """No two pods of a node keep the same port: kube-scheduler forgets it with the first of them that leaves."""
+    taken: set[tuple[str, str, int]] = set()
+    for pod in bound:
+        main = pod["spec"]["containers"][0]
+        for port in main.get("ports", ()):
+            key = (pod["spec"]["nodeName"], port.get("hostIP", "0.0.0.0"), port["hostPort"])
+            if key in taken:
+                del main["ports"]
+            taken.add(key)
 
 
 def _preemption(random: Random) -> Draft:

@@ -7,13 +7,10 @@ called certain with every way in which the binds in flight may end; rejections a
 before. Prints JSON; ends with 1 if anything differs.
 """
 
-import json
-import os
 import sys
-import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from functools import partial
 from itertools import chain, combinations
-from random import Random
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -28,6 +25,8 @@ from app.kube.labels import NO_LABELS
 from app.kube.pod_affinity import Newcomer, Peers, PodAffinityTerm
 from app.kube.selectors import EVERYTHING, Selector, of_labels
 from tests.builders import HOSTNAME, ZONE, JsonObject, encoded, node_object, pod_object
+from tests.conformance import changes as frame
+from tests.conformance.changes import Changing, Difference
 from tests.harness import World, only
 
 NAME: Final = "InterPodAffinity"
@@ -48,19 +47,15 @@ MOST_SIGNATURES: Final = 4096
 CHECKED_EVERY: Final = 500
 
 
-class Difference(AssertionError):
-    """What is kept is not what is so."""
-
-
-class History:
+class History(Changing):
     """One cluster under random changes."""
 
     def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
         self.world = World(profile=only(NAME, InterPodAffinity={"hardPodAffinityWeight": 7}))
-        self.cluster, self.framework = self.world.cluster, self.world.framework
+        super().__init__(seed, self.world.cluster, NODES)
+        self.framework = self.world.framework
         self.terms = self.cluster.terms
-        self.changes = self.questions = self.rejections = self.remembered = self.certain = 0
+        self.questions = self.rejections = self.remembered = self.certain = 0
         self.known: dict[Hashable, Mapping[str, Any]] = {}
         self.bodies = [self._body() for _ in range(40)]
         for name in NODES[:5]:
@@ -70,13 +65,19 @@ class History:
 
     def happen(self) -> None:
         """One change."""
-        self.changes += 1
-        what: Callable[[], None] = self.random.choices(
-            (self._node_changes, self._node_goes, self._pod_comes, self._pod_goes, self._relabelled, self._terminates,
-             self._assumed, self._settled, self._namespace_changes),
-            (4, 2, 20, 14, 6, 3, 6, 6, 2),
-        )[0]  # fmt: skip
-        what()
+        self.happens(
+            {
+                self._node_changes: 4,
+                self.node_goes: 2,
+                self._pod_comes: 20,
+                self._pod_goes: 14,
+                self._relabelled: 6,
+                self._terminates: 3,
+                self._assumed: 6,
+                self.settle: 6,
+                self._namespace_changes: 2,
+            }
+        )
 
     def _node(self, name: str) -> None:
         labels = {key: value for key, value in (("rack", self.random.choice("abc")),) if self.random.random() < 0.7}
@@ -87,9 +88,6 @@ class History:
 
     def _node_changes(self) -> None:
         self._node(self.random.choice(NODES))
-
-    def _node_goes(self) -> None:
-        self.cluster.delete_node(self.random.choice(NODES))
 
     def _body(self) -> JsonObject:
         """What pods of one workload share."""
@@ -155,15 +153,7 @@ class History:
             self.cluster.upsert_pod(replace(found, terminating=True, resource_version=str(self.changes)))
 
     def _assumed(self) -> None:
-        pod = self._pending()
-        known = self.cluster.pod(*pod.key)
-        if known is None or not known.node_name:
-            self.cluster.assume(pod, self.random.choice(NODES))
-
-    def _settled(self) -> None:
-        flying = self.cluster.assumed.in_flight()
-        if flying:
-            (self.cluster.accept if self.random.random() < 0.5 else self.cluster.forget)(self.random.choice(flying).uid)
+        self.assume(self._pending())
 
     def _namespace_changes(self) -> None:
         name = self.random.choice(SPACES)
@@ -191,22 +181,22 @@ class History:
     def _ask_terms(self) -> None:
         newcomer, peers, key = self._newcomer(), self._peers(), self.random.choice(KEYS)
         counted = self._walk(key, lambda pod: int(peers.include(pod.namespace, pod.labels)))
-        self._compare("peers", counted, _counts(at_once(lambda: self.terms.peers(peers, key)), counted))
+        self.compare("peers", counted, _counts(at_once(lambda: self.terms.peers(peers, key)), counted))
         refusing = at_once(lambda: self.terms.refusing(newcomer))
         weights = at_once(lambda: self.terms.weights(newcomer, 7))
         for each in KEYS:
             right = self._walk(each, lambda pod: int(each in _refused_over(pod, newcomer)))  # noqa: B023  # called before each moves on
             found = _counts(refusing[each], right) if each in refusing else {}
-            self._compare(f"refusing over {each}", right, found)
+            self.compare(f"refusing over {each}", right, found)
             self._compare_weights(newcomer, each, weights.get(each))
 
     def _compare_weights(self, newcomer: Newcomer, key: str, found: Mapping[str, int] | None) -> None:
         asked = {pod.key for pod in self._placed() if _weights_of(pod, newcomer, key)}
         is_there = self._walk(key, lambda pod: int(pod.key in asked))
-        self._compare(f"whether anybody weighs over {key}", bool(is_there), found is not None)
+        self.compare(f"whether anybody weighs over {key}", bool(is_there), found is not None)
         right = self._walk(key, lambda pod: sum(_weights_of(pod, newcomer, key)))
         nonzero = {value: weight for value, weight in (found or {}).items() if weight}
-        self._compare(f"weights over {key}", {value: it for value, it in right.items() if it}, nonzero)
+        self.compare(f"weights over {key}", {value: it for value, it in right.items() if it}, nonzero)
 
     def _placed(self) -> Iterator[Pod]:
         return chain.from_iterable(list(info.pods.values()) for info in list(self.cluster.nodes.values()))
@@ -241,8 +231,8 @@ class History:
         at_once(lambda: self.framework.pre_filter(state, pod))
         each = {it.name: self.framework.filter_node(state, pod, it) for it in nodes}
         alone = {name: status for name, status in each.items() if not status.is_success}
-        self._compare("rejected", alone, rejected)
-        self._compare("passed", [it for it in nodes.names if it not in alone], list(found.passed))
+        self.compare("rejected", alone, rejected)
+        self.compare("passed", [it for it in nodes.names if it not in alone], list(found.passed))
         self.rejections += len(rejected)
         self._same_as_before(pod, rejected)
         self._certain(pod, [it for it in nodes.names if it not in alone])
@@ -252,7 +242,7 @@ class History:
         key = (signature, self.cluster.node_set)
         if key in self.known:
             self.remembered += 1
-            self._compare("rejected at a known signature", self.known[key], rejected)
+            self.compare("rejected at a known signature", self.known[key], rejected)
         if len(self.known) >= MOST_SIGNATURES:
             self.known.clear()
         self.known[key] = rejected
@@ -270,7 +260,7 @@ class History:
         holds = all(self._fits_without(pod, name, failed) for failed in ends)
         if recheck.certain:
             self.certain += 1
-            self._compare("certain", True, holds)
+            self.compare("certain", True, holds)
         elif not any(self.framework.depends(pod, it) for it in flying):
             raise Difference(f"after {self.changes} changes: not certain, and rests on nobody in flight")
 
@@ -282,11 +272,15 @@ class History:
 
     def check(self) -> None:
         """The picture, compared with a recount."""
-        self._compare("picture", [], self.cluster.check())
+        self.compare("picture", [], self.cluster.check())
 
-    def _compare(self, what: str, expected: object, found: object) -> None:
-        if expected != found:
-            raise Difference(f"after {self.changes} changes, {what}: {expected!r}, not {found!r}")
+    def met(self) -> JsonObject:
+        return {
+            "questions": self.questions,
+            "rejections": self.rejections,
+            "remembered": self.remembered,
+            "certain": self.certain,
+        }
 
 
 def _counts(found: DomainCounts, expected: Mapping[str, int]) -> dict[str, int]:
@@ -315,34 +309,8 @@ def _matches(term: PodAffinityTerm, owner: Pod, newcomer: Newcomer) -> bool:
 
 def run(changes: int, seed: int, *, asked_every: int = 3) -> JsonObject:
     """So many changes, questions after each few, a check after every five hundredth. Raises ``Difference``."""
-    history, began = History(seed), time.monotonic()
-    for number in range(changes):
-        history.happen()
-        if number % asked_every == 0:
-            history.ask()
-        if number % CHECKED_EVERY == 0:
-            history.check()
-    history.check()
-    return {
-        "changes": changes,
-        "questions": history.questions,
-        "rejections": history.rejections,
-        "remembered": history.remembered,
-        "certain": history.certain,
-        "seconds": round(time.monotonic() - began, 1),
-    }
-
-
-def main() -> int:
-    try:
-        changes, seed = int(os.environ.get("CHANGES") or 1_000_000), int(os.environ.get("SEED") or 1)
-        found = run(changes, seed, asked_every=50)
-    except Difference as difference:
-        sys.stdout.write(json.dumps({"difference": str(difference)}) + "\n")
-        return 1
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 0
+    return frame.run(History(seed), changes, asked_every=asked_every, checked_every=CHECKED_EVERY)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(frame.main(partial(run, asked_every=50)))

@@ -118,12 +118,18 @@ POD: Final[Json] = {
 NODE: Final[Json] = {
     "apiVersion": "v1",
     "kind": "Node",
-    "metadata": {"name": "n0", "labels": {"zone": "a", "a": "2"}},
+    "metadata": {
+        "name": "n0",
+        "labels": {"zone": "a", "a": "2"},
+        "annotations": {"harvesterhci.io/maintain-status": "running"},
+    },
     "spec": {"unschedulable": False, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
     "status": {
         "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"},
         "images": [{"names": ["web:latest"], "sizeBytes": 100 << 20}],
         "declaredFeatures": ["A"],
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+        "nodeInfo": {"systemUUID": "4C4C4544-0042-3510-8052-B4C04F4D4E31"},
     },
 }
 

@@ -46,12 +46,16 @@ ELSEWHERE: Final = {
         f"plugins/dynamic_resources/{name}.py" for name in ("cel_syntax", "cel_values")
     ],
     "tests/unit/plugins/dynamic_resources/test_plugin.py": [
-        f"plugins/dynamic_resources/{name}.py" for name in ("args", "inventory", "judging")
+        f"plugins/dynamic_resources/{name}.py" for name in ("args", "judging")
     ],
     "tests/unit/plugins/sticky_node/test_listing.py": ["plugins/sticky_node/walk.py"],
+    "tests/unit/plugins/dynamic_resources/test_inventory.py": ["plugins/dynamic_resources/uses.py"],
     "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
     "tests/unit/plugins/sticky_node/test_plugin.py": [
         f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
+    ],
+    "tests/unit/plugins/node_volume_limits/test_plugin.py": [
+        f"plugins/node_volume_limits/{name}.py" for name in ("attached", "sources")
     ],
     "tests/unit/plugins/volume_binding/test_plugin.py": [
         f"plugins/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")

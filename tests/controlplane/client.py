@@ -53,6 +53,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "DaemonSet": Resource("apps/v1", "daemonsets"),
     "Deployment": Resource("apps/v1", "deployments"),
     "Event": Resource("v1", "events"),
+    "Home": Resource("homeport.dev/v1alpha1", "homes"),
     "Job": Resource("batch/v1", "jobs"),
     "Lease": Resource("coordination.k8s.io/v1", "leases"),
     "Namespace": Resource("v1", "namespaces", namespaced=False),

@@ -15,11 +15,22 @@ from msgspec import Struct
 from tests.api import test_generated_input as generated
 from tests.api.mutations import mutated
 from tests.apiserver import RESOURCES, event
-from tests.builders import JsonObject, constraint, controller, encoded, node_object, pod_object
+from tests.builders import (
+    JsonObject,
+    claim_object,
+    constraint,
+    controller,
+    encoded,
+    mounting,
+    node_object,
+    pod_object,
+    volume_object,
+)
 from tests.fuzz.world import MORE_NODES, WAITS_IN, cluster
 
 VERSION: Final = "@V@"
 KINDS: Final = tuple(map(str, RESOURCES))
+_CLUSTER_WIDE: Final = frozenset(str(it) for it in RESOURCES if not it.namespaced)
 NAMES: Final = 300
 """So many names are used in turn: an object comes, changes and goes."""
 
@@ -73,9 +84,12 @@ def _bases() -> dict[str, list[JsonObject]]:
         if it.kind not in ("Pod", "Node"):
             made = {"apiVersion": it.api_version, "kind": it.kind, "metadata": metadata, "spec": spec}
             found[str(it)] += [{**made, "status": {"nodeName": "more-1", "phase": "Running"}}] * 3
-    found["v1 Node"].append(
-        node_object("x", zone="eu-1a", labels={"a": "b"}, taints=[{"key": "k", "effect": "NoSchedule"}])
-    )
+    found["v1 Node"] += [
+        node_object("x", zone="eu-1a", labels={"a": "b"}, taints=[{"key": "k", "effect": "NoSchedule"}]),
+        _marked_node(),
+    ]
+    found["v1 PersistentVolumeClaim"].append(claim_object(volume="pv-1", class_name="local", node="more-1"))
+    found["v1 PersistentVolume"].append(volume_object(claim="data", zone="eu-1a", class_name="local"))
     found["v1 Pod"] += [
         pod_object(
             namespace=WAITS_IN,
@@ -90,7 +104,22 @@ def _bases() -> dict[str, list[JsonObject]]:
         )
         for place in range(3)
     ]
+    found["v1 Pod"].append(pod_object(namespace=WAITS_IN, more=mounting("data", ephemeral=["scratch"])))
     return found
+
+
+def _marked_node() -> JsonObject:
+    """One with all that is read of how a node is."""
+    status = {
+        "conditions": [{"type": it, "status": "True"} for it in ("Ready", "MemoryPressure", "NetworkUnavailable")],
+        "nodeInfo": {"systemUUID": "4C4C4544-0042-3510-8052-B4C04F4D4E31"},
+    }
+    found = node_object("x", unschedulable=True, taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
+    found["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": {"harvesterhci.io/maintain-status": "running", "kubevirt.io/heartbeat": "now"},
+    }
+    return {**found, "status": status}
 
 
 _BASES: Final = _bases()
@@ -101,7 +130,7 @@ def _base(random: Random, kind: str, number: int) -> JsonObject:
     made: JsonObject = json.loads(json.dumps(random.choice(_BASES[kind])))
     name = f"fuzzed-{number % NAMES}"
     made["metadata"] |= {"name": name, "uid": f"uid-{name}-{number % (3 * NAMES)}", "resourceVersion": VERSION}
-    if kind != "v1 Node":
+    if kind not in _CLUSTER_WIDE:
         made["metadata"]["namespace"] = _NAMESPACE
     return made
 

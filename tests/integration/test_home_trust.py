@@ -24,11 +24,12 @@ NO_PATCH = [
 PATCH = {"apiGroups": ["kubevirt.io"], "resources": ["virtualmachines"], "verbs": ["patch"]}
 
 
-def often(folder: Path) -> str:
-    """The flag for a repair every second."""
+def often(folder: Path, **args: object) -> str:
+    """The flag for a repair every second, and for these arguments of StickyNode."""
     settings = folder / "homeport.yaml"
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "StickyNode", "args": args}]}
     head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-    settings.write_text(json.dumps({**head, "repairInterval": "1s"}))
+    settings.write_text(json.dumps({**head, "repairInterval": "1s", "profiles": [profile]}))
     return f"--config={settings}"
 
 
@@ -84,7 +85,7 @@ def repairs(homeport: Homeport) -> int:
 def test_a_forged_launcher_moves_nobodys_home(
     plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
 ) -> None:
-    """A machine runs on zone-a-0 without a home; pods that name its instance as their controller say otherwise."""
+    """A machine runs on zone-a-0 without a home, as nobody adopts it; pods that name its instance say otherwise."""
     client = plane.client
     install_kubevirt(client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
@@ -96,7 +97,7 @@ def test_a_forged_launcher_moves_nobodys_home(
     waiting = create_machine(client, "b-not-ready")
     place(client, waiting, "forged", "gone", "gone")
 
-    with start_scheduler(plane, start_homeport(often(tmp_path))):
+    with start_scheduler(plane, start_homeport(often(tmp_path, adopt=False))):
         forged = objects.launcher_pod(instance, suffix="bound", node_selector={objects.HOSTNAME_LABEL: "zone-a-1"})
         client.create(forged)
         assert client.wait_bound(forged["metadata"]["name"]) == "zone-a-1"

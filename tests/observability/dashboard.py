@@ -431,6 +431,28 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 width=6,
                 steps=(("green", None), ("orange", 1)),
             ),
+            Panel(
+                title="Homes by what their node is like",
+                text="Homes whose node is away (cordoned, not Ready, maintained), leaving, gone or another machine.",
+                queries=[
+                    Query(
+                        "sum by (standing) "
+                        '(max by (standing, policy) (homeport_homes_by_standing{@, standing!="usable"}))',
+                        "{{standing}}",
+                    )
+                ],
+                width=12,
+                stacked=True,
+                lines="stepAfter",
+            ),
+            Panel(
+                title="Nodes that keep homes from their pods",
+                text="Homes that are not usable, on the ten nodes with most of them.",
+                queries=[Query("max by (node) (homeport_homes_unusable{@})", "{{node}}")],
+                width=12,
+                stacked=True,
+                lines="stepAfter",
+            ),
         ),
     ),
     (

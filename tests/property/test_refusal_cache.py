@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -10,11 +11,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from app.cache.counters import at_once
+from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
+from app.framework.interface import FilterPlugin, LastFilterPlugin, PluginSpec, Reads
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
+from app.framework.status import SUCCESS, Status, unschedulable
+from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES, partial_kind
 from tests import strategies
 from tests.builders import JsonObject, constraint, controller, encoded, pod_object, service_object
+from tests.fakes import FromSpec, spec_of, wanted_else_any
 from tests.filtering import Filter
-from tests.harness import World
+from tests.harness import SPREAD, World, only
 from tests.property.test_picture import CrowdedPicture, Picture
 from tests.strategies import KEYS, NODES, rarely
 
@@ -36,6 +46,7 @@ PROFILE: Final[JsonObject] = {
         },
     ]
 }
+CROWDED: Final = unschedulable("crowded")
 SETTINGS: Final = settings(derandomize=True, deadline=None, max_examples=120, stateful_step_count=40)
 
 asked_names = st.lists(st.sampled_from((*NODES, "gone", "unknown")), min_size=1, max_size=6, unique=True)
@@ -71,6 +82,8 @@ class RefusalCache(Picture):
 
     limits: ClassVar[list[dict[str, int]]] = [{}]
     memory: ClassVar[dict[str, Any]] = {}
+    profile: ClassVar[JsonObject] = PROFILE
+    specs: ClassVar[tuple[PluginSpec[Any], ...]] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +131,7 @@ class RefusalCache(Picture):
 
     def _compare(self, pod: JsonObject, names: Sequence[str]) -> None:
         if self.asked_of is None:
-            world = World(profile=PROFILE, cluster=self.cluster)
+            world = World(profile=self.profile, cluster=self.cluster, specs=self.specs)
             self.asked_of = (world, Filter(world, **self.memory))
         world, remembering = self.asked_of
         fresh = told(Filter(world).answer(pod, names))
@@ -138,7 +151,67 @@ class CrowdedStandingRefusals(RefusalCache):
     memory: ClassVar[dict[str, Any]] = {"most_verdict_bytes": 4000, "most_pod_bytes": 2000}
 
 
+class Crowded(FromSpec, FilterPlugin):
+    """Reads the pods on a node, and takes one."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if len(node.pods) < 1 else CROWDED
+
+
+class Chooses(FromSpec, LastFilterPlugin):
+    """A pod of revision 1 wants n1 if it will do, one of revision 2 wants n2: else any, if somebody asked about it."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        revision = pod.labels.get("rev")
+        return wanted_else_any(f"n{revision}" if revision else "", nodes, passed)
+
+
+class LastWords(RefusalCache):
+    """The same beside a last filter. What a search finds by kept verdicts is what all nodes judged afresh say."""
+
+    profile: ClassVar[JsonObject] = only("NodeAffinity", "TaintToleration", "Chooses", "Crowded", SPREAD)
+    specs: ClassVar[tuple[PluginSpec[Any], ...]] = (
+        spec_of(Crowded, reads=Reads.PODS_ON_NODE),
+        spec_of(Chooses, reads=Reads.NODE, parts=[Part.LABELS]),
+    )
+
+    @rule(pod=waiting_pods())
+    def pod_asks_of_ever_more_nodes(self, pod: JsonObject) -> None:
+        """What was said of few would be wrong of more of them."""
+        for size in range(1, len(NODES)):
+            for names in combinations(NODES, size):
+                self._compare(pod, names)
+
+    def _compare(self, pod: JsonObject, names: Sequence[str]) -> None:
+        super()._compare(pod, names)
+        assert self.asked_of is not None
+        world, _ = self.asked_of
+        asked = world.pod(pod)
+        with self.cluster.without(asked.uid, asked.key):
+            passed, rejected = at_once(lambda: searched(world, asked, names))
+            fresh = at_once(lambda: afresh(world, asked, names))
+        assert fresh == (passed, rejected)
+
+
+def searched(world: World, pod: Pod, names: Sequence[str]) -> tuple[list[str], dict[str, Status]]:
+    """Who passes and why the others do not, as filter finds it."""
+    found = world.framework.find_nodes_that_fit(pod, Candidates(names, world.cluster.nodes.__getitem__))
+    return [*found.passed], dict(found.rejected())
+
+
+def afresh(world: World, pod: Pod, names: Sequence[str]) -> tuple[list[str], dict[str, Status]]:
+    """The same without anything kept."""
+    known = [name for name in names if name in world.cluster.nodes]
+    found = world.framework.feasible(CycleState(), pod, Candidates(known, world.cluster.nodes.__getitem__))
+    return [name for name in known if name not in found.rejected], dict(found.rejected)
+
+
 TestStandingRefusals = RefusalCache.TestCase
 TestStandingRefusals.settings = SETTINGS
 TestCrowdedStandingRefusals = CrowdedStandingRefusals.TestCase
 TestCrowdedStandingRefusals.settings = SETTINGS
+TestLastWords = LastWords.TestCase
+TestLastWords.settings = SETTINGS

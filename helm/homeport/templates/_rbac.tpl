@@ -28,7 +28,10 @@
   verbs: [list, watch]
 {{- end }}
 {{- end }}
-{{- if .Values.plugins.stickyNode.enabled }}
+{{- if and .Values.plugins.stickyNode.enabled .Values.plugins.stickyNode.owners }}
+- apiGroups: [""]
+  resources: [persistentvolumeclaims, persistentvolumes]
+  verbs: [get, list, watch]
 {{- range .Values.plugins.stickyNode.owners }}
 {{- range concat (list .) (default list .through) }}
 - apiGroups: [{{ include "homeport.groupOf" .apiVersion | quote }}]
@@ -39,7 +42,25 @@
   resources: [{{ .resource | quote }}]
   verbs: [patch]
 {{- end }}
+{{- if eq (include "homeport.remembersHomes" .) "true" }}
+- apiGroups: [homeport.dev]
+  resources: [homes]
+  verbs: [get, list, watch, create, patch, delete]
 {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Whether homes of any owner outlive it: OwnerRule.by_name of StickyNodeArgs. */}}
+{{- define "homeport.remembersHomes" -}}
+{{- $found := false -}}
+{{- range .Values.plugins.stickyNode.owners -}}
+{{- $isSet := and (eq .apiVersion "apps/v1") (eq .kind "StatefulSet") (default false .perOrdinal) -}}
+{{- $byName := or $isSet (hasPrefix "kubevirt.io/" .apiVersion) -}}
+{{- if eq (default (ternary "name" "uid" $byName) .remember) "name" -}}
+{{- $found = true -}}
+{{- end -}}
+{{- end -}}
+{{- $found -}}
 {{- end -}}
 
 {{/* The group of an apiVersion; empty for v1. */}}

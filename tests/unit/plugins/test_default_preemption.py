@@ -23,8 +23,9 @@ from app.framework.status import SUCCESS, Code, Status, error, unresolvable, uns
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
-from app.kube.policy_v1 import decode_budget
+from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 from app.runtime.guard import PluginError
+from plugins import default_preemption
 from plugins.default_preemption import DefaultPreemptionArgs
 from tests.builders import JsonObject, PodFields, constraint, encoded, make_node, pod_object
 from tests.fakes import FromSpec, spec_of
@@ -130,6 +131,16 @@ def post_filter(found: World, pod: Pod) -> tuple[PostFilterAnswer, int]:
     judged = found.framework.feasible(state, pod, found.candidates())
     steps = found.framework.post_filter_steps(state, pod, judged.rejected)
     return driven(steps, lambda: prepared(found, pod))
+
+
+def begun(found: World) -> Generator[None, CycleState, PostFilterAnswer]:
+    state = CycleState()
+    judged = found.framework.feasible(state, WAITING, found.candidates())
+    return found.framework.post_filter_steps(state, WAITING, judged.rejected)
+
+
+def victims_of(result: PostFilterResult | None) -> list[str]:
+    return [] if result is None or result.victims is None else [it.name for it in result.victims.pods]
 
 
 def driven(steps: Generator[None, CycleState, PostFilterAnswer], again: Any) -> tuple[PostFilterAnswer, int]:
@@ -443,6 +454,79 @@ class TestPostFilter:
         answers = [post_filter(found, make(f"w{it}", priority=100))[0][0] for it in range(20)]
 
         assert {"n2"} == {it.nominated_node_name for it in answers if it is not None}
+
+
+class TestManyBudgets:
+    """What is to be counted of them is counted between the turns of others."""
+
+    @pytest.fixture
+    def crowded(self, monkeypatch: pytest.MonkeyPatch) -> World:
+        """Four pods on a node, and forty budgets; one of them protects the least important."""
+        monkeypatch.setattr(default_preemption, "_BUDGETS_A_STEP", 8)
+        pods = [make(f"p{it}", "n1", priority=it, labels={"app": f"a{it}"}) for it in range(4)]
+        others = [{**budget(f"b{it}", 0), "spec": {"selector": {"matchLabels": {"k": "v"}}}} for it in range(39)]
+        ours = {**budget("ours", 0), "spec": {"selector": {"matchLabels": {"app": "a0"}}}}
+        return world(*pods, budgets=[*others, ours])
+
+    def test_no_step_compares_more_than_some(self, crowded: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        compared: list[int] = [0]
+        selects = PodDisruptionBudget.selects
+
+        def counted(found: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
+            compared[-1] += 1
+            return selects(found, labels)
+
+        def again() -> CycleState:
+            compared.append(0)
+            return prepared(crowded, WAITING)
+
+        monkeypatch.setattr(PodDisruptionBudget, "selects", counted)
+        (result, _), steps = driven(begun(crowded), again)
+
+        assert (4 * 40, True) == (sum(compared), max(compared) <= 8)
+        assert steps == len(compared)
+        assert ["p2", "p1"] == victims_of(result)
+        assert victims(crowded, WAITING) == (["p2", "p1"], 0, SUCCESS)
+
+    def test_what_was_counted_is_remembered(self, crowded: World) -> None:
+        (first, _), steps = driven(begun(crowded), lambda: prepared(crowded, WAITING))
+        (second, _), again = driven(begun(crowded), lambda: prepared(crowded, WAITING))
+
+        assert (True, True, 1) == (first == second, steps > 10, again)
+
+    def test_a_pod_that_comes_meanwhile_is_counted_too(self, crowded: World) -> None:
+        steps = begun(crowded)
+        next(steps)
+        crowded.cluster.upsert_pod(make("late", "n1", priority=50, labels={"app": "a0"}))
+        (result, _), _ = driven(steps, lambda: prepared(crowded, WAITING))
+
+        assert result is not None
+        assert result.victims is not None
+        assert (["p3", "p2", "p1"], 0) == (victims_of(result), result.victims.pdb_violations)
+
+    def test_a_node_that_goes_meanwhile_is_left_out(self, crowded: World) -> None:
+        steps = begun(crowded)
+        next(steps)
+        crowded.cluster.delete_node("n1")
+        (result, status), _ = driven(steps, lambda: prepared(crowded, WAITING))
+
+        assert (PostFilterResult(""), False) == (result, status.is_success)
+
+    def test_a_node_that_is_another_each_time_is_left_alone(self, crowded: World) -> None:
+        """Whoever changes pods without end holds up nobody but himself."""
+        turns = 0
+
+        def again() -> CycleState:
+            nonlocal turns
+            turns += 1
+            crowded.cluster.upsert_pod(make("p3", "n1", priority=3, labels={"turn": str(turns)}))
+            return prepared(crowded, WAITING)
+
+        (result, status), steps = driven(begun(crowded), again)
+
+        said = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        assert (PostFilterResult(""), unschedulable(said).by(PREEMPTION)) == (result, status)
+        assert steps < 500
 
 
 class TestArguments:

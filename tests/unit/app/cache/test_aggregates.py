@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.cache.aggregates import KEPT
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.extras import Extra, HostPort, NotDecoded
@@ -44,6 +45,14 @@ def test_a_pod_takes_something_where_it_runs() -> None:
     picture = cluster(node("n1"), node("n2"), taking(node="n1"), taking("waiting"))
 
     assert ((1000, {80}), (0, set())) == (taken(picture, "n1"), taken(picture, "n2"))
+
+
+@pytest.mark.parametrize("extra", Extra, ids=lambda it: it.name)
+def test_where_nothing_is_to_be_added_up_nothing_is_kept(extra: Extra) -> None:
+    picture = Cluster(core_v1([extra]))
+
+    assert (extra in KEPT) == (picture.aggregates in picture._derived)
+    assert KEPT == {Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES}
 
 
 def test_a_pod_takes_it_until_it_is_gone() -> None:

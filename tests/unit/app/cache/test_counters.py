@@ -3,16 +3,19 @@
 That they stay equal to a recount under any interleaving of events is stated in ``tests/property``.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import partial
 
 import pytest
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.cache.counters import Bounded
-from app.framework.interface import ALL_NODES, DomainCounts, Inclusion
+from app.cache.counters import Bounded, at_once
+from app.cache.pins import PINS
+from app.framework.interface import ALL_NODES, DomainCounts, Inclusion, Unprepared
 from app.kube.core_v1 import Node, Pod
-from app.kube.selectors import EVERYTHING, of_labels
+from app.kube.selectors import DOES_NOT_EXIST, EVERYTHING, Selector, of_labels, requirement, selector
+from app.kube.taints import Toleration
 from tests.builders import HOSTNAME, ZONE, make_node, make_pod, taint
 
 WEB = of_labels({"app": "web"})
@@ -258,6 +261,20 @@ class Sized(str):
         return len(self)
 
 
+class Weighing(str):
+    """Counts how often it is weighed; ``times``: this one."""
+
+    weighed = 0
+
+    def __init__(self, _key: str) -> None:
+        self.times = 0
+
+    def weight(self) -> int:
+        self.times += 1
+        Weighing.weighed += 1
+        return 1
+
+
 class TestBounded:
     def test_the_entry_used_longest_ago_goes_first(self) -> None:
         gone: list[str] = []
@@ -345,6 +362,145 @@ class TestEviction:
             cluster.delete_pod(("default", str(number + 1)))
 
         assert {} == cluster.counts._groups
+
+    def test_a_part_is_weighed_at_a_time(self) -> None:
+        """Each entry in its turn, whatever came and went meanwhile."""
+        bounded = Bounded[str, Weighing](lambda: 10**6, Weighing, lambda _: None)
+        for number in range(200):
+            bounded.get(str(number))
+        Weighing.weighed = 0
+
+        bounded.weigh(4)
+        once = Weighing.weighed
+        assert bounded.give_up("7")
+        for _ in range(3):
+            bounded.weigh(4)
+
+        assert once < 100
+        assert 2 == min(it.times for it in bounded)
+
+    def test_what_is_pinned_is_not_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        bounded = Bounded[str, Sized](lambda: 100, Sized, lambda _: None)
+        bounded.get("aa")
+        monkeypatch.setattr(PINS, "keys", {"aa"})
+
+        assert (False, False) == (bounded.give_up("aa"), bounded.give_up("unknown"))
+        assert ["aa"] == list(bounded)
+
+
+class TestFanOut:
+    """How much an event changes is bounded by what may stand on one label set."""
+
+    def test_of_selections_of_one_label_set_the_first_are_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counters, "_MOST_OF_A_GROUP", 3)
+        cluster = three_zones()
+        asked = [selector([requirement(f"k{it}", DOES_NOT_EXIST)]) for it in range(10)]
+        for it in asked:
+            cluster.counts.domains("default", it, ZONE, frozenset({ZONE}))
+
+        (group,) = cluster.counts._groups["default"].values()
+        assert asked[-3:] == [it.selector for it in group.selections]
+        cluster.upsert_pod(web("4", "n-c"))
+        assert all(
+            {"a": 2, "b": 1, "c": 1} == counts_of(cluster.counts.domains("default", it, ZONE, frozenset({ZONE})))
+            for it in asked
+        )
+        assert [] == cluster.check()
+
+    def test_who_decides_keeps_more_than_that(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counters, "_MOST_OF_A_GROUP", 3)
+        asked = [selector([requirement(f"k{it}", DOES_NOT_EXIST)]) for it in range(10)]
+        monkeypatch.setattr(PINS, "keys", {("default", it) for it in asked})
+        cluster = three_zones()
+        for it in asked:
+            cluster.counts.pods_by_node("default", it)
+
+        assert 10 == cluster.counts.statistics()["selection"]["entries"]
+
+    def test_of_domains_of_one_selection_the_first_are_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counters, "_MOST_OF_A_SELECTION", 3)
+        cluster = three_zones()
+        kinds = [Inclusion(None, (Toleration(key=f"k{it}"),)) for it in range(10)]
+        for it in kinds:
+            by_zone(cluster, it)
+
+        (selection,) = cluster.counts._selections
+        assert kinds[-3:] == [it.topology.eligibility.inclusion for it in selection.domains]
+        cluster.upsert_pod(web("4", "n-c"))
+        assert all({"a": 2, "b": 1, "c": 1} == counts_of(by_zone(cluster, it)) for it in kinds)
+        assert [] == cluster.check()
+
+
+class TestGroupsThatManyMaySelect:
+    """A label set never seen is compared with selectors before the next answer where there are many."""
+
+    @pytest.fixture
+    def cluster(self, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+        monkeypatch.setattr(counters, "_AT_AN_EVENT", 8)
+        monkeypatch.setattr(counters, "_PIECE", 4)
+        found = three_zones()
+        for number in range(20):
+            unlike = selector([requirement(f"k{number}", DOES_NOT_EXIST)])
+            at_once(partial(found.counts.domains, "default", unlike, ZONE, frozenset({ZONE})))
+        at_once(lambda: by_zone(found))
+        return found
+
+    def test_the_event_compares_it_with_none(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        compared: list[object] = []
+        matches = Selector.matches
+
+        def counted(found: Selector, labels: Mapping[str, str]) -> bool:
+            compared.append(found)
+            return matches(found, labels)
+
+        monkeypatch.setattr(Selector, "matches", counted)
+        cluster.upsert_pod(web("4", "n-c", never="seen"))
+        before = len(compared)
+        at_once(lambda: by_zone(cluster))
+
+        assert (0, 21) == (before, len(compared))
+
+    def test_the_next_answer_has_it_counted(self, cluster: Cluster) -> None:
+        """Also of pods that come, leave and are relabelled while it is compared."""
+        cluster.upsert_pod(web("4", "n-c", never="seen"))
+        with pytest.raises(Unprepared) as raised:
+            by_zone(cluster)
+        steps = iter(raised.value.steps)
+        next(steps)
+        cluster.upsert_pod(web("5", "n-c", never="seen"))
+        cluster.upsert_pod(web("6", "n-b", never="seen"))
+        cluster.delete_pod(("default", "4"))
+        cluster.upsert_pod(web("3", "n-b", k1="later"))
+
+        assert 5 < sum(1 for _ in steps)
+        assert {"a": 2, "b": 2, "c": 1} == counts_of(by_zone(cluster))
+        unlike = cluster.counts.domains(
+            "default", selector([requirement("k1", DOES_NOT_EXIST)]), ZONE, frozenset({ZONE})
+        )
+        assert {"a": 2, "b": 1, "c": 1} == counts_of(unlike)
+        assert [] == cluster.check()
+
+    def test_one_that_is_gone_meanwhile_is_forgotten(self, cluster: Cluster) -> None:
+        cluster.upsert_pod(web("4", "n-c", never="seen"))
+        with pytest.raises(Unprepared) as raised:
+            by_zone(cluster)
+        next(iter(raised.value.steps))
+        cluster.delete_pod(("default", "4"))
+
+        assert {"a": 2, "b": 1, "c": 0} == counts_of(by_zone(cluster))
+        assert [] == cluster.check()
+
+    def test_selections_asked_for_meanwhile_count_it_once(self, cluster: Cluster) -> None:
+        cluster.upsert_pod(web("4", "n-c", never="seen"))
+
+        everybody = at_once(lambda: cluster.counts.pods_by_node("default", EVERYTHING))
+        assert {"n-a": 2, "n-b": 1, "n-c": 1} == everybody
+        assert [] == cluster.check()
+
+    def test_a_check_compares_it_first(self, cluster: Cluster) -> None:
+        cluster.upsert_pod(web("4", "n-c", never="seen"))
+
+        assert [] == cluster.check()
 
 
 def skews(cluster: Cluster) -> dict[str, int]:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from app.cache import objects
 from app.cache.objects import Gone, ObjectStore
 from app.kube.apps_v1 import Workload
 from app.kube.kinds import REPLICA_SETS, SERVICES, STATEFUL_SETS
@@ -139,7 +140,7 @@ def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -
         lambda: store.upsert(SERVICES, make_service("db", namespace="shop")),
         lambda: store.upsert(SERVICES, make_service("db", {"a": "2"}, namespace="shop")),
         lambda: store.delete(SERVICES, ("default", "web")),
-        lambda: store.touch(SERVICES, "nowhere"),
+        lambda: store.touch(SERVICES, ("nowhere", "web")),
         lambda: store.delete(SERVICES, ("shop", "db")),
     )
     for change in changes:
@@ -154,7 +155,7 @@ def test_the_version_of_a_kind_moves_with_every_change_of_any_of_its_objects() -
 def test_what_is_said_of_a_namespace_without_objects_leaves_nothing_behind() -> None:
     store = ObjectStore()
     for number in range(3):
-        store.touch(SERVICES, f"ns-{number}")
+        store.touch(SERVICES, (f"ns-{number}", "web"))
 
     assert [3, 3, 3] == [store.version(SERVICES, f"ns-{number}") for number in range(3)]
     store.upsert(SERVICES, make_service("web", namespace="ns-0"))
@@ -171,6 +172,48 @@ def test_the_version_stands_still_while_nothing_changes() -> None:
     store.delete(REPLICA_SETS, ("default", "web"), "another-uid")
 
     assert before == store.version(REPLICA_SETS, "default")
+
+
+def test_what_changed_since_is_told_once_the_earliest_first() -> None:
+    store = ObjectStore()
+    store.upsert(SERVICES, make_service("a"))
+    seen = store.version(SERVICES)
+    assert store.changed(SERVICES, 0) is None
+    assert [] == store.changed(SERVICES, seen)
+
+    for name in ("b", "c", "b"):
+        store.upsert(SERVICES, make_service(name, selector={"round": str(store.changes)}))
+    store.upsert(REPLICA_SETS, workload("1"))
+    store.delete(SERVICES, ("default", "a"))
+
+    assert [("default", "c"), ("default", "b"), ("default", "a")] == store.changed(SERVICES, seen)
+    assert [] == store.changed(SERVICES, store.version(SERVICES))
+
+
+def test_what_is_listed_no_more_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_MOST_NOTED", 2)
+    store = ObjectStore()
+    store.changed(SERVICES, 0)
+    versions = []
+    for name in "abc":
+        store.upsert(SERVICES, make_service(name))
+        versions.append(store.version(SERVICES))
+
+    assert store.changed(SERVICES, versions[0] - 1) is None
+    assert [("default", "b"), ("default", "c")] == store.changed(SERVICES, versions[0])
+
+
+def test_who_waits_for_newcomers_is_told_of_these_alone() -> None:
+    store, told = ObjectStore(), []
+    store.on_coming(REPLICA_SETS, lambda found: told.append((found.uid, found.resource_version)))
+
+    for version in ("1", "3"):
+        store.upsert(REPLICA_SETS, workload(version))
+    store.upsert(REPLICA_SETS, replace(workload("4"), uid="made anew"))
+    store.delete(REPLICA_SETS, ("default", "web"))
+    store.upsert(SERVICES, make_service())
+
+    assert [(workload("1").uid, "1"), ("made anew", "4")] == told
 
 
 def test_a_listener_is_told_of_changes_and_of_nothing_else() -> None:

@@ -224,6 +224,25 @@ class TestBounds:
         assert 5 < sum(1 for _ in steps)
         assert {"a": 40, "b": 1} == shown(at_once(lambda: found.refusing(newcomer()))[ZONE])
 
+    def test_of_newcomers_that_the_same_carriers_mean_the_first_are_given_up(
+        self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+    ) -> None:
+        """Whoever has terms that mean everybody comes and goes at the cost of so many matches; the others are right."""
+        monkeypatch.setattr(terms, "_MOST_TOLD", 5)
+        everybody = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {}}
+        cluster.upsert_pod(pod("1", affinity=keeps_off(everybody, {**everybody, "topologyKey": HOSTNAME})))
+        assert isinstance(cluster.terms, Terms)
+        asked = [newcomer(f"a{it}") for it in range(20)]
+        for it in asked:
+            assert {ZONE: {"a": 1}, HOSTNAME: {"n-a": 1}} == refusing(cluster, it)
+
+        (carriers,) = cluster.terms._carriers.values()
+        assert asked[-2:] == [it.newcomer for it in carriers.matches]
+        assert 4 == carriers.told
+        cluster.upsert_pod(pod("2", "n-b", affinity=keeps_off(everybody)))
+        assert all({ZONE: {"a": 1, "b": 1}, HOSTNAME: {"n-a": 1}} == refusing(cluster, it) for it in asked)
+        assert [] == cluster.check()
+
     def test_over_keys_that_no_node_has_nobody_is_asked(self, cluster: Cluster) -> None:
         """Until one has it."""
         everybody = [{"topologyKey": f"k{it}", "labelSelector": {}, "namespaceSelector": {}} for it in range(30)]

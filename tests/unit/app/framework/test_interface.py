@@ -1,5 +1,6 @@
 """Rules of the contract itself: which nodes an inclusion admits, how arguments are read, how a plugin is built."""
 
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from app.kube.kinds import SERVICES
 from app.kube.taints import Toleration
 from tests.builders import expression, make_node, make_pod, required_affinity, taint, term, toleration
 from tests.fakes import Alpha, NoArgs, SizeArgs, spec_of
-from tests.harness import World
+from tests.harness import WALL_CLOCK, World
+
+OF_THE_PICTURE = ("counts", "objects", "writer", "binder", "clock", "waiting", "nodes")
 
 TAINTED = make_node("n1", labels={"disk": "ssd"}, taints=[taint("dedicated")])
 ON_SSD = make_pod(affinity=required_affinity(term(expression("disk", "In", "ssd")))).spec.affinity
@@ -55,6 +58,17 @@ def test_arguments_are_refused_as_a_whole(given: dict[str, Any]) -> None:
 def test_arguments_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         SizeArgs().size = 2  # type: ignore[misc]  # that is the rule
+
+
+def test_the_wall_clock_is_the_machines_and_in_a_world_the_tests() -> None:
+    """The other one never goes back, and says nothing of the time of day."""
+    world = World()
+    handle = world.handle
+
+    assert time.time is type(handle)(*(getattr(handle, name) for name in OF_THE_PICTURE)).wall_clock
+    assert WALL_CLOCK == handle.wall_clock()
+    world.wall_clock.now += 60.0
+    assert (WALL_CLOCK + 60.0, 0.0) == (handle.wall_clock(), handle.clock())
 
 
 def test_a_spec_builds_its_plugin_from_arguments_and_handle() -> None:

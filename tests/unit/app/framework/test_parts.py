@@ -1,8 +1,8 @@
 """Rules of parts: which of them are decoded only where a plugin names them."""
 
-from app.framework.parts import Part, extras_of
-from app.kube.core_v1 import Pod, PodSpec
-from app.kube.extras import Extra
+from app.framework.parts import Part, extras_of, paths_of_pod
+from app.kube.core_v1 import Node, Pod, PodSpec
+from app.kube.extras import OF_NODES_ALONE, Extra
 
 ON_DEMAND = {Part[it.name] for it in Extra}
 
@@ -17,5 +17,9 @@ def test_some_parts_are_decoded_on_demand_and_no_others() -> None:
 def test_a_part_is_named_by_where_it_is_found() -> None:
     for part in Part:
         below, _, name = part.value.rpartition(".")
-        assert below in ("", "spec")
-        assert hasattr(PodSpec if below else Pod, name)
+        assert hasattr({"": Pod, "spec": PodSpec, "node": Node}[below], name)
+
+
+def test_what_is_of_nodes_alone_is_no_part_of_a_pod() -> None:
+    assert ("labels", "spec.volumes") == paths_of_pod([Part.VOLUMES, Part.NODE_STATE, Part.LABELS])
+    assert len(Part) - len(OF_NODES_ALONE) == len(paths_of_pod(Part))

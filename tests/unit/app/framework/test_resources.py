@@ -102,6 +102,22 @@ def test_pods_with_volumes_that_matter_are_kept_by_uid() -> None:
     assert ({}, "default/b") == (copy.mounts, str(totals.mounts[mounts.uid]))
 
 
+def test_an_equal_stamp_is_one_of_equal_mounts() -> None:
+    core = core_v1([Extra.VOLUMES])
+    plain, one, two = (
+        core.decode_pod(encoded(pod_object(it, more=mounting(*of)))) for it, of in (("a", ()), ("b", "c"), ("c", "c"))
+    )
+    totals = Totals([Extra.VOLUMES], [one])
+    copies = [totals.copy(), totals.copy(), totals.copy()]
+    copies[0].add(plain)
+    copies[1].add(two)
+    copies[2].add(two)
+
+    assert totals.mounts_stamp == copies[0].mounts_stamp
+    assert 3 == len({it.mounts_stamp for it in (totals, *copies)})
+    assert Totals([Extra.VOLUMES]).mounts_stamp == Totals([Extra.VOLUMES], [plain]).mounts_stamp
+
+
 def test_a_copy_of_totals_is_its_own() -> None:
     totals = Totals(list(Extra), [make_pod("a", {"hostPort": 80}, cpu="1")])
     copy = totals.copy()
@@ -117,14 +133,14 @@ def test_a_copy_of_totals_is_its_own() -> None:
     [
         pytest.param(Extra.RESOURCES, {"requested", "non_zero_requested"}, id="requests"),
         pytest.param(Extra.PORTS, {"ports"}, id="ports"),
-        pytest.param(Extra.VOLUMES, {"mounts"}, id="volumes"),
+        pytest.param(Extra.VOLUMES, {"mounts", "mounts_stamp"}, id="volumes"),
         pytest.param(Extra.IMAGES, set(), id="neither"),
     ],
 )
 def test_what_was_not_declared_is_not_there_to_be_read(extra: Extra, readable: set[str]) -> None:
     totals = Totals([extra], [core_v1([extra]).decode_pod(encoded(pod_object()))])
 
-    for name in {"requested", "non_zero_requested", "ports", "mounts"} - readable:
+    for name in {"requested", "non_zero_requested", "ports", "mounts", "mounts_stamp"} - readable:
         with pytest.raises(NotDecoded):
             getattr(totals, name)
     assert all(getattr(totals, name) is not None for name in readable)

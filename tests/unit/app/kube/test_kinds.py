@@ -53,6 +53,7 @@ def test_kinds_are_equal_by_name() -> None:
     [
         pytest.param("apps/v1", "ReplicaSet", False, id="one we know is read whole"),
         pytest.param("apps/v1", "StatefulSet", False, id="the other one we know"),
+        pytest.param("v1", "PersistentVolumeClaim", False, id="a claim is read whole, for its volume"),
         pytest.param("kubevirt.io/v1", "VirtualMachineInstance", False, id="of an instance we read where it runs"),
         pytest.param("kubevirt.io/v1", "VirtualMachine", True, id="a custom resource is read by metadata"),
         pytest.param("apps/v1beta1", "ReplicaSet", True, id="an API version we do not know is a stranger"),

@@ -20,7 +20,11 @@ def test_an_instance_is_reduced_to_its_owner_and_its_node() -> None:
             {
                 "metadata": {**METADATA, "annotations": annotations, "ownerReferences": [owner]},
                 "spec": {"domain": {}},
-                "status": {"nodeName": "n2", "phase": "Running"},
+                "status": {
+                    "nodeName": "n2",
+                    "phase": "Running",
+                    "migrationState": {"sourceNode": "n1", "targetNode": "n2", "completed": True},
+                },
             }
         )
     )
@@ -35,6 +39,8 @@ def test_an_instance_is_reduced_to_its_owner_and_its_node() -> None:
             annotations={"homeport.dev/home": "n1"},
             owner=OwnerReference("VirtualMachine", "db", "kubevirt.io/v1", "uid-db", True),
             node_name="n2",
+            moved_from="n1",
+            moved_to="n2",
         )
         == found
     )
@@ -43,6 +49,13 @@ def test_an_instance_is_reduced_to_its_owner_and_its_node() -> None:
 @pytest.mark.parametrize("status", [None, {}, {"nodeName": None}, {"nodeName": ""}])
 def test_one_that_does_not_run_yet_is_on_no_node(status: JsonObject | None) -> None:
     assert "" == decode_instance(encoded({"metadata": METADATA, "status": status})).node_name
+
+
+@pytest.mark.parametrize("migration", [None, {}, {"sourceNode": None, "targetNode": ""}])
+def test_one_that_never_migrated_has_moved_nowhere(migration: JsonObject | None) -> None:
+    found = decode_instance(encoded({"metadata": METADATA, "status": {"migrationState": migration}}))
+
+    assert ("", "") == (found.moved_from, found.moved_to)
 
 
 @pytest.mark.parametrize(

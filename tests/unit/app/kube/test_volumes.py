@@ -1,14 +1,14 @@
 """Rules of the volumes of pods: those that matter are kept, in their order, and bounded."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
 
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_v1 import CoreV1, Pod, core_v1
 from app.kube.csi_migration import EBS, GCE, MigratedVolume
 from app.kube.extras import Extra
-from app.kube.volumes import MOST_VOLUMES, Disk, PodVolume
+from app.kube.volumes import MOST_VOLUMES, VOLUMES, Disk, Disks, PodVolume
 from tests.builders import JsonObject, encoded, mounting, pod_object
 
 CORE = core_v1([Extra.VOLUMES])
@@ -109,7 +109,39 @@ def rbd(*monitors: str, **fields: Any) -> Disk:
     ],
 )
 def test_two_pods_cannot_have_one_disk(one: Disk, other: Disk, expected: bool) -> None:
-    assert (expected, expected) == (one.conflicts(other), other.conflicts(one))
+    ours, theirs = (PodVolume("v", disks=(one,)),), (PodVolume("w", disks=(other,)),)
+    assert (expected, expected) == (Disks(ours).conflict(theirs), Disks(theirs).conflict(ours))
+
+
+def test_a_disk_that_is_named_twice_is_written_if_it_is_once() -> None:
+    ours = (PodVolume("v", disks=(rbd("a", read_only=True), rbd("b"))),)
+
+    assert not Disks(ours).conflict((PodVolume("w", disks=(rbd("a", read_only=True),)),))
+    assert Disks(ours).conflict((PodVolume("w", disks=(rbd("b", read_only=True),)),))
+    assert Disks(ours).conflict((PodVolume("w", disks=(rbd("a"),)),))
+    assert (False, True) == (bool(Disks(())), bool(Disks(ours)))
+
+
+def test_disks_are_looked_up_and_not_compared_in_pairs() -> None:
+    """As many look-ups as the other pod has disks, however many this one has."""
+    looked: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            looked.append(self)
+            return hash(str(self))
+
+        def __eq__(self, other: object) -> bool:
+            looked.append(self)
+            return str(self) == other
+
+    ours = Disks([PodVolume(f"v{it}", disks=(gce(name=f"ours-{it}"),)) for it in range(MOST_VOLUMES)])
+    theirs = [PodVolume(f"w{it}", disks=(gce(name=Name(f"theirs-{it}")),)) for it in range(MOST_VOLUMES)]
+
+    assert not ours.conflict(theirs)
+    assert MOST_VOLUMES <= len(looked) <= 2 * MOST_VOLUMES
 
 
 @pytest.mark.parametrize(
@@ -137,3 +169,47 @@ def test_they_are_bounded(count: int, length: int, expected: tuple[int, tuple[st
 def test_what_makes_no_sense_is_told_by_its_field(volume: JsonObject) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"^spec\.volumes: "):
         pod(volume)
+
+
+PENDING: Final = (core_v1([Extra.PENDING_VOLUMES]), core_v1([Extra.PENDING_VOLUMES, Extra.RESOURCES]))
+"""Alone, then a pod is decoded as leanly as can be, and beside another."""
+
+
+@pytest.mark.parametrize("core", PENDING, ids=["alone", "beside others"])
+class TestPending:
+    def test_claims_are_kept_of_a_pod_that_waits(self, core: CoreV1) -> None:
+        more = mounting("data", ephemeral=["scratch"], gcePersistentDisk={"pdName": "d"}, emptyDir={})
+        found = core.decode_pod(encoded(pod_object("db-0", more=more))).spec.pending_volumes
+
+        assert ["data", "db-0-scratch"] == [it.claim_name("db-0") for it in found]
+
+    def test_one_that_has_a_node_is_like_one_without_volumes(self, core: CoreV1) -> None:
+        """Else a hundred thousand pods would each have a spec of their own."""
+        mounts, plain = (core.decode_pod(encoded(pod_object(node="n1", more=it))).spec for it in (mounting("data"), {}))
+
+        assert () == mounts.pending_volumes
+        assert mounts is plain
+
+    def test_they_are_bounded(self, core: CoreV1) -> None:
+        found = core.decode_pod(encoded(pod_object(more=mounting(*map(str, range(MOST_VOLUMES + 1)))))).spec
+
+        assert ((), (VOLUMES,)) == (found.pending_volumes, found.oversized)
+
+    @pytest.mark.parametrize(
+        "volumes",
+        [
+            pytest.param([{"persistentVolumeClaim": 7}], id="a claim"),
+            pytest.param([{"persistentVolumeClaim": {"claimName": []}}], id="the name of a claim"),
+            pytest.param({"persistentVolumeClaim": {}}, id="no list"),
+        ],
+    )
+    def test_what_makes_no_sense_is_told_by_its_field(self, core: CoreV1, volumes: Any) -> None:
+        with pytest.raises(msgspec.ValidationError, match=r"spec\.volumes"):
+            core.decode_pod(encoded(pod_object(more={"volumes": volumes})))
+
+
+def test_what_is_too_long_is_named_once() -> None:
+    core = core_v1([Extra.VOLUMES, Extra.PENDING_VOLUMES])
+    found = core.decode_pod(encoded(pod_object(more=mounting(*map(str, range(MOST_VOLUMES + 1)))))).spec
+
+    assert (VOLUMES,) == found.oversized

@@ -313,6 +313,16 @@ def test_what_was_used_last_is_kept_as_far_as_there_is_room(limit: str) -> None:
     assert [0, 0, 1, 1, 2, 3, 3] == seen
 
 
+@pytest.mark.parametrize(("room", "remembered"), [(1_000, 0), (2_800, 0), (30_000, 2)])
+def test_with_room_for_some_of_its_reasons_a_refusal_is_computed_each_time(room: int, remembered: int) -> None:
+    """One plugin rejects three nodes, and the fourth is none."""
+    asking = Filter(crowded(), most_verdict_bytes=room)
+    expected = {**dict.fromkeys(NAMES, FULL), "gone": UNKNOWN}
+
+    assert [expected] * 3 == [asking.refused(waiting(), [*NAMES, "gone"]) for _ in range(3)]
+    assert remembered == asking.remembered.count
+
+
 def test_what_a_refusal_rests_on_is_weighed_too() -> None:
     """It is made of what tenants write: a home's name here."""
     world = crowded()

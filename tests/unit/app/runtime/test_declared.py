@@ -28,6 +28,7 @@ ASKS: list[Any] = [
     pytest.param(lambda objects, kind: objects.get(kind, "default", "web"), id="get"),
     pytest.param(lambda objects, kind: list(objects.in_namespace(kind, "default")), id="in a namespace"),
     pytest.param(lambda objects, kind: list(objects.every(kind)), id="every"),
+    pytest.param(lambda objects, kind: objects.changed(kind, objects.version(kind)), id="changed"),
     pytest.param(lambda objects, kind: objects.version(kind, "default"), id="version of a namespace"),
     pytest.param(lambda objects, kind: objects.version(kind), id="version of all"),
 ]

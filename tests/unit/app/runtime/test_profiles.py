@@ -9,10 +9,12 @@ from pydantic import model_validator
 from app.config.profile import POINTS, PluginRef, Profile
 from app.framework.interface import Handle, PluginArgs, PluginSpec, Reads
 from app.framework.parts import Part
+from app.kube.core_v1 import PLAIN
+from app.kube.extras import Extra
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, names_of, resolve, served_names
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for, names_of, resolve, served_names
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
@@ -522,6 +524,23 @@ class RackArgs(PluginArgs):
         return self
 
 
+def test_pods_and_nodes_are_decoded_for_all_profiles_together() -> None:
+    def keys(args: SizeArgs) -> list[str]:
+        return [f"example.com/{args.size}"]
+
+    spec = PluginSpec("Delta", SizeArgs, Delta, parts=[Part.NODE_STATE, Part.LABELS], node_annotations=keys)
+    registry = Registry([spec, spec_of(Queue), SIZED], {})
+    profiles = [
+        resolved(profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": {"size": size}}]), registry)
+        for size in (1, 2)
+    ]
+    core = core_for([*profiles, resolved(profile({"multiPoint": "Sized"}), registry)])
+
+    assert frozenset((Extra.NODE_STATE, Extra.PORTS)) == core.extras
+    assert frozenset(("example.com/1", "example.com/2")) == core.node_annotations
+    assert PLAIN is core_for([resolved(profile({"multiPoint": "Queue"}), registry)])
+
+
 class TestFaultsOfPlugins:
     """Foreign code runs before the first request: what it raises names its profile and itself."""
 
@@ -549,6 +568,18 @@ class TestFaultsOfPlugins:
             resolved(profile({"multiPoint": "Delta"}), registry).kinds()
 
         said = 'profile "p": plugin "Delta" cannot say what kinds it reads: LookupError: no such rack '
+        assert said == str(raised.value).partition("(")[0]
+
+    def test_annotations_that_it_cannot_say(self) -> None:
+        def keys(_: object) -> tuple[()]:
+            raise LookupError("no such rack")
+
+        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, node_annotations=keys)], {})
+
+        with pytest.raises(ProfileErrors) as raised:
+            core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
+
+        said = 'profile "p": plugin "Delta" cannot say what annotations it reads: LookupError: no such rack '
         assert said == str(raised.value).partition("(")[0]
 
     def test_arguments_that_it_cannot_check(self) -> None:

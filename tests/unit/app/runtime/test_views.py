@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.framework.parts import Part
+from app.framework.parts import Part, paths_of_pod
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra
 from app.runtime.views import PodParts, Undeclared
@@ -31,7 +31,7 @@ def pod(name: str = "web-1", **changed: Any) -> Pod:
     return ALL.decode_pod(encoded(pod_object(name, **{**FIELDS, **changed})))
 
 
-@pytest.mark.parametrize("part", list(Part), ids=lambda part: part.name)
+@pytest.mark.parametrize("part", [it for it in Part if paths_of_pod([it])], ids=lambda part: part.name)
 def test_each_part_is_where_its_path_says(part: Part) -> None:
     found: Any = pod()
     seen: Any = PodParts([part]).view(found)
@@ -39,6 +39,13 @@ def test_each_part_is_where_its_path_says(part: Part) -> None:
         found, seen = getattr(found, name), getattr(seen, name)
 
     assert found == seen
+
+
+def test_a_part_of_nodes_is_none_of_a_pod() -> None:
+    seen = PodParts([Part.LABELS, Part.NODE_STATE])
+
+    assert pod().labels == seen.view(pod()).labels
+    assert seen.signature(pod()) == PodParts([Part.LABELS]).signature(pod())
 
 
 @pytest.mark.parametrize(

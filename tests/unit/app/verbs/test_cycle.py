@@ -21,6 +21,7 @@ from app.framework.interface import (
     PostFilterSteps,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    Reads,
     Unprepared,
     Victims,
 )
@@ -28,9 +29,11 @@ from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.memory.expected_binds import ExpectedBinds
+from app.runtime import dated
+from app.runtime.framework import Framework
 from app.verbs.candidates import UNKNOWN_NODE
 from app.verbs.context import VerbContext
-from app.verbs.cycle import Cycle, CycleVerb
+from app.verbs.cycle import Cycle, CycleVerb, _Unfinished
 from app.verbs.outcome import VerbFailure
 from plugins.priority_sort import PrioritySort
 from tests.builders import make_node, make_pod
@@ -52,6 +55,16 @@ class Full(FromSpec, PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if node.name == "n3" else NO
+
+
+class Small(FromSpec, FilterPlugin):
+    """Reads the node alone; ``names``: the nodes that it judged."""
+
+    names: ClassVar[list[str]] = []
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        self.names.append(node.name)
+        return NO
 
 
 class Gate(FromSpec, PreEnqueuePlugin):
@@ -153,11 +166,15 @@ def verb(*plugins: type[FromSpec]) -> CycleVerb:
     world = World(
         *(make_node(name) for name in ("n1", "n2", "n3")),
         profile=only(*(it.__name__ for it in judges)),
-        specs=[spec_of(it) for it in judges],
+        specs=[spec_of(it, reads=Reads.NODE if it is Small else Reads.CLUSTER) for it in judges],
     )
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
     profiles = {world.framework.scheduler_name: world.framework}
     return CycleVerb(VerbContext(world.cluster, profiles, NothingToRead(), str, due))
+
+
+def framework_of(found: CycleVerb) -> Framework:
+    return found._framework(POD)
 
 
 class TestTheNextOne:
@@ -198,7 +215,39 @@ class TestPreEnqueue:
         assert "fault" == failed.value.outcome
 
 
+class TestSteps:
+    """What one decision takes is spread over several turns."""
+
+    async def test_postfilter_is_asked_in_a_turn_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Fails, "post_filter", lambda *_: pytest.fail("asked with the search"))
+        found = verb(Fails)
+
+        assert _Unfinished(Cycle(statuses={"n1": NO.by("Full")})) == found._cycle(framework_of(found), POD, ["n1"])
+
+    async def test_nodes_are_judged_some_at_a_time_and_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Small, "names", [])
+        monkeypatch.setattr(dated, "_MOST_AT_ONCE", 1)
+        found = verb(Small, Helps)
+
+        with pytest.raises(Unprepared) as missing:
+            found._cycle(framework_of(found), POD, None)
+        judged = [len(Small.names) for _ in missing.value.steps]
+        answers = [await found.run(POD) for _ in range(2)]
+
+        assert ([1, 2, 3], ["n1", "n2", "n3"]) == (judged, Small.names)
+        assert {"n1": NO.by("Full"), "n2": NO.by("Full"), "n3": NO.by("Small")} == answers[0].statuses
+        assert answers[0] == answers[1]
+
+
 class TestPostFilter:
+    async def test_it_is_asked_where_prefilter_rejects_for_good(self) -> None:
+        found = verb(Leaves, Helps)
+        found._context.cluster.delete_node("n2")
+
+        answer = await found.run(POD, ["n1"])
+
+        assert (unresolvable("n2 is gone").by("Leaves"), "n1") == (answer.pre_filter, answer.nominated)
+
     async def test_it_is_asked_where_no_node_will_do_with_the_state_that_prefilter_wrote(self) -> None:
         full = NO.by("Full")
         reasons = ("n1: no", "n9: " + UNKNOWN_NODE.message, "prepared 1 time")

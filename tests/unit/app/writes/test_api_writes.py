@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from app.cache.cluster import Cluster
-from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.interface import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.api_requests import METADATA, PreSendCheck, Resource
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
+from app.kube.homes_v1alpha1 import Home, decode_home
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
 from app.writes.api_writes import FENCE, ApiBinder, ApiWriter, binding, will_never_do
 from app.writes.bind_guard import BindGuard, NotBound, NotYet, passed_down
@@ -21,6 +22,7 @@ from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, controller, encoded, make_pod, pod_object, workload_object
 from tests.unit.app.writes.test_bind_guard import Words
 
+HOMES: Kind[Home] = Kind("homeport.dev/v1alpha1", "Home", decode_home)
 POD_PATH = "/api/v1/namespaces/default/pods/web-1"
 POST = f"POST {POD_PATH}/binding"
 GET = f"GET {POD_PATH}"
@@ -409,6 +411,145 @@ class TestWriter:
     async def test_a_kind_that_is_not_served(self, write: Write) -> None:
         with pytest.raises(OSError, match=r"^example\.com/v1 Database is not served by the API server$"):
             await write.writer.annotate(UNSERVED, write.known, {"homeport.dev/home": "n1"})
+
+
+class Homes:
+    """A writer of objects of a kind of ours, and the API server that it talks to."""
+
+    PATH = "/apis/homeport.dev/v1alpha1/namespaces/default/homes"
+
+    def __init__(self, client: KubeClient, server: ApiServer) -> None:
+        self.server = server
+        self.cluster = Cluster()
+        self.problem = ""
+        served = {HOMES: Resource("homeport.dev", "v1alpha1", "homes", "Home", namespaced=True)}
+        self.writer = ApiWriter(client, self.cluster, served.get, lambda: self.problem)
+
+    @property
+    def known(self) -> Home:
+        """As the picture has it."""
+        found = self.cluster.get(HOMES, "default", "db")
+        assert found is not None
+        return found
+
+    @property
+    def spec(self) -> JsonObject | None:
+        """As the API server has it."""
+        found = self.server.get("Home", "db")
+        return None if found is None else dict(found["spec"])
+
+    async def create(self, node: str = "n1") -> None:
+        await self.writer.create(HOMES, "default", "db", {"node": node, "machine": "m1"})
+
+    def moves(self) -> None:
+        """Somebody else writes it."""
+        found = self.server.get("Home", "db")
+        assert found is not None
+        self.server.put({**found, "spec": {"node": "n9"}})
+
+
+@pytest.fixture
+async def homes() -> AsyncIterator[Homes]:
+    server = ApiServer()
+    async with client_of(server) as client:
+        yield Homes(client, server)
+
+
+class TestWholeObjects:
+    async def test_one_that_is_made_is_in_the_picture(self, homes: Homes) -> None:
+        await homes.create()
+
+        assert {"node": "n1", "machine": "m1"} == homes.spec
+        assert ("n1", "m1") == (homes.known.node, homes.known.machine)
+        assert [f"POST {homes.PATH}"] == homes.server.log
+
+    async def test_one_of_a_name_that_is_taken(self, homes: Homes) -> None:
+        """The picture has what is there."""
+        homes.server.put({"kind": "Home", "metadata": {"name": "db", "namespace": "default"}, "spec": {"node": "n9"}})
+
+        with pytest.raises(WriteConflict):
+            await homes.create()
+
+        assert "n9" == homes.known.node
+
+    async def test_one_in_a_namespace_that_is_going(self, homes: Homes) -> None:
+        homes.server.missing_namespaces.add("default")
+
+        with pytest.raises(ObjectGone, match=r"^Home default/db$"):
+            await homes.create()
+
+    async def test_another_spec_takes_the_place_of_the_one_before(self, homes: Homes) -> None:
+        await homes.create()
+
+        await homes.writer.change(HOMES, homes.known, {"node": "n2", "machine": None})
+
+        assert {"node": "n2"} == homes.spec
+        assert ("n2", "") == (homes.known.node, homes.known.machine)
+
+    async def test_a_deletion(self, homes: Homes) -> None:
+        await homes.create()
+
+        await homes.writer.delete(HOMES, homes.known)
+
+        assert (None, None) == (homes.spec, homes.cluster.get(HOMES, "default", "db"))
+        assert f"DELETE {homes.PATH}/db" == homes.server.log[-1]
+
+    @pytest.mark.parametrize("verb", ["change", "delete"])
+    async def test_what_changed_meanwhile_is_left_alone(self, homes: Homes, verb: str) -> None:
+        await homes.create()
+        known = homes.known
+        homes.moves()
+
+        with pytest.raises(WriteConflict):
+            await self.write(homes, verb, known)
+
+        assert ({"node": "n9"}, "n9") == (homes.spec, homes.known.node)
+
+    @pytest.mark.parametrize("verb", ["change", "delete"])
+    async def test_what_is_gone(self, homes: Homes, verb: str) -> None:
+        await homes.create()
+        known = homes.known
+        homes.server.clear()
+
+        with pytest.raises(ObjectGone):
+            await self.write(homes, verb, known)
+
+        assert homes.cluster.get(HOMES, "default", "db") is None
+
+    @pytest.mark.parametrize(("verb", "method"), [("create", "POST"), ("change", "PATCH"), ("delete", "DELETE")])
+    @pytest.mark.parametrize("fault", [403, 500, "lost", "unanswered", "unreachable"])
+    async def test_a_write_that_may_have_failed(self, homes: Homes, verb: str, method: str, fault: Fault) -> None:
+        if verb != "create":
+            await homes.create()
+        homes.server.fail(method, fault)
+
+        with pytest.raises(OSError):  # noqa: PT011  # every word of it comes from elsewhere
+            await self.write(homes, verb, homes.cluster.get(HOMES, "default", "db"))
+
+        kept = [it.node for it in homes.cluster.every(HOMES)]
+        assert ([] if verb == "create" else ["n1"]) == kept, "the picture is as it was"
+
+    @pytest.mark.parametrize("verb", ["create", "change", "delete"])
+    async def test_who_may_not_write_sends_nothing(self, homes: Homes, verb: str) -> None:
+        await homes.create()
+        homes.problem = "somebody else leads"
+        sent = len(homes.server.log)
+
+        with pytest.raises(OSError, match=r"^somebody else leads$"):
+            await self.write(homes, verb, homes.known)
+
+        assert sent == len(homes.server.log)
+
+    async def test_without_its_definition(self, homes: Homes) -> None:
+        with pytest.raises(NotServed, match=r"^example\.com/v1 Database is not served by the API server$"):
+            await homes.writer.create(UNSERVED, "default", "db", {})
+
+    @staticmethod
+    async def write(homes: Homes, verb: str, known: Home | None) -> None:
+        if verb == "create":
+            await homes.create()
+        elif known is not None:
+            await (homes.writer.delete(HOMES, known) if verb == "delete" else homes.writer.change(HOMES, known, {}))
 
 
 async def test_a_pod_that_somebody_has_fenced_off_is_not_tried_again(bind: Bind) -> None:

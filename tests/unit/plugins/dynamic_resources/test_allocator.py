@@ -15,11 +15,20 @@ from app.kube.resource_v1 import (
     decode_resource_claim,
     decode_slice,
 )
-from plugins.dynamic_resources.allocator import MOST_STEPS, NO_USE, Failed, Search, Use
+from plugins.dynamic_resources import allocator
+from plugins.dynamic_resources.allocator import MOST_DEVICES, MOST_STEPS, NO_USE, Failed, Matches, Said, Search, Use
 from plugins.dynamic_resources.capacity import consumed_of, fits
+from plugins.dynamic_resources.cel import Budget, Selector, device_variables
+from plugins.dynamic_resources.cel_syntax import TALLEST
 from plugins.dynamic_resources.extended import device_requests, from_devices
 from plugins.dynamic_resources.pools import gather_pools
-from plugins.dynamic_resources.unjudged import REASON_LONG_OBJECT, REASON_STEPS, AllocationError, Unjudged
+from plugins.dynamic_resources.unjudged import (
+    REASON_EXPRESSION,
+    REASON_LONG_OBJECT,
+    REASON_STEPS,
+    AllocationError,
+    Unjudged,
+)
 from tests.builders import encoded, make_node
 
 NODE: Final = make_node("n1", zone="z1")
@@ -45,10 +54,14 @@ def claim_of(*requests: dict[str, Any], constraint: dict[str, Any] | None = None
     return decode_resource_claim(encoded({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": spec}))
 
 
-def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE) -> Search:
+def is_true(expression: str, _driver: str, _device: Device) -> Said:
+    return Said(expression == "true")
+
+
+def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE, matches: Matches = is_true) -> Search:
     pools = gather_pools(NODE, slices, lambda pool: [it for it in slices if it.pool_id == pool])
     classes = {"gpu": DeviceClass("gpu", "u")}
-    return Search(NODE, claims, pools, classes.get, lambda _: use, lambda expression, *_: expression == "true")
+    return Search(NODE, claims, pools, classes.get, lambda _: use, matches)
 
 
 SAME_NUMA: Final = {"matchAttribute": "gpu.test/numa"}
@@ -139,6 +152,132 @@ def test_a_search_that_would_take_for_ever_ends() -> None:
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
         found.run()
     assert MOST_STEPS < found.steps < 2 * MOST_STEPS
+
+
+def selecting(*expressions: str) -> Any:
+    return exactly(selectors=[{"cel": {"expression": it}} for it in expressions])
+
+
+class Asked:
+    """Says the same of every device, and notes what it was asked."""
+
+    def __init__(self, said: Said) -> None:
+        self.said = said
+        self.each: list[tuple[str, str]] = []
+
+    def __call__(self, expression: str, driver: str, device: Device) -> Said:
+        self.each.append((expression, device.name))
+        return self.said
+
+
+def test_what_selectors_take_is_part_of_the_search() -> None:
+    asked = Asked(Said(False, 1600))
+    found = search([slice_of(*devices(*range(600)))], claim_of({"exactly": selecting("heavy")}), matches=asked)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        found.run()
+    assert MOST_STEPS // 200 >= len(asked.each) > 0
+
+
+def test_a_selector_of_a_dozen_parts_counts_as_ever() -> None:
+    counts = []
+    for parts in (0, 12, 64):
+        asked = Asked(Said(False, parts))
+        found = search([slice_of(*devices(*range(100)))], claim_of({"exactly": selecting("light")}), matches=asked)
+        assert Failed() == found.run()
+        counts.append(found.steps)
+
+    assert 1 == len(set(counts))
+
+
+def test_a_device_is_selected_once_however_many_requests_ask() -> None:
+    asked = Asked(Said(True))
+    requests = [{"exactly": selecting("a", "b")}] * 4
+    found = search([slice_of(*devices(*range(10)))], claim_of(*requests), claim_of(*requests), matches=asked)
+
+    assert (frozenset(), frozenset()) == found.run()
+    assert len(set(asked.each)) == len(asked.each)
+
+
+def test_long_expressions_are_counted_where_they_are_read() -> None:
+    long = [{"exactly": selecting("x" * 9000 + name)} for name in "abcdefghi"]
+    claims = [claim_of(*long[:3]), claim_of(*long[3:6]), claim_of(*long[6:])]
+    asked = Asked(Said(True))
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        search([slice_of(*devices(*range(9)))], *claims, matches=asked).run()
+    assert 9 > len({expression for expression, _ in asked.each}) > 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "raised", "words"),
+    [
+        pytest.param("no such key: x", AllocationError, "claim ns/c: selector #0: CEL runtime error: no such key: x"),
+        pytest.param(None, Unjudged, REASON_EXPRESSION),
+    ],
+)
+def test_what_a_selector_says_beside_true_and_false(outcome: str | None, raised: type[Exception], words: str) -> None:
+    found = search([slice_of(*devices(0))], claim_of({"exactly": selecting("x")}), matches=Asked(Said(outcome)))
+
+    with pytest.raises(raised, match=re.escape(words)):
+        found.run()
+
+
+NEVER: Final[Any] = [{"cel": {"expression": "false"}}]
+ALL_WITH: Final[Any] = {"deviceClassName": "gpu", "allocationMode": "All"}
+
+
+def test_to_ask_for_all_devices_is_counted() -> None:
+    requests = [{"exactly": ALL_WITH}] * 32
+    found = search([slice_of(*devices(*[0] * 1500))], *[claim_of(*requests)] * 32)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        found.run()
+    assert found.steps < 2 * MOST_STEPS
+
+
+def test_the_proof_that_devices_are_too_few_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same search as of those that are too few, and no room to prove it."""
+    claims = [claim_of({"exactly": exactly(12)})] * 2
+    assert Failed() == search([slice_of(*devices(*[0] * 20))], *claims).run()
+
+    monkeypatch.setattr(allocator, "_MOST_LOOKED_AT", 30)
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        search([slice_of(*devices(*[0] * 20))], *claims).run()
+
+
+def alternatives(*some: dict[str, Any]) -> dict[str, Any]:
+    return {"firstAvailable": [{**it, "name": f"a{number}"} for number, it in enumerate(some)]}
+
+
+def test_as_many_devices_as_can_be_are_found_whatever_they_are_selected_by() -> None:
+    """Each is some calls deep, and so is the selector of the last."""
+    tall = "+".join(["1"] * (TALLEST - 1)) + " > 0"
+    selector = Selector(tall)
+
+    def matches(_expression: str, driver: str, device: Device) -> Said:
+        return Said(selector.matches(device_variables(driver, device), Budget()))
+
+    claims = [claim_of(*[alternatives(selecting(tall))] * 4) for _ in range(MOST_DEVICES // 4)]
+    shared = devices(0, shareable=True)
+
+    assert (frozenset({f"r{it}/a0" for it in range(4)}),) * len(claims) == search(
+        [slice_of(*shared)], *claims, matches=matches
+    ).run()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(alternatives(exactly(9), exactly()), id="of which a claim needs fewer"),
+        pytest.param(alternatives(exactly(), ALL_WITH | {"selectors": NEVER}), id="beside all of none"),
+    ],
+)
+def test_more_devices_than_can_be_are_not_looked_for(request_: dict[str, Any]) -> None:
+    found = search([slice_of(*devices(*range(9), shareable=True))], *[claim_of(*[request_] * 5)] * 30)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        found.run()
 
 
 def test_too_few_devices_are_too_few_however_many_ways_there_are() -> None:

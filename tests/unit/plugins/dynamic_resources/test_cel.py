@@ -1,13 +1,14 @@
 """Selectors of devices: what is true, what is an error in a scheduler's words, and what is not read."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
 
 from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
-from plugins.dynamic_resources.cel import CelError, Selector, device_variables
-from plugins.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, Unsupported, parse
-from plugins.dynamic_resources.cel_values import matcher, parse_amount, parse_semver
+from plugins.dynamic_resources.cel import MOST_STEPS, Budget, CelError, Selector, device_variables
+from plugins.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, TALLEST, Unsupported, parse
+from plugins.dynamic_resources.cel_values import parse_amount, parse_semver
 
 GPU: Final = Device(
     "d0",
@@ -24,7 +25,7 @@ NO_TRUTH: Final = (
 def said(expression: str, device: Device = GPU) -> Any:
     """True, false, the error, or that it is not read."""
     try:
-        return Selector(expression).matches(device_variables("gpu.test", device))
+        return Selector(expression).matches(device_variables("gpu.test", device), Budget())
     except CelError as error:
         return str(error)
     except Unsupported:
@@ -84,13 +85,63 @@ def test_what_is_beyond_the_bounds_is_not_read(expression: str) -> None:
         parse(expression)
 
 
-def test_steps_are_bounded() -> None:
-    ten = "[0,1,2,3,4,5,6,7,8,9]"
-    nested = "true"
-    for name in "abcd":
-        nested = f"{ten}.all({name}, {nested})"
+TEN: Final = "[0,1,2,3,4,5,6,7,8,9]"
 
-    assert "not read" == said(nested)
+
+def nested(inner: str) -> str:
+    for name in "abcd":
+        inner = f"{TEN}.all({name}, {inner})"
+    return inner
+
+
+def doubled(times: int) -> str:
+    """A list of two that are each a list of two, and so on: as many items as 2 to that power."""
+    expression = f"c{times} == c{times}"
+    for number in range(times, 0, -1):
+        expression = f"cel.bind(c{number}, [c{number - 1}, c{number - 1}], {expression})"
+    return f"cel.bind(c0, [0, 0], {expression})"
+
+
+def steps(expression: str) -> int:
+    budget = Budget()
+    with suppress(Unsupported):
+        Selector(expression).matches(device_variables("gpu.test", GPU), budget)
+    return budget.steps
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param(nested("true"), id="items of items"),
+        pytest.param(doubled(25), id="few lists that are compared as many"),
+        pytest.param(f"{TEN}.all(a, {TEN}.all(b, !(-1 in [{'device.driver == 1,' * 50} a])))", id="membership"),
+        pytest.param(f"{TEN}.all(a, {TEN}.all(b, '{'x' * 4000}'.contains('y') || true))", id="long texts"),
+        pytest.param(
+            f"{TEN}.all(a, {TEN}.all(b, !'{'a' * 500}'.matches('{'a?' * 30}b')))", id="a pattern with many ways"
+        ),
+    ],
+)
+def test_steps_are_bounded(expression: str) -> None:
+    assert "not read" == said(expression)
+    assert MOST_STEPS < steps(expression) < 2 * MOST_STEPS
+
+
+def test_what_is_compared_in_few_steps_is_judged() -> None:
+    assert said(doubled(5)) is True
+
+
+def test_to_look_among_constants_takes_as_long_for_many_as_for_few() -> None:
+    many = ",".join(map(str, range(400)))
+
+    assert steps("device.driver in ['a']") == steps(f"device.driver in [{many}]")
+    assert [True, True, False, False] == [
+        said(f"{it} in [1, null, {many}]") for it in ("399.0", "null", "true", "device.attributes")
+    ]
+
+
+def test_a_chain_is_as_deep_as_it_is_long() -> None:
+    assert said("+".join(["1"] * TALLEST) + f" == {TALLEST}") == "not read"
+    assert said("+".join(["1"] * (TALLEST - 1)) + f" == {TALLEST - 1}") is True
 
 
 @pytest.mark.parametrize(
@@ -115,23 +166,3 @@ def test_quantities() -> None:
     assert parse_amount("one") is None
     with pytest.raises(Unsupported):
         parse_amount("1" * 99)
-
-
-@pytest.mark.parametrize("pattern", ["(a*)*", "a**", "a.*b.*c.*", "(?i)a", "[[:alpha:]]", "a{2}{3}", "(a", "\\pL"])
-def test_patterns_that_are_not_searched_for(pattern: str) -> None:
-    with pytest.raises(Unsupported):
-        matcher(pattern)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "subject", "expected"),
-    [
-        ("^a", "ba", False),
-        ("a$", "a\n", False),
-        ("(a|b)c", "xbc", True),
-        ("[0-9]{3}", "a100", True),
-        ("a.b", "a\nb", False),
-    ],
-)
-def test_patterns(pattern: str, subject: str, expected: bool) -> None:
-    assert expected is matcher(pattern)(subject)

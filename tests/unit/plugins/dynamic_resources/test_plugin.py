@@ -12,8 +12,12 @@ from app.framework.interface import Unprepared
 from app.framework.status import Code
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra
+from app.kube.resource_v1 import Device
 from app.runtime.guard import PluginError
+from plugins.dynamic_resources import judging
 from plugins.dynamic_resources.args import DynamicResourcesArgs, seconds_of
+from plugins.dynamic_resources.cel import device_variables
+from plugins.dynamic_resources.inventory import Inventory
 from plugins.dynamic_resources.judging import STEPS_AT_ONCE
 from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.dynamic_resources.unjudged import REASON_LONG_CLAIMS
@@ -285,6 +289,83 @@ def test_thousands_of_nodes_are_decided_in_steps(*, ends_in_an_error: bool) -> N
             steps.append(len(list(missing.steps)))
     assert 1 == len(steps)
     assert (str(nodes) if not ends_in_an_error else "no such key: nope") in said[0]
+
+
+def test_nothing_is_read_for_a_pod_that_wants_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = world(claim(node="n0"), slice_of("n0", "d0"))
+    monkeypatch.setattr(Inventory, "refresh", lambda _: pytest.fail("the inventory is brought up to date"))
+
+    assert {"n0": "Success", "n1": "Success"} == found.filter(pod())
+    status, _ = plugin_of(found).permit(CycleState(), pod(), "n0")
+    assert status.is_success
+
+
+def everywhere(*devices: str) -> JsonObject:
+    """Devices that can be reached from all nodes."""
+    pool = {"name": "net", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.test", "allNodes": True, "pool": pool, "devices": [{"name": it} for it in devices]}
+    return object_of("ResourceSlice", "net", spec)
+
+
+def test_a_device_is_selected_once_for_all_nodes_until_slices_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def variables(driver: str, device: Device) -> dict[str, Any]:
+        asked.append(device.name)
+        return device_variables(driver, device)
+
+    monkeypatch.setattr(judging, "device_variables", variables)
+    found = world(claim(expression="device.driver == 'nobody'"), everywhere("d0", "d1"), nodes=5)
+
+    for slices in (everywhere("d0", "d1"), everywhere("d0", "d2")):
+        found.add(slices)
+        assert {NOT_ALL} == set(found.filter(pod("mine")).values())
+
+    assert ["d0", "d1", "d0", "d2"] == asked
+
+
+def asking_nodes_for_different_things(resources: int) -> tuple[World, Pod]:
+    """Each node has device plugins for some other of the resources, of which the pod asks for all."""
+    names = [f"example.com/r{it}" for it in range(resources)]
+    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
+    for number, name in enumerate(names):
+        found.add(object_of("DeviceClass", f"c{number}", {"extendedResourceName": name}))
+    for number in range(2**resources):
+        there = {name: "1" for place, name in enumerate(names) if number >> place & 1}
+        found.add(CORE.decode_node(encoded(node_object(f"n{number}") | {"status": {"allocatable": there}})))
+        found.add(slice_of(f"n{number}", *(f"d{it}" for it in range(resources))))
+    containers = [container(requests=dict.fromkeys(names, "1"))]
+    return found, CORE.decode_pod(encoded(pod_object("p", uid="p1", containers=containers)))
+
+
+@pytest.mark.parametrize("least_room", [False, True])
+def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.MonkeyPatch, *, least_room: bool) -> None:
+    """What it asked for is there when it asks again, however little else is remembered."""
+    monkeypatch.setattr(judging, "STEPS_AT_ONCE", 500)
+    if least_room:
+        monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", 0)
+        monkeypatch.setattr(judging, "MOST_MADE_BYTES", 0)
+    found, wanted = asking_nodes_for_different_things(7)
+    with pytest.raises(Unprepared) as unprepared:
+        found.framework.find_nodes_that_fit(wanted, found.candidates())
+    assert len(list(unprepared.value.steps)) > 1
+
+    assert 128 == len(found.framework.find_nodes_that_fit(wanted, found.candidates()).passed)
+
+
+def test_what_was_asked_for_before_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = world(*(claim(f"c{it}", expression=f"{it} == 0") for it in range(40)), slice_of("n0", "d0"))
+    kept = plugin_of(found)._judging
+
+    def remembered() -> int:
+        for it in range(40):
+            found.filter(pod(f"c{it}"))
+        assert kept._known_bytes == sum(it.weight for it in kept._kinds.values())
+        return len(kept._kinds)
+
+    assert 40 == remembered()
+    monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", kept._known_bytes // 4)
+    assert 8 <= remembered() <= 10
 
 
 def test_a_pod_whose_claims_are_not_read_is_not_one_that_wants_no_devices() -> None:

@@ -13,24 +13,30 @@ from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.plugin import StickyNode
-from tests.builders import JsonObject, PodFields, controller, encoded, make_node, make_pod
+from plugins.sticky_node.standing import PARTS, node_annotations
+from tests.builders import JsonObject, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
 
 KUBEVIRT: Final = "kubevirt.io/v1"
 HOME: Final = "homeport.dev/home"
 HOME_POD: Final = "homeport.dev/home-pod"
+HOME_OWNER: Final = "homeport.dev/home-owner"
 HOME_AFTER: Final = "homeport.dev/home-after"
+HOME_REPLACES: Final = "homeport.dev/home-replaces"
 NODES: Final = ("n1", "n2", "n3")
 INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
 MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
 SET: Final = owner_kind("apps/v1", "StatefulSet")
 DATABASE: Final = owner_kind("example.com/v1", "Database")
+CORE: Final = core_v1(extras_of(PARTS))
+"""How pods are decoded beside this plugin."""
 
 
 class UnwillingWriter(MemoryWriter):
@@ -57,28 +63,36 @@ class UnwillingWriter(MemoryWriter):
 
 
 class Machines:
-    """Three nodes and whatever owners a test adds."""
+    """Three nodes and whatever owners a test adds. No machine is adopted unless the test says so."""
 
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
-        self.cluster = Cluster()
+        self._args = StickyNodeArgs.model_validate({"adopt": False, **(args or {})})
+        self.cluster = Cluster(core_v1(extras_of(PARTS), node_annotations(self._args)))
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
+        self.clock = ManualClock()
         self.handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
             writer=self.writer,
             binder=RecordingBinder(),
-            clock=ManualClock(),
+            clock=self.clock,
             waiting=WaitingPods(),
             nodes=Nodes(self.cluster),
             serves=served.__eq__,
             event_recorder=self.events,
         )
-        self._args = StickyNodeArgs.model_validate(args or {})
         self._version = 0
         self.restart()
         for name in NODES:
-            self.cluster.upsert_node(make_node(name))
+            self.node(name)
+
+    def node(self, name: str, **fields: Any) -> None:
+        """A node comes or changes; ``metadata`` is added to its own."""
+        metadata = fields.pop("metadata", {})
+        found = node_object(name, **fields)
+        found["metadata"] |= metadata
+        self.cluster.upsert_node(self.cluster.core.decode_node(encoded(found)))
 
     def restart(self) -> None:
         """What is in memory is gone; what is in the cluster stays."""
@@ -92,9 +106,18 @@ class Machines:
         """A person edits: these are all its annotations now."""
         self.add(kind, name, **{key.removeprefix("homeport.dev/"): value for key, value in annotations.items()})
 
-    def add_owned(self, kind: Kind[Any], owner: JsonObject, name: str = "db", *, runs_on: str = "") -> None:
+    def add_owned(
+        self,
+        kind: Kind[Any],
+        owner: JsonObject,
+        name: str = "db",
+        *,
+        runs_on: str = "",
+        moved: tuple[str, str] = ("", ""),
+    ) -> None:
         """One link of a chain."""
-        self._put(kind, name, owner, {}, {"nodeName": runs_on})
+        migration = {"sourceNode": moved[0], "targetNode": moved[1], "completed": True}
+        self._put(kind, name, owner, {}, {"nodeName": runs_on, "migrationState": migration if moved[0] else None})
 
     def _put(
         self,
@@ -104,7 +127,7 @@ class Machines:
         annotations: Mapping[str, str],
         status: JsonObject | None = None,
     ) -> None:
-        self._version += 1
+        self._version += 100  # what the plugin wrote meanwhile is older, however often it wrote
         metadata: JsonObject = {
             "name": name,
             "namespace": "default",
@@ -122,9 +145,12 @@ class Machines:
         self.add(MACHINE, name, **annotations)
         self.runs(name, runs_on)
 
-    def runs(self, name: str = "db", node: str = "") -> None:
-        """KubeVirt says where the machine is, as it does once its pod is ready or its migration is done."""
-        self.add_owned(INSTANCE, reference(MACHINE, name), name, runs_on=node)
+    def runs(self, name: str = "db", node: str = "", *, moved: tuple[str, str] = ("", "")) -> None:
+        """KubeVirt says where the machine is, as it does once its pod is ready or its migration is done.
+
+        ``moved``: from where its last migration was to lead whereto, which ended in whatever way.
+        """
+        self.add_owned(INSTANCE, reference(MACHINE, name), name, runs_on=node, moved=moved)
 
     def gone(self, kind: Kind[Any], name: str = "db") -> None:
         self.cluster.others.delete(kind, ("default", name))
@@ -183,10 +209,18 @@ def reference(kind: Kind[Any], name: str = "db") -> JsonObject:
     return {**controller(kind.kind, name, api_version=kind.api_version), "uid": f"uid-{kind.kind}-{name}"}
 
 
+def own_home(
+    node: str, pod_uid: str = "", kind: Kind[Any] = MACHINE, name: str = "db", slot: str = ""
+) -> dict[str, str]:
+    """What is written on an owner whose home is its own."""
+    written = {HOME: node, HOME_POD: pod_uid, HOME_OWNER: f"uid-{kind.kind}-{name} {node}"}
+    return {f"{key}.{slot}" if slot else key: value for key, value in written.items() if value}
+
+
 def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
     """The pod of a virtual machine."""
     given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
-    return make_pod(name, **given)
+    return CORE.decode_pod(encoded(pod_object(name, **given)))
 
 
 def bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:

@@ -22,6 +22,7 @@ from tests.unit.plugins.sticky_node.machines import (
     SET,
     Machines,
     launcher,
+    own_home,
     reference,
 )
 
@@ -132,7 +133,7 @@ async def test_any_pod_that_a_custom_resource_controls_may_make_its_home() -> No
 
     await machines.bind(make_pod("any", created=EARLY, owner=reference(DATABASE)), "n1")
 
-    assert {HOME: "n1", HOME_POD: "uid-default-any"} == machines.annotations(DATABASE)
+    assert own_home("n1", "uid-default-any", DATABASE) == machines.annotations(DATABASE)
 
 
 class TestBind:
@@ -162,17 +163,17 @@ class TestBind:
 
         assert (ALL, {}) == (machines.allowed(launcher("newer")), machines.annotations())
 
-    async def test_the_target_of_a_migration_makes_the_home_once_the_machine_is_there(self) -> None:
+    async def test_a_pod_elsewhere_makes_the_home_once_the_machine_is_there(self) -> None:
         machines = Machines()
         machines.machine(runs_on="n1")
 
-        assert {HOME: "n2"} == await machines.bind(launcher("target", created=LATE), "n2")
+        assert {HOME: "n2"} == await machines.bind(launcher("other", created=LATE), "n2")
         await machines.plugin.repair()
         assert {} == machines.annotations()
 
         machines.runs(node="n2")
         await machines.plugin.repair()
-        assert {HOME: "n2", HOME_POD: "uid-default-target"} == machines.annotations()
+        assert own_home("n2", "uid-default-other") == machines.annotations()
 
     @pytest.mark.parametrize(
         ("home", "forged", "binding"),

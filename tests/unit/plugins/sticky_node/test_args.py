@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from plugins.sticky_node import SPEC
 from plugins.sticky_node.args import KUBEVIRT, StickyNodeArgs
+from plugins.sticky_node.memory import HOMES
+from plugins.sticky_node.standing import KINDS
 from tests.builders import JsonObject
 from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, MACHINE, SET
 
@@ -17,13 +19,13 @@ MACHINES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
 
 def test_without_arguments_virtual_machines_have_homes() -> None:
     assert (KUBEVIRT,) == StickyNodeArgs().owners
-    assert (INSTANCE, MACHINE) == SPEC.kinds(StickyNodeArgs())
+    assert (INSTANCE, MACHINE, *KINDS, HOMES) == SPEC.kinds(StickyNodeArgs())
 
 
 def test_owners_replace_the_default() -> None:
     owners = [{**STATEFUL_SET, "perOrdinal": True}, {"apiVersion": "example.com/v1", "kind": "Database"}]
 
-    assert (SET, DATABASE) == SPEC.kinds(StickyNodeArgs.model_validate({"owners": owners}))
+    assert (SET, DATABASE, *KINDS, HOMES) == SPEC.kinds(StickyNodeArgs.model_validate({"owners": owners}))
 
 
 def test_no_owners_is_a_choice() -> None:

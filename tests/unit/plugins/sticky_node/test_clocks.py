@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from app.kube.core_v1 import Node
 from plugins.sticky_node import clocks as module
@@ -13,10 +14,9 @@ from plugins.sticky_node.clocks import Clocks, read_since, seconds
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import State
-from tests.builders import make_node
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines
-from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after
+from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after, make_node
 
 NOW = NOON + 600
 
@@ -26,17 +26,16 @@ class World(Machines):
 
     def __init__(self) -> None:
         super().__init__()
+        self.put(make_node("n2"))
         self.cordon()
         self.clock = ManualClock(NOW)
-        handle = type(self.handle)(
-            **{it: getattr(self.handle, it) for it in self.handle.__struct_fields__} | {"wall_clock": self.clock}
-        )
+        handle = replace(self.handle, wall_clock=self.clock)
         self.clocks = Clocks(Standings(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:
-        self.node(make_node("n1", unschedulable=True))
+        self.put(make_node("n1", unschedulable=True))
 
-    def node(self, node: Node) -> None:
+    def put(self, node: Node) -> None:
         self.cluster.upsert_node(node)
 
     def owner(self, annotations: Mapping[str, str], slot: str = "", name: str = "db") -> Owner:
@@ -144,7 +143,7 @@ def test_what_was_seen_counts_until_it_is_written(world: World) -> None:
 
 def test_another_home_has_another_clock(world: World) -> None:
     assert world.since({}) == NOW
-    world.node(make_node("n2", unschedulable=True))
+    world.put(make_node("n2", unschedulable=True))
     world.clock.now += 60
 
     assert world.since({}, home="n2") == NOW + 60

@@ -20,13 +20,14 @@ from tests.unit.plugins.sticky_node.machines import (
     Machines,
     bound,
     launcher,
+    own_home,
     reference,
 )
 
 ALL = list(NODES)
 POD = launcher()
 NEXT = launcher("launcher-2")
-COPIED = {HOME: "n1", HOME_POD: POD.uid}
+COPIED = own_home("n1", POD.uid)
 
 
 @pytest.fixture
@@ -142,10 +143,8 @@ class TestFirstBind:
             await machines.bind(pod, node) for pod, node in zip(pods, ("n1", "n2"), strict=True)
         ]
         assert {
-            f"{HOME}.0": "n1",
-            f"{HOME_POD}.0": pods[0].uid,
-            f"{HOME}.1": "n2",
-            f"{HOME_POD}.1": pods[1].uid,
+            **own_home("n1", pods[0].uid, SET, slot="0"),
+            **own_home("n2", pods[1].uid, SET, slot="1"),
         } == machines.annotations(SET)
 
 
@@ -215,7 +214,7 @@ class TestPerson:
 
         assert ["n2"] == machines.allowed(NEXT)
         await machines.plugin.repair()
-        assert {HOME: "n2", HOME_POD: POD.uid} == machines.annotations()
+        assert own_home("n2", POD.uid) == machines.annotations()
 
     async def test_a_home_that_a_person_removed_does_not_come_back(self, machines: Machines) -> None:
         await machines.bind(POD, "n1")
@@ -230,7 +229,7 @@ class TestPerson:
         machines.add(MACHINE, home_pod=POD.uid)
 
         assert {HOME: "n2", HOME_AFTER: POD.uid} == await machines.bind(NEXT, "n2")
-        assert {HOME: "n2", HOME_POD: NEXT.uid} == machines.annotations()
+        assert own_home("n2", NEXT.uid) == machines.annotations()
 
 
 class TestRepair:

@@ -15,8 +15,8 @@ from plugins.sticky_node.watched_homes import AGAIN_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES, launcher
-from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after
+from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES
+from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, launcher
 
 DB = "VirtualMachine default/db"
 POLICY = "homeport.dev/policy"
@@ -358,8 +358,9 @@ class TestTold:
             told("Warning", "HomeGone", "the home n1 is gone"),
             told("Normal", "HomeReturned", "the home n1 is usable again"),
         ] == machines.events.told
-        lines = [it["event"] for it in said if it.get("machine") == DB]
-        assert ["home away", "home leaving", "home gone", "home returned"] == lines
+        lines = [(it["event"], it.get("state", "")) for it in said if it.get("machine") == DB]
+        states = [("home not usable", it) for it in ("away", "leaving", "gone")]
+        assert [*states, ("home returned", "")] == lines
 
     @virtual_time
     async def test_it_is_not_told_again_by_who_comes_to_decide(self) -> None:

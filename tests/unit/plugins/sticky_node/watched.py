@@ -6,23 +6,26 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import Pod
+from app.framework.parts import extras_of
+from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind
+from plugins.sticky_node.standing import PARTS
 from tests.api.virtual import now
-from tests.builders import JsonObject, make_node, taint
-from tests.unit.plugins.sticky_node.machines import MACHINE, NODES, Machines
+from tests.builders import JsonObject, NodeFields, PodFields, encoded, node_object, pod_object, taint
+from tests.unit.plugins.sticky_node.machines import INSTANCE, MACHINE, NODES, Machines, reference
 
 SINCE: Final = "homeport.dev/home-since"
 NOON: Final = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
 """When virtual time begins."""
 
 BEGINS: Final = 1000.0
+_CORE: Final = core_v1(extras_of(PARTS))
 
 
 def wall() -> float:
@@ -32,6 +35,17 @@ def wall() -> float:
 def after(seconds: float) -> str:
     """So long after noon, in RFC 3339 to the second."""
     return datetime.fromtimestamp(NOON + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def make_node(name: str = "n1", **fields: Unpack[NodeFields]) -> Node:
+    """A node, with what the plugin reads of it."""
+    return _CORE.decode_node(encoded(node_object(name, **fields)))
+
+
+def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
+    """The pod of a virtual machine, with what the plugin reads of it."""
+    given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
+    return _CORE.decode_pod(encoded(pod_object(name, **given)))
 
 
 class Watched(Machines):
@@ -45,6 +59,7 @@ class Watched(Machines):
             self.handle, clock=now, wall_clock=wall, sleep=asyncio.sleep, activate=self._activate, writer=self
         )
         self.restart()
+        self.uncordon(*NODES)
 
     def _activate(self, pods: Iterable[Pod]) -> None:
         self.woken += [(now() - BEGINS, it.name) for it in pods]
@@ -84,13 +99,17 @@ class Watched(Machines):
 
     def asks(self, pod: Pod) -> list[str]:
         """The scheduler asks about all nodes for a pod, which is in the picture."""
+        return self.asks_about(pod, *self.nodes)
+
+    def asks_about(self, pod: Pod, *names: str) -> list[str]:
+        """The scheduler asks about some nodes."""
         self.cluster.upsert_pod(pod)
         state = CycleState()
         status, _ = self.plugin.pre_filter(state, pod)
         if status.is_skip:
-            return list(NODES)
+            return list(names)
         if not status.is_success:
             return []
-        nodes = Candidates.of(self.nodes)
+        nodes = Candidates.of({name: self.nodes[name] for name in names})
         passed = self.plugin.filter_nodes(state, pod, nodes).passed
         return list(self.plugin.filter_last(state, pod, nodes, passed).passed) if passed else []

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
+from app.framework.following import AT_ONCE
 from app.framework.interface import ObjectGone, WriteConflict
 from app.framework.status import Status
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
@@ -25,6 +26,7 @@ from tests.builders import (
     node_object,
     volume_object,
 )
+from tests.fakes import NoWriter
 from tests.harness import World, only
 
 NAME: Final = "VolumeBinding"
@@ -42,7 +44,7 @@ UNBOUND: Final = (
 )
 
 
-class ClaimWriter:
+class ClaimWriter(NoWriter):
     """Writes what it is told into the picture as the API server would, or raises."""
 
     def __init__(self, cluster: Cluster, raises: Exception | None) -> None:
@@ -103,6 +105,23 @@ async def test_a_volume_is_made_and_the_bind_waits_for_it() -> None:
 
     assert (await bind.run()).is_success
     assert ([{"volume.kubernetes.io/selected-node": "a"}], 30) == (bind.writer.written, bind.seconds)
+
+
+async def test_where_volumes_are_still_to_be_taken_in_the_bind_goes_on_after_that() -> None:
+    """What is looked up after a start, or once thousands have changed, others need not wait for."""
+    many = (volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(2 * AT_ONCE))
+    bind = Bind(claim_object(class_name="later"), *many).later(30, *BOUND)
+
+    assert (await bind.run()).is_success
+    assert ([{"volume.kubernetes.io/selected-node": "a"}], 30) == (bind.writer.written, bind.seconds)
+
+
+async def test_a_claim_that_is_named_twice_is_given_its_node_once() -> None:
+    bind = Bind(claim_object(class_name="later")).later(30, *BOUND)
+    bind.pod = bind.world.pod(more=mounting("data", "data"))
+
+    assert (await bind.run()).is_success
+    assert 1 == len(bind.writer.written)
 
 
 async def test_what_somebody_else_does_is_waited_for() -> None:

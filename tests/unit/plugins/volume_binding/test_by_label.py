@@ -61,4 +61,27 @@ def test_what_is_near_comes_in_order(labels: dict[str, str], expected: list[int]
         [("host", ("n1",))],
     ]
 
-    assert expected == list(ByLabel((index, it) for index, it in enumerate(places)).near(labels))
+    found = indexed(dict(enumerate(places)))
+    assert [(it, str(it)) for it in expected] == list(found.near(labels))
+    assert [(it, str(it)) for it in expected if it >= 2] == list(found.near(labels, 2))
+
+
+def indexed(places: dict[int, Any]) -> ByLabel[str]:
+    """In another order than that of their ranks."""
+    found: ByLabel[str] = ByLabel()
+    for rank in sorted(places, key=lambda it: it % 3):
+        found.add(rank, str(rank), places[rank], [f"key-{rank}"])
+    return found
+
+
+def test_what_goes_is_no_longer_near() -> None:
+    places: dict[int, Any] = {0: ANYWHERE, 1: [("zone", ("a", "b"))], 2: [("zone", ("a",)), ("host", ("n1",))], 3: None}
+    found, labels = indexed(places), {"zone": "a", "host": "n1"}
+    assert {"key-0", "key-1", "key-2"} == found.keys.keys()
+    said = []
+    for rank in (1, 3, 0, 2):
+        found.discard(rank, places[rank], [f"key-{rank}"])
+        said.append([it for it, _ in found.near(labels)])
+
+    assert [[0, 2], [0, 2], [2], []] == said
+    assert (False, {}) == (bool(found), found.keys)

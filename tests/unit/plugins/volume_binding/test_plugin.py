@@ -1,13 +1,19 @@
 """Rules of VolumeBinding, up to the choice of a node."""
 
+from random import Random
 from typing import Any, Final
 
 import pytest
 from pydantic import ValidationError
 
+from app.framework.following import AT_ONCE
+from app.framework.interface import Unprepared
+from app.kube.kinds import PERSISTENT_VOLUMES
+from app.kube.node_affinity import NodeMatcher
 from app.runtime.guard import PluginError
 from plugins.volume_binding.args import VolumeBindingArgs
 from plugins.volume_binding.plugin import VolumeBinding
+from plugins.volume_binding.supply import Placed, Room, Volumes
 from tests.builders import (
     ZONE,
     JsonObject,
@@ -306,6 +312,196 @@ def test_free_volumes_are_looked_at_anew_when_one_comes() -> None:
     said.append(found.filter(pod)["a"])
 
     assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[object]:
+    """What a method is called with from now on."""
+    found: list[object] = []
+    method = getattr(owner, name)
+
+    def looked(self: object, *asked: object) -> object:
+        found.append(asked)
+        return method(self, *asked)
+
+    monkeypatch.setattr(owner, name, looked)
+    return found
+
+
+@pytest.mark.parametrize("mentions", [1, 256])
+def test_a_claim_is_looked_at_once_a_node_however_often_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, mentions: int
+) -> None:
+    found = world(claim_object(volume="pv"), volume_object("pv", claim="data", zone="b"))
+    matched = looks(monkeypatch, NodeMatcher, "matches")
+
+    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*["data"] * mentions))).values())
+    assert 2 == len(matched)
+
+
+def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(50)]
+    stored = [(claim_object(it, volume=f"pv-{it}"), volume_object(f"pv-{it}", claim=it, zone="b")) for it in names]
+    found = world(*(it for pair in stored for it in pair))
+    matched = looks(monkeypatch, NodeMatcher, "matches")
+
+    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(matched)
+
+
+def test_room_is_looked_for_once_a_class_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(50)]
+    claims = [open_claim("later", name=it, size=f"{index + 1}Gi") for index, it in enumerate(names)]
+    found = world(*claims, DRIVER, room(capacity="50Gi"), room(zone="b", capacity="49Gi"))
+    asked = looks(monkeypatch, Room, "most")
+
+    assert ["Success", refused(NO_ROOM)] == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(asked)
+
+
+def test_an_open_claim_takes_a_volume_for_each_of_its_mentions() -> None:
+    """As kube-scheduler has it, though one would do."""
+    one, two = volume_object("one", class_name="static"), volume_object("two", class_name="static")
+    twice = ("data", "data")
+
+    assert [refused(NO_VOLUME)] * 2 == judged(open_claim(), one, claims=twice)
+    assert ["Success"] * 2 == judged(open_claim(), one, two, claims=twice)
+    assert ["Success"] * 2 == judged(open_claim("later"), claims=twice)
+
+
+def test_claims_that_want_the_same_pass_over_a_volume_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(30)]
+    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+    far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
+    near = [volume_object(f"near-{it}", class_name="static", size="9Gi") for it in range(29)]
+    found = world(*(open_claim(name=it) for it in names), *far, *near)
+    looked = looks(monkeypatch, Placed, "is_usable_from")
+
+    assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert len(far) + len(near) == len(looked), "and the nodes differ in no label that matters"
+
+
+def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(500)]
+    found = world(open_claim(), *many)
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    placed = looks(monkeypatch, Volumes, "placed")
+    found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
+    said.append(found.filter(pod)["a"])
+    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-7"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+    assert 1 == len(placed)
+
+
+def test_selected_volumes_are_those_that_are_there() -> None:
+    found = world(open_claim(more={"selector": {"matchLabels": {"a": "b"}}}))
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    for version, labels in enumerate(({"a": "b"}, {"a": "c"}, {"a": "b"})):
+        found.add(volume_object(class_name="static", labels=labels, resourceVersion=str(version)))
+        said.append(found.filter(pod)["a"])
+    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-1"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+
+
+def test_room_that_changes_counts_as_it_is() -> None:
+    found = world(open_claim("later"), DRIVER)
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    for version, (capacity, zone) in enumerate((("1Gi", "a"), ("1Mi", "a"), ("1Gi", "b"))):
+        topology = {"matchLabels": {ZONE: zone}}
+        found.add(room(resourceVersion=str(version), capacity=capacity, nodeTopology=topology))
+        said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_ROOM), "Success", refused(NO_ROOM), refused(NO_ROOM)] == said
+
+
+def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
+    many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(AT_ONCE + 100)]
+    found = world(open_claim(), *many)
+    pod = found.pod(more=mounting("data"))
+    with pytest.raises(Unprepared) as missing:
+        found.framework.find_nodes_that_fit(pod, found.candidates())
+    found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
+
+    assert 2 == sum(1 for _ in missing.value.steps), "a hundred volumes, 64 in a step"
+    assert {"Success"} == set(found.filter(pod).values())
+
+
+@pytest.mark.parametrize(
+    ("affinity", "topology", "room_of"),
+    [
+        pytest.param("disk", "", "", id="by a free volume"),
+        pytest.param("", "disk", "", id="by the class"),
+        pytest.param("", "", "disk", id="by the room that there is"),
+    ],
+)
+def test_nodes_are_told_apart_by_each_label_that_matters(affinity: str, topology: str, room_of: str) -> None:
+    """Nodes that are alike in these are judged once; those of one zone here are not."""
+    nodes = (node_object(it, labels={"disk": it, ZONE: "a"}) for it in ("here", "there"))
+    terms = [{"matchLabelExpressions": [{"key": "disk", "values": ["here"]}]}]
+    objects = [open_claim("only", size="1Gi"), class_object("only", allowedTopologies=terms if topology else None)]
+    if affinity:
+        placed = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("disk", "In", "here"))]}}}
+        objects[1] = class_object("only", provisioner="kubernetes.io/no-provisioner")
+        objects.append(volume_object(class_name="only", more=placed))
+    if room_of:
+        objects += [DRIVER, room("only", capacity="1Gi", nodeTopology={"matchLabels": {"disk": "here"}})]
+    found = World(*nodes, *objects, profile=only(NAME))
+
+    said = found.filter(found.pod(more=mounting("data")))
+    assert ("Success", refused(NO_ROOM if room_of else NO_VOLUME)) == (said["here"], said["there"])
+
+
+def changed(draw: Random, version: int) -> JsonObject:
+    """A volume, or room for some, as it may be next."""
+    number = draw.randrange(12)
+    fields: dict[str, Any] = {"resourceVersion": str(version)}
+    if number > 9:
+        limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
+        return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+    return volume_object(
+        f"pv-{number}",
+        class_name=draw.choice(("static", "later")),
+        size=draw.choice(("1Gi", "1500Mi", "2Gi", "3Gi")),
+        modes=draw.choice((("ReadWriteOnce",), ("ReadWriteMany", "ReadWriteOnce"))),
+        claim=draw.choice(("", "", "", "s1")),
+        zone=draw.choice(("", "a", "b")),
+        phase=draw.choice(("", "", "Released")),
+        labels={"disk": draw.choice(("fast", "slow"))},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_kept_of_volumes_is_what_is_found_afresh(seed: int) -> None:
+    draw = Random(seed)
+    fast = {"selector": {"matchLabels": {"disk": "fast"}}}
+    found = world(
+        DRIVER,
+        *(open_claim(name=f"s{it}", size=size) for it, size in enumerate(("1Gi", "2Gi", "2Gi"))),
+        open_claim(name="fast", more=fast),
+        open_claim(name="shared", modes=("ReadWriteMany",)),
+        *(open_claim("later", name=f"l{it}", size=f"{it}Gi") for it in range(1, 4)),
+    )
+    claims = ("s0", "s1", "s2", "fast", "shared", "l1", "l2", "l3")
+    said: set[str] = set()
+    for version in range(1, 250):
+        if draw.random() < 0.3:
+            found.cluster.others.delete(PERSISTENT_VOLUMES, ("", f"pv-{draw.randrange(10)}"))
+        else:
+            found.add(changed(draw, version))
+        pod = found.pod(more=mounting(*draw.choices(claims, k=draw.randrange(1, 5))))
+        verdict = found.filter(pod)
+        assert World(cluster=found.cluster, profile=only(NAME)).filter(pod) == verdict
+        said.update(map(str, verdict.values()))
+
+    assert {"Success", str(refused(NO_VOLUME)), str(refused(NO_ROOM))} <= said
 
 
 class TestArguments:

@@ -1,0 +1,86 @@
+"""What outlives an owner: a Home for each machine that is remembered by its name.
+
+    kubectl get homes
+
+A machine that is made anew under its name finds its home there, before anything is written on it. Without the kind's
+definition in the cluster nothing is remembered, and homes end with their owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
+
+from app.framework.interface import Objects, Writer
+from app.kube.homes_v1alpha1 import API_VERSION, Home, decode_home
+from app.kube.kinds import AnnotatedObject, Kind
+from app.kube.names import is_subdomain
+
+HOMES: Final[Kind[Home]] = Kind(API_VERSION, "Home", decode_home)
+
+MOST_ORPHANS: Final = 1000
+"""Homes of a namespace whose machines are not there that are kept: the last ones that were written."""
+
+_LONGEST_NAME: Final = 200
+_DIGITS: Final = 12
+
+
+@lru_cache(maxsize=16384)
+def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
+    """The name of a machine's Home: one that a person recognises, and no other machine's."""
+    digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
+    readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
+    return f"{readable.rstrip('-.')}-{digest}"
+
+
+class Memory:
+    """Reads what is remembered, and writes it."""
+
+    def __init__(self, objects: Objects, writer: Writer, wall_clock: Callable[[], float]) -> None:
+        """``wall_clock``: seconds since 1970."""
+        self._objects = objects
+        self._writer = writer
+        self._wall_clock = wall_clock
+
+    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+        return remembered(self._objects, kind, found, slot)
+
+    async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
+        """Remember a home. Raises what the writer raises."""
+        since = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": found.name, "uid": found.uid}
+        spec = {
+            "owner": owner | ({"slot": slot} if slot else {}),
+            "node": node,
+            "machine": machine or None,
+            "since": since,
+        }
+        known = self.of(kind, found, slot)
+        if known is not None:
+            await self._writer.change(HOMES, known, spec)
+        else:
+            name = memory_name(kind.api_version, kind.kind, found.name, slot)
+            given = {key: value for key, value in spec.items() if value is not None}
+            await self._writer.create(HOMES, found.namespace, name, given)
+
+    async def forget(self, home: Home) -> None:
+        """Raises what the writer raises."""
+        await self._writer.delete(HOMES, home)
+
+
+def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+    """What is remembered under an object's name, whatever its UID; ``None`` for what no node can be called."""
+    home = objects.get(HOMES, found.namespace, memory_name(kind.api_version, kind.kind, found.name, slot))
+    if home is None or not is_subdomain(home.node):
+        return None
+    keeper = home.keeper
+    is_its = (keeper.api_version, keeper.kind, keeper.name, keeper.slot) == (
+        kind.api_version,
+        kind.kind,
+        found.name,
+        slot,
+    )
+    return home if is_its else None

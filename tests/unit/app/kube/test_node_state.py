@@ -1,0 +1,146 @@
+"""Rules of what is read of a Node beside labels, taints and the cordon: heartbeats are no change of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from app.kube.core_v1 import PLAIN, Node, core_v1, is_same
+from app.kube.extras import Extra, NotDecoded
+from app.kube.node_state import PRESSURE, NodeState
+from tests.builders import JsonObject, encoded, node_object
+
+MARK: Final = "example.com/maintenance"
+OTHER: Final = "example.com/reboot"
+CORE: Final = core_v1([Extra.NODE_STATE], [MARK, OTHER])
+
+
+def node(metadata: JsonObject | None = None, **status: Any) -> Node:
+    found = node_object(status=status)
+    found["metadata"] |= metadata or {}
+    return CORE.decode_node(encoded(found))
+
+
+def condition(kind: str, status: Any, **more: Any) -> JsonObject:
+    return {"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z", **more}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param([condition("Ready", "True")], NodeState(ready="True"), id="ready"),
+        pytest.param([condition("Ready", "False")], NodeState(ready="False"), id="not ready"),
+        pytest.param([condition("Ready", "Unknown")], NodeState(ready="Unknown"), id="not heard of"),
+        pytest.param([condition("Ready", "perhaps")], NodeState(ready="Unknown"), id="a status that is none"),
+        pytest.param([condition("Ready", None)], NodeState(ready="Unknown"), id="a status of null"),
+        pytest.param([], NodeState(), id="nobody has said anything"),
+        pytest.param(None, NodeState(), id="null"),
+        pytest.param(
+            [condition("Ready", "False"), condition("Ready", "True")], NodeState(ready="False"), id="the first counts"
+        ),
+        pytest.param(
+            [condition(it, "True") for it in (*reversed(PRESSURE), "Ready", "KernelDeadlock")],
+            NodeState(ready="True", pressure=PRESSURE),
+            id="all that can press, in one order",
+        ),
+        pytest.param(
+            [condition(it, status) for it, status in zip(PRESSURE, ("False", "Unknown", "", None), strict=True)],
+            NodeState(),
+            id="what is not true does not press",
+        ),
+    ],
+)
+def test_of_conditions_it_is_kept_what_says_whether_pods_can_come(
+    conditions: list[JsonObject] | None, expected: NodeState
+) -> None:
+    assert expected == node(conditions=conditions).state
+
+
+def test_conditions_are_read_however_long_they_are() -> None:
+    many = [condition(f"Custom{number}", "True", message="x" * 1000) for number in range(200)]
+
+    assert NodeState(ready="True") == node(conditions=[*many, condition("Ready", "True")]).state
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        pytest.param({"systemUUID": "4C4C4544-0042"}, "4c4c4544-0042", id="in lower case"),
+        pytest.param({"systemUUID": None}, "", id="null"),
+        pytest.param({"machineID": "7"}, "", id="none"),
+        pytest.param(None, "", id="nothing at all"),
+        pytest.param({"systemUUID": "x" * 254}, "", id="longer than any"),
+    ],
+)
+def test_the_machine_is_its_system_uuid(info: JsonObject | None, expected: str) -> None:
+    assert expected == node(nodeInfo=info).state.machine
+
+
+def test_a_node_that_is_being_deleted_is_still_there() -> None:
+    assert NodeState(terminating=True) == node({"deletionTimestamp": "2026-01-01T00:00:00Z"}).state
+
+
+def test_a_heartbeat_is_no_change() -> None:
+    """Nor is an annotation that nobody named."""
+
+    def at(minute: int) -> Node:
+        beat = f"2026-01-01T00:{minute:02}:00Z"
+        annotations = {"kubevirt.io/heartbeat": beat, MARK: "yes"}
+        return node(
+            {"annotations": annotations, "resourceVersion": str(minute)},
+            conditions=[condition("Ready", "True", lastHeartbeatTime=beat)],
+            nodeInfo={"systemUUID": "a", "bootID": "b"},
+        )
+
+    assert is_same(at(1), at(2))
+    assert not is_same(at(1), node({"annotations": {MARK: "no"}}, conditions=[condition("Ready", "True")]))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({MARK: "yes", "other": "x"}, {MARK: "yes"}, id="one that is named"),
+        pytest.param({OTHER: "", MARK: None}, {MARK: "", OTHER: ""}, id="without a value"),
+        pytest.param({"other": MARK}, {}, id="its name somewhere else"),
+        pytest.param({MARK: "x" * 5000}, {MARK: "x" * 1024}, id="of a long one the beginning"),
+        pytest.param(None, {}, id="null"),
+    ],
+)
+def test_annotations_are_kept_that_a_plugin_names(annotations: JsonObject | None, expected: JsonObject) -> None:
+    found = node({"annotations": annotations})
+
+    assert expected == found.annotations
+    assert sorted(expected) == list(found.annotations)
+
+
+def test_where_nobody_names_any_none_is_kept() -> None:
+    found = node_object()
+    found["metadata"]["annotations"] = {MARK: "yes"}
+
+    assert {} == PLAIN.decode_node(encoded(found)).annotations
+    assert {} == core_v1([Extra.NODE_STATE]).decode_node(encoded(found)).annotations
+    kept = core_v1((), [MARK])
+    assert {MARK: "yes"} == kept.decode_node(encoded(found)).annotations
+    with pytest.raises(NotDecoded):
+        _ = kept.decode_node(encoded(found)).state
+
+
+def test_pods_are_read_as_without_it() -> None:
+    """What is asked for of nodes alone costs a pod nothing."""
+    assert (PLAIN.pod_object, PLAIN.slim_pod) == (CORE.pod_object, CORE.slim_pod)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "field"),
+    [
+        pytest.param({}, {"conditions": 7}, "status.conditions", id="conditions"),
+        pytest.param({}, {"conditions": [{"type": 7}]}, "status.conditions", id="a condition"),
+        pytest.param({}, {"nodeInfo": {"systemUUID": []}}, "status.nodeInfo", id="the machine"),
+        pytest.param({"annotations": {MARK: 7}}, {}, "metadata.annotations", id="annotations"),
+    ],
+)
+def test_a_mistake_is_named(metadata: JsonObject, status: JsonObject, field: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=field):
+        node(metadata, **status)

@@ -1,0 +1,185 @@
+"""Whoever looks for nodes hears the last word: filter, cycle, explain, evaluate and the sampling guard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from app.controllers.unshown import elsewhere
+from app.feeds.saved import NothingToRead
+from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
+from app.framework.interface import FilterPlugin, LastFilterPlugin, Reads
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.memory.expected_binds import ExpectedBinds
+from app.runtime.guard import Guard
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.telemetry.metrics import Metrics
+from app.verbs.context import VerbContext
+from app.verbs.cycle import CycleVerb
+from app.verbs.evaluate import Evaluator
+from app.verbs.outcome import VerbFailure
+from plugins import IN_TREE
+from tests.builders import JsonObject, constraint, make_node, make_pod, node_object, pod_object
+from tests.fakes import NO, NOT_ASKED, NOT_WANTED, WANTS, FromSpec, Soft, spec_of
+from tests.filtering import Filter
+from tests.harness import SPREAD, World, only
+
+NODES: Final = tuple(f"n{number:02}" for number in range(40))
+"""More than explain judges at a time."""
+
+FIRST: Final = NODES[0]
+NOT_FIRST: Final = [name for number, name in enumerate(NODES) if number % 4]
+FULL: Final = "node(s) didn't match pod topology spread constraints"
+
+
+class Breaks(FromSpec, LastFilterPlugin):
+    """Has no last word, but a fault."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        raise OSError("a screw is loose")
+
+
+class FailsAtOne(FromSpec, FilterPlugin):
+    """Cannot judge n2."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        if node.name == "n2":
+            raise OSError("a screw is loose")
+        return NO if node.name == "n1" else SUCCESS
+
+
+SOFT: Final = spec_of(Soft, reads=Reads.NODE)
+SPECS: Final = (SOFT, spec_of(Breaks), spec_of(FailsAtOne))
+
+
+def world(last: str = "Soft") -> World:
+    """Ten nodes in each of four zones, of which the first is full."""
+    nodes = [make_node(name, zone=f"z{number % 4}") for number, name in enumerate(NODES)]
+    return World(*nodes, make_pod("web-1", labels={"app": "web"}, node=FIRST), profile=only(SPREAD, last), specs=SPECS)
+
+
+def wanting(name: str) -> JsonObject:
+    return pod_object("web-2", labels={"app": "web", WANTS: name}, spread=[constraint(app="web")])
+
+
+def verb(found: World) -> CycleVerb:
+    due = ExpectedBinds(found.clock, wait_seconds=0.0, observe=lambda _: None)
+    frameworks = {found.framework.scheduler_name: found.framework}
+    return CycleVerb(VerbContext(found.cluster, frameworks, NothingToRead(), lambda: "", due))
+
+
+def evaluated(pod: JsonObject, *plugins: str) -> Any:
+    case = {"pod": pod, "config": only(*plugins), "objects": [node_object(name) for name in ("n1", "n2", "n3")]}
+    judge = Evaluator(Registry([*IN_TREE, *SPECS], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    return json.loads(judge.evaluate(json.dumps(case).encode()))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names", "expected"),
+    [
+        pytest.param("n07", NODES, ["n07"], id="what is wanted"),
+        pytest.param("n04", NODES, NOT_FIRST, id="any, as what is wanted is full"),
+        pytest.param("n07", NODES[:3], [], id="none, as nobody asked about it"),
+        pytest.param("", NODES[:3], ["n01", "n02"], id="any"),
+    ],
+)
+async def test_filter_and_cycle(wanted: str, names: Sequence[str], expected: list[str]) -> None:
+    found, pod = world(), wanting(wanted)
+
+    passed = Filter(found).answer(pod, names)["NodeNames"]
+    cycle = await verb(found).run(found.pod(pod), names)
+
+    assert expected == passed == [name for name, status in cycle.statuses.items() if status.is_success]
+    assert (cycle.node in expected) if expected else not cycle.node
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected", "said"),
+    [
+        pytest.param("n07", ["n07"], NOT_WANTED.by("Soft"), id="what is wanted"),
+        pytest.param("n04", NOT_FIRST, SUCCESS.by("Soft"), id="any, as what is wanted is full"),
+        pytest.param("gone", [], NOT_ASKED.by("Soft"), id="none, as it is gone"),
+    ],
+)
+async def test_explain_asks_once_after_all_steps(wanted: str, expected: list[str], said: Status) -> None:
+    found = world()
+
+    explained = await verb(found).explain(found.pod(wanting(wanted)))
+
+    assert expected == [*explained.feasible]
+    assert {SPREAD: SUCCESS.by(SPREAD), "Soft": said} == explained.nodes["n01"]
+    assert (FULL, SUCCESS.by("Soft")) == (explained.nodes["n04"][SPREAD].message, explained.nodes["n04"]["Soft"])
+    assert [NOT_FIRST] == found.framework.plugins["Soft"].asked
+
+
+async def test_explain_shows_no_node_that_went_meanwhile() -> None:
+    found = world()
+
+    class Goes(Soft):
+        def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+            found.cluster.delete_node("n01")
+            return SUCCESS
+
+    explaining = World(profile=only("Goes"), specs=[spec_of(Goes)], cluster=found.cluster)
+    explained = await verb(explaining).explain(make_pod("new", labels={WANTS: "n01"}))
+
+    assert [] == [*explained.feasible]
+    assert NOT_ASKED.by("Goes") == explained.nodes["n03"]["Goes"]
+    assert [[*NODES[:1], *NODES[2:]]] == explaining.framework.plugins["Goes"].asked
+
+
+async def test_a_fault_ends_cycle_and_explain() -> None:
+    found = world("Breaks")
+    pod = found.pod(wanting(""))
+
+    for asked in (verb(found).run(pod), verb(found).explain(pod)):
+        with pytest.raises(VerbFailure, match='running "Breaks" filter plugin: a screw is loose') as raised:
+            await asked
+        assert "fault" == raised.value.outcome
+
+
+async def test_the_guard_nominates_what_is_wanted() -> None:
+    found = world()
+
+    assert ["n07"] == await elsewhere(found.cluster, found.framework, found.pod(wanting("n07")))
+    assert NOT_FIRST == await elsewhere(found.cluster, found.framework, found.pod(wanting("n04")))
+
+
+SUCCEEDS: Final = {"code": "Success", "plugin": "", "reasons": []}
+
+
+def said(status: Status, plugin: str) -> JsonObject:
+    return {"code": status.code.word, "plugin": plugin, "reasons": [*status.reasons]}
+
+
+def failed(plugin: str) -> JsonObject:
+    return {"code": "Error", "plugin": plugin, "reasons": [f'running "{plugin}" filter plugin: a screw is loose']}
+
+
+def test_evaluate() -> None:
+    found = evaluated(wanting("n2"), "Soft")
+
+    assert {"n1": said(NOT_WANTED, "Soft"), "n2": SUCCEEDS, "n3": said(NOT_WANTED, "Soft")} == found["filter"]
+    assert ["n2"] == [*found["total"]]
+
+
+def test_evaluate_tells_a_fault_of_each_node_that_passed() -> None:
+    found = evaluated(wanting(""), "Breaks")
+
+    assert dict.fromkeys(("n1", "n2", "n3"), failed("Breaks")) == found["filter"]
+    assert {} == found["total"]
+
+
+def test_evaluate_asks_nothing_more_where_a_filter_failed() -> None:
+    found = evaluated(wanting("n3"), "FailsAtOne", "Soft")
+
+    assert {"n1": said(NO, "FailsAtOne"), "n2": failed("FailsAtOne"), "n3": SUCCEEDS} == found["filter"]

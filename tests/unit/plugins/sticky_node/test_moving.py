@@ -1,0 +1,285 @@
+"""Machines that migrate take their homes along, and those that run without one get theirs."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.framework.interface import WriteConflict
+from app.kube.core_v1 import Pod
+from tests.builders import JsonObject, make_node
+from tests.fakes import Told
+from tests.unit.plugins.sticky_node.machines import (
+    HOME,
+    HOME_POD,
+    INSTANCE,
+    MACHINE,
+    NODES,
+    Machines,
+    launcher,
+    own_home,
+    reference,
+)
+
+ALL = list(NODES)
+DB = "VirtualMachine default/db"
+TARGET = {"kubevirt.io/migrationJobUID": "m-1"}
+SOURCE = launcher("source", node="n1", created="2026-11-21T10:00:00Z")
+MOVED = launcher("target", node="n2", created="2026-11-21T10:00:05Z", labels=TARGET)
+AT_HOME = own_home("n1", SOURCE.uid)
+
+
+def started(args: JsonObject | None = None, *, machine: bool = True) -> Machines:
+    """A machine that lives on n1, with a migration to n2 under way."""
+    machines = Machines(args)
+    if machine:
+        machines.machine(runs_on="n1")
+        machines.change(MACHINE, AT_HOME)
+    for pod in (SOURCE, MOVED):
+        machines.cluster.upsert_pod(pod)
+    return machines
+
+
+async def migrated(machines: Machines, to: str = "n2") -> Machines:
+    machines.runs(node=to, moved=("n1", "n2"))
+    await machines.plugin.repair()
+    return machines
+
+
+class TestMigration:
+    async def test_the_home_follows_once_and_is_told(self) -> None:
+        machines = started()
+        with capture_logs() as said:
+            await migrated(machines)
+            await machines.plugin.repair()
+
+        assert own_home("n2", MOVED.uid) == machines.annotations()
+        note = "n2 is the home from now on: default/target migrated there from n1"
+        assert [Told(DB, f"Pod {MOVED}", "Normal", "HomeFollowed", "Following", note)] == machines.events.told
+        told = {"machine": DB, "node": "n2", "pod": "default/target", "before": "n1"}
+        assert [{"event": "home followed", "log_level": "info", **told}] == said
+
+    async def test_one_that_failed_leaves_it(self) -> None:
+        """KubeVirt calls it completed all the same."""
+        assert AT_HOME == (await migrated(started(), to="n1")).annotations()
+
+    async def test_it_follows_through_a_failure_and_a_retry(self) -> None:
+        machines = await migrated(started(), to="n1")
+        machines.cluster.delete_pod(MOVED.key)
+        again = launcher("again", node="n3", created="2026-11-21T10:05:00Z", labels=TARGET)
+        machines.cluster.upsert_pod(again)
+
+        machines.runs(node="n3", moved=("n1", "n3"))
+        await machines.plugin.repair()
+
+        assert own_home("n3", again.uid) == machines.annotations()
+
+    async def test_and_through_one_after_the_other(self) -> None:
+        machines = await migrated(started())
+        back = launcher("back", node="n1", created="2026-11-21T10:05:00Z", labels=TARGET)
+        machines.cluster.upsert_pod(back)
+
+        machines.runs(node="n1", moved=("n2", "n1"))
+        await machines.plugin.repair()
+
+        assert own_home("n1", back.uid) == machines.annotations()
+
+    async def test_a_target_on_its_way_is_free_and_its_bind_says_nothing(self) -> None:
+        machines = started()
+        machines.change(MACHINE, {})
+        target = launcher("another", created="2026-11-21T10:00:06Z", labels=TARGET)
+
+        assert {} == await machines.bind(target, "n3")
+        assert ALL == machines.allowed(launcher("next"))
+        machines.runs(node="n3")
+        await machines.plugin.repair()
+        assert {} == machines.annotations()
+
+    async def test_nor_is_a_targets_word_heard(self) -> None:
+        machines = started()
+        machines.change(MACHINE, {})
+        machines.cluster.upsert_pod(launcher("forged", node="n3", annotations={HOME: "n3"}, labels=TARGET))
+        machines.runs(node="n3")
+
+        await machines.plugin.repair()
+
+        assert {} == machines.annotations()
+
+    @pytest.mark.parametrize(
+        "args",
+        [
+            pytest.param({"followMigration": False}, id="it is not to"),
+            pytest.param({"policy": "off"}, id="the policy is off"),
+            pytest.param(
+                {
+                    "owners": [
+                        {
+                            "apiVersion": "kubevirt.io/v1",
+                            "kind": "VirtualMachine",
+                            "through": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}],
+                            "policy": "off",
+                        }
+                    ]
+                },
+                id="that of the kind is",
+            ),
+        ],
+    )
+    async def test_where_it_does_not_follow(self, args: JsonObject) -> None:
+        assert AT_HOME == (await migrated(started(args))).annotations()
+
+    async def test_not_to_a_node_that_is_not_there(self) -> None:
+        machines = started()
+        machines.cluster.delete_node("n2")
+        assert AT_HOME == (await migrated(machines)).annotations()
+
+        machines.cluster.upsert_node(make_node("n2"))
+        await machines.plugin.repair()
+        assert own_home("n2", MOVED.uid) == machines.annotations()
+
+    async def test_not_of_pods_that_another_scheduler_places(self) -> None:
+        machines = Machines(served="another")
+        machines.machine(runs_on="n1")
+        machines.change(MACHINE, AT_HOME)
+        machines.cluster.upsert_pod(MOVED)
+
+        assert AT_HOME == (await migrated(machines)).annotations()
+
+
+class TestPerson:
+    """Their word is about the machine as it is, so it is never taken back by a migration that began before."""
+
+    async def test_who_moves_the_home_while_the_machine_migrates(self) -> None:
+        machines = started()
+        machines.change(MACHINE, {**AT_HOME, HOME: "n3"})
+
+        await migrated(machines)
+
+        assert own_home("n3", MOVED.uid) == machines.annotations()
+
+    async def test_who_moves_it_back_after_it_has_followed(self) -> None:
+        machines = await migrated(started())
+        machines.change(MACHINE, {**own_home("n2", MOVED.uid), HOME: "n1"})
+
+        await machines.plugin.repair()
+
+        assert own_home("n1", MOVED.uid) == machines.annotations()
+
+    @pytest.mark.parametrize("home_pod", ["", SOURCE.uid])
+    async def test_who_gives_one_after_the_migration(self, home_pod: str) -> None:
+        """Where none was: what was recorded was nothing."""
+        machines = started()
+        machines.change(MACHINE, {HOME_POD: home_pod} if home_pod else {})
+        await migrated(machines)
+
+        machines.change(MACHINE, {**machines.annotations(), HOME: "n1"})
+        for _ in range(2):
+            await machines.plugin.repair()
+
+        assert own_home("n1", MOVED.uid) == machines.annotations()
+
+    async def test_who_gave_one_before_the_first_boot(self) -> None:
+        """It follows all the same: it was seen before the machine migrated."""
+        machines = started()
+        machines.change(MACHINE, {HOME: "n1"})
+        await machines.plugin.repair()
+
+        assert own_home("n2", MOVED.uid) == (await migrated(machines)).annotations()
+
+    async def test_who_writes_in_the_very_moment(self) -> None:
+        machines = started()
+
+        def a_person_writes() -> Exception:
+            machines.change(MACHINE, {**AT_HOME, HOME: "n3"})
+            return WriteConflict("changed")
+
+        machines.writer.before = [a_person_writes]
+        await migrated(machines)
+
+        assert own_home("n3", MOVED.uid) == {**machines.annotations(), **own_home("n3")}
+
+    async def test_who_removes_it(self) -> None:
+        machines = started({"adopt": True})
+        machines.change(MACHINE, {key: it for key, it in AT_HOME.items() if key != HOME})
+
+        assert "" == (await migrated(machines)).annotations().get(HOME, "")
+
+    async def test_a_machine_that_ran_away_from_home_keeps_it(self) -> None:
+        machines = started()
+        machines.change(MACHINE, own_home("n3", SOURCE.uid))
+
+        assert own_home("n3", SOURCE.uid) == (await migrated(machines)).annotations()
+
+
+class TestAdoption:
+    async def test_a_machine_that_runs_gets_the_node_where_it_does(self) -> None:
+        machines = started({"adopt": True})
+        machines.change(MACHINE, {})
+        with capture_logs() as said:
+            for _ in range(2):
+                await machines.plugin.repair()
+
+        assert AT_HOME == machines.annotations()
+        note = "n1 is the home from now on: default/source runs there"
+        assert [Told(DB, f"Pod {SOURCE}", "Normal", "HomeAdopted", "Adopting", note)] == machines.events.told
+        told = {"machine": DB, "node": "n1", "pod": "default/source"}
+        assert [{"event": "home adopted", "log_level": "info", **told}] == said
+
+    @pytest.mark.parametrize(
+        ("args", "written"),
+        [
+            pytest.param({"adopt": False}, {}, id="it is not to"),
+            pytest.param({"adopt": True, "policy": "off"}, {}, id="the policy is off"),
+            pytest.param({"adopt": True}, {HOME_POD: "first"}, id="a person released it"),
+            pytest.param({"adopt": True}, own_home("n3", "first"), id="it has a home"),
+        ],
+    )
+    async def test_who_is_left_alone(self, args: JsonObject, written: dict[str, str]) -> None:
+        machines = started(args)
+        machines.change(MACHINE, written)
+
+        await machines.plugin.repair()
+
+        assert written == machines.annotations()
+
+    async def test_the_clone_of_a_released_machine_was_not_released(self) -> None:
+        machines = started({"adopt": True})
+        machines.change(MACHINE, {HOME_POD: "of another", "homeport.dev/home-owner": "another n3"})
+
+        await machines.plugin.repair()
+
+        assert AT_HOME == machines.annotations()
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            pytest.param(launcher("hp", node="n1", owner={**reference(INSTANCE), "kind": "Pod"}), id="a hotplug pod"),
+            pytest.param(launcher("other", node="n2"), id="one on another node"),
+            pytest.param(launcher("shop", node="n1", namespace="shop"), id="one of another namespace"),
+        ],
+    )
+    async def test_it_waits_for_the_machines_own_pod(self, pod: Pod) -> None:
+        machines = Machines({"adopt": True})
+        machines.machine(runs_on="n1")
+        machines.cluster.upsert_pod(pod)
+        assert not await machines.plugin._upkeep.round()
+        assert {} == machines.annotations()
+
+        machines.cluster.upsert_pod(SOURCE)
+        assert await machines.plugin._upkeep.round()
+        assert AT_HOME == machines.annotations()
+
+    async def test_one_that_does_not_run_yet_is_no_matter(self) -> None:
+        machines = Machines({"adopt": True})
+        machines.machine()
+        machines.cluster.upsert_pod(SOURCE)
+
+        assert (True, {}) == (await machines.plugin._upkeep.round(), machines.annotations())
+
+    async def test_an_instance_without_a_virtual_machine_has_no_keeper(self) -> None:
+        machines = Machines({"adopt": True})
+        machines.add(INSTANCE)
+        machines.cluster.upsert_pod(SOURCE)
+
+        assert await machines.plugin._upkeep.round()
+        assert [] == machines.writer.written
