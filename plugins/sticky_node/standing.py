@@ -134,10 +134,6 @@ class Standings:
         node = info.node
         return (node.unschedulable, node.taints, node.labels, node.state, tuple(node.annotations.items()))
 
-    def version_for(self, pod: Pod) -> Hashable:
-        """What beside ``version`` and its owner ``of`` and ``reaches_volumes`` read of the pod; volumes included."""
-        return (MIGRATION_JOB in pod.labels, pod.spec.tolerations, self._volumes.version(pod))
-
     def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> Standing:
         try:
             info = self._nodes.get(home)

@@ -6,7 +6,7 @@ VolumeBinding refuses such a pod, or knows better.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -57,10 +57,6 @@ class Volumes:
             if not reached:
                 return found
         return None
-
-    def version(self, pod: Pod) -> Hashable:
-        """Moves whenever the answer for some node does."""
-        return tuple(self._bound(pod)) if pod.spec.pending_volumes else ()
 
     def _bound(self, pod: Pod) -> Iterator[Bound]:
         for it in pod.spec.pending_volumes:

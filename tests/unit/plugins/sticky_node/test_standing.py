@@ -418,24 +418,6 @@ class TestVersion:
 
         assert 3 == len(set(versions))
 
-    def test_that_of_a_pod_moves_with_what_is_read_of_it(self) -> None:
-        world = World()
-        world.machines.cluster.others.upsert(*_claim())
-        pods = [
-            launcher(),
-            launcher(labels={MIGRATION_JOB: "uid"}),
-            launcher(tolerations=[TO_ALL]),
-            launcher(more=mounting("data")),
-        ]
-        before = [world.standings.version_for(it) for it in pods]
-        world.machines.cluster.others.upsert(*_volume())
-        after = [world.standings.version_for(it) for it in pods]
-
-        assert before[:3] == after[:3]
-        assert 4 == len({*before[:3], after[3]})
-        assert before[3] == before[0]
-        assert world.standings.version_for(launcher("another", labels={"a": "b"})) == before[0]
-
 
 class TestVolumes:
     @pytest.mark.parametrize(

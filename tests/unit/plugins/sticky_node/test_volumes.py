@@ -111,7 +111,6 @@ def test_of_what_cannot_be_read_nothing_is_said(kind: Any, key: tuple[str, str])
     world.cluster.leave_out(kind, key, "too long")
 
     assert "" == world.unreached()
-    assert () == world.volumes.version(POD)
 
 
 def test_of_a_pod_with_too_many_volumes_nothing_is_said() -> None:
@@ -172,18 +171,6 @@ def test_a_label_may_be_longer_than_the_name() -> None:
     world = World(BOUND, volume_object(claim="data", more=more))
 
     assert ["", "pv-1"] == [world.unreached(node=it) for it in ("n1", "n2")]
-
-
-def test_its_version_moves_with_the_answer_alone() -> None:
-    world = World(BOUND, AWAY)
-    before = world.volumes.version(POD)
-    world.add({**BOUND, "metadata": {**BOUND["metadata"], "resourceVersion": "2", "labels": {"a": "b"}}})
-    same = world.volumes.version(POD)
-    world.add({**volume_object(claim="data", zone="z1", resourceVersion="2")})
-
-    assert before == same != world.volumes.version(POD)
-    assert () == world.volumes.version(launcher())
-    assert isinstance(hash(before), int)
 
 
 def test_matchers_are_bounded() -> None:
