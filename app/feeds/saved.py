@@ -153,6 +153,7 @@ class MemoryWriter:
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others
+        self._decoder = cluster.decoder
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
@@ -168,14 +169,16 @@ class MemoryWriter:
         if self._objects.get(kind, namespace, name) is not None:
             raise WriteConflict(f"{kind.kind} {namespace}/{name} is there")
         metadata = {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
-        self._objects.upsert(kind, kind.decode(msgspec.json.encode({"metadata": metadata, "spec": dict(spec)})))
+        self._objects.upsert(kind, self._decoder(kind)(msgspec.json.encode({"metadata": metadata, "spec": dict(spec)})))
 
     async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
         if self._objects.get(kind, *found.key) is None:
             raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
         metadata = {"namespace": found.namespace, "name": found.name, "uid": found.uid}
         version = {"resourceVersion": next_version(found.resource_version), "annotations": dict(found.annotations)}
-        self._objects.upsert(kind, kind.decode(msgspec.json.encode({"metadata": metadata | version, "spec": spec})))
+        self._objects.upsert(
+            kind, self._decoder(kind)(msgspec.json.encode({"metadata": metadata | version, "spec": spec}))
+        )
 
     async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
         self._objects.delete(kind, found.key, found.uid)

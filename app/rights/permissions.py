@@ -31,6 +31,7 @@ _BY_THE_RULE: Final = frozenset(
         *(("batch", kind) for kind in ("Job", "CronJob")),
         ("policy", "PodDisruptionBudget"),
         *(("kubevirt.io", kind) for kind in ("VirtualMachine", "VirtualMachineInstance")),
+        ("homeport.dev", "Home"),
     }
 )
 """Groups and kinds whose plural is known to be the one that ``guessed_plural`` says."""

@@ -336,9 +336,10 @@ def _precondition(found: AnnotatedObject) -> dict[str, str]:
 
 
 def _read(kind: Kind[AnnotatedObject], key: ObjectKey, raw: bytes) -> AnnotatedObject:
-    """What was answered. Raises ``OSError`` if it makes no sense (the watch will tell), ``ApiUnavailable``."""
+    """What was answered. Raises ``OSError`` if it makes no sense: the watch will tell."""
     try:
-        found = kind.decode(raw)
+        return as_asked(kind.decode(raw), *key)
     except ValueError as cause:
         raise OSError(f"{kind.kind} {'/'.join(key)} cannot be read: {cause}") from None
-    return as_asked(found, *key)
+    except ApiUnavailable as another:
+        raise OSError(str(another)) from another

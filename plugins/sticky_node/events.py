@@ -45,7 +45,7 @@ def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
     elif claim.by is By.ADOPTION:
         reason, action, why = "HomeAdopted", _ADOPTING, f"{claim.pod} runs there"
     elif claim.replaces:
-        reason, why = "HomeReplaced", f"{claim.pod} was bound there, since {readable(claim.replaces)} could not be had"
+        reason, why = "HomeRemade", f"{claim.pod} was bound there, since {readable(claim.replaces)} could not be had"
     note = f"{claim.node} is the home from now on: {why}"
     _about(events, owner, Reference.to_pod(claim.pod), "Normal", reason, action, note)
 

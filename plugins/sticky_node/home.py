@@ -123,11 +123,14 @@ def home_in(found: AnnotatedObject, slot: str) -> str:
 
 def recorded_machine(owner: Owner) -> str:
     """The systemUUID of the home's node when it became the home; empty if that is not known of this home."""
-    if not home_in(owner.found, owner.slot):
-        return owner.before.machine if owner.before is not None and recorded_home(owner) else ""
-    if not is_sealed(owner.found, owner.slot):
-        return ""
-    return owner.found.annotations.get(machine_key(owner.slot), "")
+    found, slot = owner.found, owner.slot
+    home = home_in(found, slot)
+    if owner.before is not None and not home and recorded_home(owner):
+        return owner.before.machine
+    _, _, node = found.annotations.get(owner_key(slot), "").partition(" ")
+    if is_foreign(found, slot) or node not in ("", home):
+        return ""  # copied, or a person has moved the home since
+    return found.annotations.get(machine_key(slot), "")
 
 
 def home_pod(owner: Owner) -> str:

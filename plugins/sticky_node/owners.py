@@ -16,6 +16,15 @@ from app.kube.meta_v1 import OwnerReference
 from plugins.sticky_node.args import OwnerRule
 from plugins.sticky_node.memory import HOMES, remembered
 
+_JOBS: Final = owner_kind("batch/v1", "Job")
+_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""Label of the pods of an indexed Job, from Kubernetes 1.28 on."""
+
+_LEADER_WORKER_SETS: Final = owner_kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_SET: Final = "leaderworkerset.sigs.k8s.io/name"
+_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
+_WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+
 
 class Chain(Struct, frozen=True):
     """An ``OwnerRule`` as kinds: from the pod's controller to the object that keeps the home."""
@@ -83,10 +92,10 @@ class Owners:
         chain = self._chains.get((reference.api_version, reference.kind)) if reference else None
         if chain is None:
             return None
-        slot = _ordinal(pod, chain.kinds[0]) if chain.per_ordinal else ""
+        slot = _slot(pod, chain) if chain.per_ordinal else ""
         if slot is None:
             return None
-        return self._follow(chain, slot, pod.namespace, reference)
+        return self._follow(chain, slot, pod, reference)
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
         """The kinds of controllers whose pods may have a home."""
@@ -108,6 +117,10 @@ class Owners:
             return None
         return replace(owner, found=found, before=self._before(owner.kind, found, owner.slot))
 
+    def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
+        """An object that keeps homes, with no pod in hand."""
+        return Owner(kind, found, slot, found, self._before(kind, found, slot))
+
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
         """Whether homes that the kind keeps outlive their owners."""
         return kind in self._by_name
@@ -122,11 +135,17 @@ class Owners:
         home = remembered(self._objects, kind, found, slot)
         return home if home is not None and home.keeper.uid != found.uid else None
 
-    def _follow(
-        self, chain: Chain, slot: str, namespace: str, reference: OwnerReference | None
-    ) -> Owner | Missing | None:
+    def _follow(self, chain: Chain, slot: str, pod: Pod, reference: OwnerReference | None) -> Owner | Missing | None:
+        namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:
+            if kind == _LEADER_WORKER_SETS and links and _leads(pod, reference):
+                set_name = pod.labels[_SET]
+                leader_set = self._objects.get(kind, namespace, set_name)
+                if leader_set is None:
+                    return Missing(kind, namespace, set_name)
+                links.append(leader_set)
+                break
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
                 return None
             found = self._objects.get(kind, namespace, reference.name)
@@ -150,10 +169,50 @@ def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     return tuple(Chain.of(rule).kinds[-1] for rule in rules)
 
 
+def _slot(pod: Pod, chain: Chain) -> str | None:
+    """What tells the owner's pods apart: an index that their controller wrote, or the number that the name ends in."""
+    if chain.kinds[-1] == _LEADER_WORKER_SETS:
+        return _place_in_group(pod)
+    if chain.kinds[0] == _JOBS:
+        index = pod.labels.get(_COMPLETION_INDEX, "")
+        return index if _is_number(index) else None
+    return _ordinal(pod, chain.kinds[0])
+
+
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
     """The number the pod's name ends in; of a StatefulSet only the pod that it names so itself has one."""
     name, dash, number = pod.name.rpartition("-")
-    if not dash or not number.isascii() or not number.isdecimal():
+    if not dash or not _is_number(number):
         return None
     is_other = controller == STATEFUL_SETS and pod.owner is not None and pod.owner.name != name
     return None if is_other else number
+
+
+def _place_in_group(pod: Pod) -> str | None:
+    """``group-worker``, if the pod has the name that a LeaderWorkerSet gives: its leader is worker 0."""
+    leader, group, worker = _leader_of(pod), pod.labels.get(_GROUP, ""), pod.labels.get(_WORKER, "")
+    if not leader or not _is_number(worker):
+        return None
+    expected = leader if worker == "0" else f"{leader}-{worker}"
+    return f"{group}-{worker}" if pod.name == expected else None
+
+
+def _leader_of(pod: Pod) -> str:
+    """The name of the pod that leads the group; the StatefulSet of the group's workers has it, too."""
+    name, group = pod.labels.get(_SET, ""), pod.labels.get(_GROUP, "")
+    return f"{name}-{group}" if name and _is_number(group) else ""
+
+
+def _leads(pod: Pod, controller: OwnerReference | None) -> bool:
+    """Whether that controller of the workers' StatefulSet is their leader, beyond which owner references do not lead.
+
+    Pods are no kind that can be looked up by name: from there the label that names the LeaderWorkerSet does.
+    """
+    if controller is None or (controller.api_version, controller.kind) != ("v1", "Pod"):
+        return False
+    leader = _leader_of(pod)
+    return leader != "" and leader == controller.name == (pod.owner.name if pod.owner is not None else "")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

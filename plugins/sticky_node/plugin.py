@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
@@ -334,8 +335,10 @@ class StickyNode(
         yield from self._standing_census.figures()
 
     async def run(self) -> None:
-        """Writes since when homes are not usable, tells people, wakes pods."""
-        await self._watch.run()
+        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch.run())
+            group.create_task(self._upkeep.run())
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()

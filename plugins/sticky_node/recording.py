@@ -147,15 +147,15 @@ class Recorder:
             events.overridden(self._events, owner, claim, home)
 
     def _made(self, claim: Claim, owner: Owner) -> None:
-        told = {"machine": str(owner), "node": claim.node, "pod": str(claim.pod)}
+        machine, before, pod = str(owner), readable(claim.replaces), str(claim.pod)
         if claim.by is By.MIGRATION:
-            _LOG.info("home followed", before=claim.replaces, **told)
+            _LOG.info("home followed", machine=machine, before=before, node=claim.node, pod=pod)
         elif claim.by is By.ADOPTION:
-            _LOG.info("home adopted", **told)
+            _LOG.info("home adopted", machine=machine, node=claim.node, pod=pod)
         elif claim.replaces:
-            _LOG.info("home replaced", before=readable(claim.replaces), **told)
+            _LOG.info("home remade", machine=machine, before=before, node=claim.node, pod=pod)
         else:
-            _LOG.info("home made", **told)
+            _LOG.info("home made", machine=machine, node=claim.node, pod=pod)
         events.made(self._events, owner, claim)
 
     def _settled(self, claim: Claim, owner: Owner | None) -> None:

@@ -94,7 +94,6 @@ class Upkeep:
         self._objects = handle.objects
         self._writer = handle.writer
         self._serves = handle.serves
-        self._sleep = handle.sleep
         self._events = handle.event_recorder
         self._sleep = handle.sleep
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()

@@ -1,4 +1,7 @@
-"""A home that a person removed never comes back without a first bind that ends after, whatever else is under way."""
+"""A home that a person removed never comes back without a first bind that ends after, whatever else is under way.
+
+Nor does one that a person wrote go, but by a bind that began while the home was that one, and passed it over.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import WriteConflict
 from app.kube.core_v1 import Pod
-from tests.unit.plugins.sticky_node.machines import HOME, HOME_POD, MACHINE, NODES, Machines, launcher
+from plugins.sticky_node.home import Claim, home_pod, recorded_home
+from plugins.sticky_node.owners import Owner
+from tests.unit.plugins.sticky_node.machines import (
+    HOME,
+    HOME_AFTER,
+    HOME_POD,
+    HOME_REPLACES,
+    MACHINE,
+    NODES,
+    Machines,
+    launcher,
+)
 
 pytestmark = pytest.mark.timeout(600)  # seconds to pass, minutes to shrink a failure to a story one can read
 
@@ -29,9 +43,10 @@ whiches = st.integers(0, len(NAMES) - 1)
 class Homes(RuleBasedStateMachine):
     """One machine and two pods that take turns in being its launcher, each bound in steps.
 
-    ``expected``: homes that there may be: given by a person, or made by a bind that began without a home · ``began``:
-    which pod had been heard last when a bind began: once another is heard, it is no first bind any more · ``tails``:
-    binds that were taken, and whose PostBind has not come yet.
+    ``expected``: homes that there may be: given by a person, or made by a bind that began without a home or passed one
+    over · ``began``: which pod had been heard last when a bind began: once another is heard, it counts no more ·
+    ``replaced``: the home that it passes over, by the pod's UID · ``tails``: binds that were taken, and whose PostBind
+    has not come yet.
     """
 
     def __init__(self) -> None:
@@ -43,6 +58,7 @@ class Homes(RuleBasedStateMachine):
         self.tails: list[tuple[Pod, str, CycleState, str]] = []
         self.began: dict[str, str] = {}
         self.carried: set[str] = set()
+        self.replaced: dict[str, str] = {}
         self.expected: set[str] = set()
 
     @rule(name=names, node=nodes, carries=st.booleans())
@@ -64,6 +80,27 @@ class Homes(RuleBasedStateMachine):
         if carries:
             self.pre_bind(name)
 
+    @precondition(lambda self: self.recorded)
+    @rule(name=names, node=nodes, carries=st.booleans())
+    def pass_over(self, name: str, node: str, carries: bool) -> None:
+        """A pod goes elsewhere by a policy that lets it, and makes its home there."""
+        if name in self.under_way:
+            return
+        self.boots += 1
+        pod = launcher(name, uid=f"{name}-{self.boots}", created=f"2026-11-21T10:{self.boots:02}:00Z")
+        self.machines.cluster.delete_pod(pod.key)
+        self.machines.cluster.upsert_pod(pod)
+        owner = self.machines.plugin._owners.of(pod)
+        assert isinstance(owner, Owner)
+        home, heard = recorded_home(owner), home_pod(owner)
+        self.machines.plugin._making.begin(Claim(pod, node, owner, heard, True, home))
+        self.under_way[name] = (pod, node, CycleState())
+        self.began[name] = self.heard
+        self.replaced[pod.uid] = home
+        self.expected.add(node)
+        if carries:
+            self.pre_bind(name)
+
     @precondition(lambda self: self.under_way)
     @rule(which=whiches)
     def pre_bind_one(self, which: int) -> None:
@@ -81,7 +118,7 @@ class Homes(RuleBasedStateMachine):
         """The Binding is taken, if the last word still holds; what follows is done or not."""
         self.pre_bind(self.one(which))
         pod, node, state = self.end(self.one(which))
-        if node not in self.machines.allowed(pod):
+        if pod.uid not in self.replaced and node not in self.machines.allowed(pod):
             self.machines.plugin.unreserve(state, pod, node)
             return
         self.machines.writer.before = [WriteConflict("changed")] * (5 if copies == "conflicts" else 0)
@@ -111,19 +148,18 @@ class Homes(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def give(self, node: str) -> None:
-        """A person moves the home, or gives one."""
+        """A person moves the home, or gives one. To write the one that is there is to say nothing."""
+        passed_over = {it for it in self.open if it[1] == node}
         self.machines.change(MACHINE, {**self.machines.annotations(), HOME: node})
         run(self.machines.plugin.repair())
-        self.expected = {node}
+        self.expected = {node} | {it[0] for it in passed_over}
 
     @precondition(lambda self: self.recorded)
     @rule()
     def release(self) -> None:
         """From here on only first binds count that have not ended yet."""
         self.machines.change(MACHINE, {key: it for key, it in self.machines.annotations().items() if key != HOME})
-        under_way = [(node, self.began[name]) for name, (_, node, _) in self.under_way.items()]
-        tails = [(node, began) for _, node, _, began in self.tails]
-        self.expected = {node for node, began in (*under_way, *tails) if began == self.heard}
+        self.expected = {node for node, replaces in self.open if not replaces}
 
     @rule()
     def repair(self) -> None:
@@ -140,6 +176,22 @@ class Homes(RuleBasedStateMachine):
     @invariant()
     def no_home_returns(self) -> None:
         assert {self.home, self.recorded} - {""} <= self.expected
+
+    @property
+    def open(self) -> set[tuple[str, str]]:
+        """Binds that may yet be heard: the node, and the home in whose place it would be."""
+        under_way = [(pod, node, self.began[name]) for name, (pod, node, _) in self.under_way.items()]
+        tails = [(pod, node, began) for pod, node, _, began in self.tails]
+        found = {
+            (node, self.replaced.get(pod.uid, "")) for pod, node, began in (*under_way, *tails) if began == self.heard
+        }
+        words = [it for it in self.machines.cluster.annotated_pods() if it.annotations.get(HOME_REPLACES)]
+        on_pods = {
+            (it.node_name, it.annotations[HOME_REPLACES])
+            for it in words
+            if it.annotations.get(HOME_AFTER, "") == self.heard
+        }
+        return found | on_pods
 
     def one(self, which: int) -> str:
         return list(self.under_way)[which % len(self.under_way)]

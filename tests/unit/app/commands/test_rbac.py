@@ -81,7 +81,8 @@ def test_no_pod_is_patched_and_a_machine_s_instance_only_read(printed: Any) -> N
     writes = {it for it in granted(printed({}))["ClusterRole"] if it.split()[0] not in ("get", "list", "watch")}
 
     events = {"create events.events.k8s.io", "patch events.events.k8s.io"}
-    assert {"create pods/binding", "patch pods/status", "patch virtualmachines.kubevirt.io", *events} == writes
+    homes = {f"{verb} homes.homeport.dev" for verb in ("create", "patch", "delete")}
+    assert {"create pods/binding", "patch pods/status", "patch virtualmachines.kubevirt.io", *events, *homes} == writes
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,14 @@ def test_no_pod_is_patched_and_a_machine_s_instance_only_read(printed: Any) -> N
             {"patch virtualmachineinstances.kubevirt.io"},
             {f"{verb} virtualmachines.kubevirt.io" for verb in ("get", "list", "watch", "patch")},
             id="homes on instances",
+        ),
+        pytest.param(
+            owners({"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True, "remember": "uid"}),
+            {"get statefulsets.apps", "patch statefulsets.apps"},
+            {f"{verb} virtualmachines.kubevirt.io" for verb in ("get", "list", "watch", "patch")}
+            | {f"{verb} virtualmachineinstances.kubevirt.io" for verb in ("get", "list", "watch")}
+            | {f"{verb} homes.homeport.dev" for verb in ("get", "list", "watch", "create", "patch", "delete")},
+            id="homes that end with their owners",
         ),
         pytest.param(
             {"profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}}}]},

@@ -465,7 +465,8 @@ class TestWholeObjects:
 
     async def test_one_of_a_name_that_is_taken(self, homes: Homes) -> None:
         """The picture has what is there."""
-        homes.server.put({"kind": "Home", "metadata": {"name": "db", "namespace": "default"}, "spec": {"node": "n9"}})
+        named = {"apiVersion": "homeport.dev/v1alpha1", "kind": "Home"}
+        homes.server.put({**named, "metadata": {"name": "db", "namespace": "default"}, "spec": {"node": "n9"}})
 
         with pytest.raises(WriteConflict):
             await homes.create()

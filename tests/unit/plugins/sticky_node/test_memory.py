@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from app.framework.interface import NotServed, WriteConflict
@@ -106,6 +105,7 @@ class TestKept:
         machines.change(MACHINE, own_home("n1"))
         await machines.plugin.repair()
         machines.change(MACHINE, {})
+        assert ALL == machines.allowed(POD), "at once"
 
         await machines.plugin.repair()
 
@@ -205,6 +205,17 @@ class TestGivenBack:
         await machines.plugin.repair()
 
         assert ([], "") == (memory(machines), machines.annotations().get(HOME, ""))
+
+    async def test_nor_does_it_come_back_to_one_that_was_released_before_it_could_be_forgotten(
+        self, machines: Machines
+    ) -> None:
+        remember(machines)
+        machines.change(MACHINE, {HOME_POD: "its own"})
+        assert ALL == machines.allowed(POD)
+
+        await machines.plugin.repair()
+
+        assert ([], {HOME_POD: "its own"}) == (memory(machines), machines.annotations())
 
     async def test_a_restored_machine_has_what_is_remembered_not_what_was_copied(self, machines: Machines) -> None:
         """A backup brings annotations of the object that was, under the same name."""
@@ -313,11 +324,3 @@ def test_names_are_short_and_tell_all_apart() -> None:
     assert 6 == len(names)
     assert max(map(len, names)) <= 253
     assert any(it.startswith("virtualmachine-db-3-") for it in names)
-
-
-def test_what_is_not_there_is_empty() -> None:
-    found = decode_home(encoded({"metadata": {"name": "x"}, "spec": {"owner": None, "node": None}}))
-
-    nothing = Keeper("", "", "", "", "")
-    assert replace(found, keeper=nothing) == found
-    assert ("default", "x", "", "", "") == (*found.key, found.node, found.machine, found.since)

@@ -133,6 +133,7 @@ class TestMigration:
         machines = started()
         machines.cluster.delete_node("n2")
         assert AT_HOME == (await migrated(machines)).annotations()
+        assert not await machines.plugin._upkeep.round(), "it is looked at again"
 
         machines.cluster.upsert_node(make_node("n2"))
         await machines.plugin.repair()
@@ -178,6 +179,14 @@ class TestPerson:
             await machines.plugin.repair()
 
         assert own_home("n1", MOVED.uid) == machines.annotations()
+
+    async def test_whose_word_could_not_be_closed_yet(self) -> None:
+        """What nobody has seen before the migration does not follow it, whatever becomes of the write beside it."""
+        machines = started()
+        machines.change(MACHINE, {HOME: "n1"})
+        machines.writer.before = [WriteConflict("changed")]
+
+        assert {HOME: "n1"} == (await migrated(machines)).annotations()
 
     async def test_who_gave_one_before_the_first_boot(self) -> None:
         """It follows all the same: it was seen before the machine migrated."""

@@ -53,7 +53,7 @@ async def test_the_new_node_becomes_the_home(machines: Machines) -> None:
 
     assert own_home("n2", POD.uid) == machines.annotations()
     note = "n2 is the home from now on: default/launcher was bound there, since n1 could not be had"
-    told = Told("VirtualMachine default/db", f"Pod {POD}", "Normal", "HomeReplaced", "Binding", note)
+    told = Told("VirtualMachine default/db", f"Pod {POD}", "Normal", "HomeRemade", "Binding", note)
     assert [told] == machines.events.told
 
 
