@@ -73,7 +73,7 @@ class Watched(Machines):
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
         """This process decides."""
-        running = asyncio.ensure_future(self.plugin.run())
+        running = asyncio.ensure_future(self.plugin._watch.run())
         await asyncio.sleep(0)
         try:
             yield
