@@ -127,11 +127,10 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
 
 def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
     """A volume of the pod's cannot be reached from the home. On the owner and on the pod."""
-    waits = f"{pod} waits" if decision.action is Action.WAIT else f"{pod} goes where its volumes are"
-    key = home_key(owner.slot)
+    does = "waits" if decision.action is Action.WAIT else "may start where it can"
     note = (
-        f"the home is {readable(decision.home)}, but {decision.standing.mark}; {waits}: "
-        f"write the node of the volume into {key}, or restore the volume where the home can reach it and keep {key}"
+        f"the home {readable(decision.home)} cannot use a volume of {pod}, which {does} ({decision.standing.mark}): "
+        f"move the home to where the volume is, or release it, by {home_key(owner.slot)}; or restore the volume at home"
     )
     _about(events, owner, Reference.to_pod(pod), "Warning", "HomeElsewhere", _WATCHING, note)
     events.event(Reference.to_pod(pod), _node(decision.home), "Warning", "HomeElsewhere", _WATCHING, note)

@@ -117,6 +117,10 @@ class Owners:
             return None
         return replace(owner, found=found, before=self._before(owner.kind, found, owner.slot))
 
+    def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
+        """An object that keeps homes, with no pod in hand."""
+        return Owner(kind, found, slot, found, self._before(kind, found, slot))
+
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
         """Whether homes that the kind keeps outlive their owners."""
         return kind in self._by_name

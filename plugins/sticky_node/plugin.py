@@ -135,8 +135,8 @@ class StickyNode(
             self._policies,
             clocks,
             handle,
-            verdict=self.verdict,
-            ends_at=self.ends_at,
+            verdict=self._verdict,
+            ends_at=self._ends_at,
             decided=self._decided,
             kinds=_kinds(args),
         )
@@ -238,7 +238,7 @@ class StickyNode(
         home = decision.home
         return (decision.verdict, self._tries.is_over(pod.uid, home), bool(pod.nominated_node_name))
 
-    def verdict(self, pod: Pod) -> Hashable:
+    def _verdict(self, pod: Pod) -> Hashable:
         """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
@@ -246,7 +246,7 @@ class StickyNode(
         decision = self._decided(owner, pod)
         return (decision.verdict, self._tries.is_over(pod.uid, decision.home))
 
-    def ends_at(self, pod: Pod) -> float | None:
+    def _ends_at(self, pod: Pod) -> float | None:
         """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):

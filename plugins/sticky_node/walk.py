@@ -60,13 +60,13 @@ class Walk:
         for number, owner in enumerate(self._recorded()):
             if number % _STEP == _STEP - 1:
                 yield None
-            if owner is not None and (home := recorded_home(owner)):
+            if home := recorded_home(owner):
                 found = seen.pop(owner.key, None)
                 yield Kept(owner, home) if found is None else replace(found, home=home)
         for number, found in enumerate(seen.values()):
             if number % _STEP == _STEP - 1:
                 yield None
-            yield replace(found, home="")
+            yield replace(found, home=recorded_home(found.owner))
 
     def _living(self) -> Iterator[Pod]:
         for by_controller in self._pods.values():
@@ -87,15 +87,12 @@ class Walk:
             since = min(pod.created, known.waits_since) if known.waits_since else pod.created
             seen[owner.key] = replace(known, waits_since=since)
 
-    def _recorded(self) -> Iterator[Owner | None]:
-        """Every owner, once for each of its homes; ``None`` for one that has none."""
+    def _recorded(self) -> Iterator[Owner]:
+        """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name."""
         for kind in self._owners.keepers():
             for found in self._objects.every(kind):
-                slots = _slots(found.annotations)
-                if not slots:
-                    yield None
-                for slot in slots:
-                    yield Owner(kind, found, slot, found)
+                for slot in _slots(found.annotations) or ("",):
+                    yield self._owners.keeper(kind, found, slot)
 
 
 def _rank(owner: Owner, pod: Pod) -> int:

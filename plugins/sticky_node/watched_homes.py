@@ -1,10 +1,13 @@
-"""What becomes of homes: since when one is not usable is written on its owner, and every change is told."""
+"""What becomes of homes: since when one is not usable is written on its owner, and every change is told.
+
+Who writes tells. Several profiles may have the plugin, each looks at the same owners, and one of them comes first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 from msgspec import Struct
@@ -14,7 +17,7 @@ from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.clocks import Clocks, read_since, since_key
 from plugins.sticky_node.home import HOME, HOME_SINCE, readable, recorded_home
-from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.policies import Policies, unknown_policy
 from plugins.sticky_node.standing import Standing, Standings
 from plugins.sticky_node.steps import Steps
@@ -25,6 +28,9 @@ LOOK_SECONDS: Final = 1.0
 
 PACE_SECONDS: Final = 0.02
 """After each write, of which there is one at a time: at most 50 a second, however many live on a node that goes."""
+
+REST_SECONDS: Final = 5.0
+"""After it was written an owner is left alone: nodes come and go, and two profiles may not agree about one."""
 
 AGAIN_SECONDS: Final = 60.0
 """Before an owner that could not be written is tried again. Until one can be, others are tried ever less often."""
@@ -46,17 +52,24 @@ class _Home(Struct, frozen=True):
     standing: Standing
 
 
+_Homes: TypeAlias = Mapping[str, _Home]
+"""Of one owner, by slot."""
+
+
 class _Known(Struct, frozen=True):
-    """An owner as it was looked at last, and by slot its homes as they were then."""
+    """An owner as it was looked at last, with its homes as they were then."""
 
     found: AnnotatedObject
-    homes: Mapping[str, _Home]
+    homes: _Homes
 
 
 class _Unwritten(Struct):
+    """``given``: the slots whose homes are new, or moved, since the owner was written or right."""
+
     kind: Kind[AnnotatedObject]
     found: AnnotatedObject
-    not_before: float = 0.0
+    not_before: float
+    given: set[str]
 
 
 class WatchedHomes:
@@ -91,6 +104,8 @@ class WatchedHomes:
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
         self._unwritten: dict[str, _Unwritten] = {}
+        self._rests_until: dict[str, float] = {}
+        self._told_unwritten: dict[Slot, State] = {}
         self._barred_until = 0.0
         self._pause = 0.0
 
@@ -98,7 +113,7 @@ class WatchedHomes:
 
     async def look(self, steps: Steps) -> None:
         for owner in self._clocks.take_begun():
-            self._unwritten.setdefault(owner.found.uid, _Unwritten(owner.kind, owner.found))
+            self._enqueue(owner.kind, owner.found)
         now, stamp = self._clock(), self._stamp_now()
         if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
             return
@@ -114,7 +129,9 @@ class WatchedHomes:
                         self._look_at(kind, found, known, is_first=is_first)
                 await steps()
         for uid in self._known.keys() - there:
+            self._rests_until.pop(uid, None)
             for home in self._known.pop(uid).homes.values():
+                self._told_unwritten.pop(home.owner.key, None)
                 self._clocks.forget(home.owner.key)
 
     def _stamp_now(self) -> tuple[object, object]:
@@ -126,20 +143,30 @@ class WatchedHomes:
     def _look_at(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, *, is_first: bool
     ) -> None:
-        homes = {it.owner.slot: it for it in self._homes(kind, found)}
+        homes = self._homes(kind, found)
         if self._changes(found, homes):
-            self._unwritten.setdefault(found.uid, _Unwritten(kind, found))
-        for home in homes.values():
-            self._tell(home, self._before(home, known, is_first=is_first))
+            before = homes if is_first else {} if known is None else known.homes
+            given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
+            self._enqueue(kind, found).given.update(given)
+        else:
+            self._tell_right(homes)
         self._tell_policy(Owner(kind, found, "", found), known)
         self._known[found.uid] = _Known(found, homes)
 
-    def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[_Home]:
+    def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
+        uid = found.uid
+        if uid not in self._unwritten:
+            self._unwritten[uid] = _Unwritten(kind, found, self._rests_until.get(uid, 0.0), set())
+        return self._unwritten[uid]
+
+    def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Homes:
+        homes: dict[str, _Home] = {}
         for slot in _slots(found.annotations, HOME):
             owner = Owner(kind, found, slot, found)
             node = recorded_home(owner)
             if node:
-                yield _Home(owner, node, self._standing(owner, node))
+                homes[slot] = _Home(owner, node, self._standing(owner, node))
+        return homes
 
     def _standing(self, owner: Owner, node: str) -> Standing:
         """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
@@ -149,27 +176,39 @@ class WatchedHomes:
             return _ANY
         return self._standings.of_node(node, owner)
 
-    def _before(self, home: _Home, known: _Known | None, *, is_first: bool) -> State | None:
-        """How it was about this home; ``None`` for one that was not there before."""
-        if known is not None:
-            before = known.homes.get(home.owner.slot)
-            return before.standing.state if before is not None and before.node == home.node else None
-        written = read_since(home.owner.found.annotations.get(since_key(home.owner.slot), ""), home.node, self._now())
-        if written is not None:
-            return written.state
-        return State.USABLE if is_first else None
-
     # told
 
-    def _tell(self, home: _Home, before: State | None) -> None:
+    def _tell_written(self, found: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
+        """What is news beside what was written on the owner before."""
+        for slot, home in homes.items():
+            written = read_since(found.annotations.get(since_key(slot), ""), home.node, self._now())
+            before = State.USABLE if written is None else written.state
+            told = self._told_unwritten.pop(home.owner.key, before)
+            self._tell(home, told, is_given=slot in given)
+
+    def _tell_unwritten(self, homes: _Homes, given: Collection[str]) -> None:
+        """The same where nothing can be written."""
+        for slot, home in homes.items():
+            told = self._told_unwritten.get(home.owner.key, State.USABLE)
+            self._tell(home, told, is_given=slot in given)
+            self._told_unwritten[home.owner.key] = home.standing.state
+
+    def _tell_right(self, homes: _Homes) -> None:
+        """There is nothing to be written: of what could not be, people may still have been told."""
+        for home in homes.values():
+            told = self._told_unwritten.pop(home.owner.key, None)
+            if told is not None and home.standing.state is State.USABLE:
+                self._tell(home, told, is_given=False)
+
+    def _tell(self, home: _Home, before: State, *, is_given: bool) -> None:
         now = home.standing.state
-        if now in (before, State.NONE) or (now is State.USABLE and before in (None, State.NONE)):
+        if now in (before, State.NONE) or (now is State.USABLE and before is State.NONE):
             return
         node = readable(home.node)
         if now is State.USABLE:
             _LOG.info("home returned", machine=str(home.owner), node=node)
             events.returned(self._events, home.owner, home.node)
-        elif now is State.GONE and before is None:
+        elif now is State.GONE and is_given:
             _LOG.warning("home unknown", machine=str(home.owner), node=node)
             events.unknown(self._events, home.owner, home.node)
         else:
@@ -184,17 +223,21 @@ class WatchedHomes:
 
     # written
 
-    def _changes(self, found: AnnotatedObject, homes: Mapping[str, _Home]) -> dict[str, str | None]:
-        """What is to be written on the owner."""
-        wanted = {since_key(slot): self._since(home) for slot, home in homes.items()}
-        left = (since_key(slot) for slot in _slots(found.annotations, HOME_SINCE))
-        wanted = {**dict.fromkeys(left), **wanted}
-        return {key: text for key, text in wanted.items() if text != found.annotations.get(key)}
+    def _changes(self, found: AnnotatedObject, homes: _Homes) -> dict[str, str | None]:
+        """What is to be written on the owner. What another profile may need stays."""
+        changes: dict[str, str | None] = {}
+        for slot, home in homes.items():
+            written = found.annotations.get(since_key(slot))
+            wanted = self._since(home, written)
+            if wanted != written:
+                changes[since_key(slot)] = wanted
+        left = (since_key(slot) for slot in _slots(found.annotations, HOME_SINCE) if slot not in homes)
+        return {**changes, **dict.fromkeys(left)}
 
-    def _since(self, home: _Home) -> str | None:
+    def _since(self, home: _Home, written: str | None) -> str | None:
         match home.standing.state:
             case State.NONE:
-                return None
+                return None if self._policies.of(home.owner).source == _OF_OWNER else written
             case State.USABLE:
                 self._clocks.ended(home.owner, home.node)
                 return None
@@ -221,7 +264,8 @@ class WatchedHomes:
             found = self._objects.get(it.kind, it.found.namespace, it.found.name)
             if found is None or found.uid != uid:
                 return None
-            changes = self._changes(found, {home.owner.slot: home for home in self._homes(it.kind, found)})
+            homes = self._homes(it.kind, found)
+            changes = self._changes(found, homes)
             if not changes:
                 return None
             try:
@@ -231,9 +275,11 @@ class WatchedHomes:
             except ObjectGone:
                 return None
             except OSError as cause:
+                self._tell_unwritten(homes, it.given)
                 return self._failed(uid, it, str(cause))
             self._pause = 0.0
-            return None
+            self._rests_until[uid] = self._clock() + REST_SECONDS
+            return self._tell_written(found, homes, it.given)
         return self._later(uid, it, _PAUSE_SECONDS)
 
     def _failed(self, uid: str, it: _Unwritten, cause: str) -> None:

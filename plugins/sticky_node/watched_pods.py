@@ -74,6 +74,7 @@ class WatchedPods:
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._activate = handle.activate
+        self._serves = handle.serves
         self._events = handle.event_recorder
         self._clock = handle.clock
         self._now = handle.wall_clock
@@ -129,10 +130,11 @@ class WatchedPods:
         return (self._nodes.generation, *map(self._objects.version, self._kinds))
 
     def _waiting(self) -> Iterator[Pod]:
-        """Pods may come and go while it is read."""
+        """Those of this profile. Pods may come and go while it is read."""
         for by_controller in self._pods:
             for uid in tuple(by_controller):
-                yield from [pod for pod in by_controller.get(uid, {}).values() if _waits(pod)]
+                pods = [pod for pod in by_controller.get(uid, {}).values() if _waits(pod)]
+                yield from (pod for pod in pods if self._serves(pod.spec.scheduler_name))
 
     async def _search(self, steps: Steps) -> None:
         """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""

@@ -32,7 +32,7 @@ machines   VirtualMachine/odd01    'Not A Node'   gone    idle       grace
 
 WIDE = """\
 OWNER NODE STATE MACHINE POLICY BECAUSE SINCE BY POD ON CONTRADICTION
-VirtualMachine/idle01 n2 away idle grace cordoned - default - - -
+VirtualMachine/idle01 n2 away idle grace cordoned 2026-11-20T10:00:00Z default - - -
 """
 
 CONTRADICTORY = """\

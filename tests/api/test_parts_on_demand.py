@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import pytest
 
@@ -19,7 +19,7 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.service import serving
-from tests.builders import JsonObject, PodFields, container, node_object, pod_object
+from tests.builders import JsonObject, PodFields, container, mounting, node_object, pod_object
 
 
 class Fits(FilterPlugin):
@@ -126,3 +126,53 @@ async def test_without_it_nothing_of_that_is_kept(tmp_path: Path) -> None:
         found = await api.post("filter", named(WAITING[1]))
 
         assert NAMES == found.answer["NodeNames"]
+
+
+class Waits(FilterPlugin):
+    """A plugin that asks for claims of waiting pods, and for how nodes are: one after the other, as its reason."""
+
+    def __init__(self, _args: PluginArgs, _handle: Handle) -> None:
+        pass
+
+    def filter(self, _state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        claims = ",".join(it.claim_name(pod.name) or "" for it in pod.spec.pending_volumes)
+        others = ",".join(it.claim_name(on.name) or "" for on in node.pods.values() for it in on.spec.pending_volumes)
+        found = node.node
+        return unschedulable(f"{claims} {others or '-'} {found.state.ready} {found.annotations.get(MARK, '-')}")
+
+
+MARK: Final = "example.com/maintenance"
+LEAN: Final = PluginSpec(
+    "Waits",
+    PluginArgs,
+    Waits,
+    parts=(Part.PENDING_VOLUMES, Part.NODE_STATE),
+    node_annotations=lambda _: (MARK,),
+)
+WHOLE: Final = PluginSpec("Waits", PluginArgs, Waits, parts=(*Part,), node_annotations=lambda _: (MARK,))
+
+
+@pytest.mark.parametrize("spec", [LEAN, WHOLE], ids=["alone", "beside all others"])
+async def test_claims_of_what_waits_and_how_nodes_are_are_read_wherever_they_come_from(
+    tmp_path: Path, spec: PluginSpec[Any]
+) -> None:
+    well, marked = node("n1", "2"), node("n2", "2")
+    well["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    marked["metadata"]["annotations"] = {MARK: "yes", "example.com/other": "x"}
+    running, waiting = pod("a", "1", 80, node="n1", more=mounting("a")), pod("b", "1", 81, more=mounting("b"))
+    found = settings(tmp_path, "Waits")
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [well, marked, running, waiting]}))
+    newer = {**marked, "metadata": {**marked["metadata"], "resourceVersion": "2", "annotations": {}}}
+    async with serving(found, (*IN_TREE, spec), DEFAULT_WEIGHTS) as api:
+        by_name = await api.post("filter", named(waiting, ("n1", "n2")))
+        by_object = await api.post("filter", sent(waiting, well, newer))
+        cycle = (await api.http.post("/api/v1/cycle", json={"name": "b"})).json()
+        victims = {"n1": {"Pods": [{"UID": "uid-default-a"}], "NumPDBViolations": 0}}
+        preempt = await api.post("preempt", {"Pod": waiting, "NodeNameToMetaVictims": victims})
+
+    rejected = {"n1": "b - True -", "n2": "b -  yes"}
+    assert rejected == by_name.answer[REJECTED]
+    assert {**rejected, "n2": "b -  -"} == by_object.answer[REJECTED]
+    assert (None, "") == (cycle["node"], preempt.answer.get("Error", ""))
+    assert not preempt.answer["NodeNameToMetaVictims"]

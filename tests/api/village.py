@@ -29,6 +29,7 @@ DELEGATED: Final[JsonObject] = {"schedulerName": "default-scheduler", "pluginCon
 COMPLETE: Final[JsonObject] = {"schedulerName": "full", "preset": "complete", "pluginConfig": CONFIG}
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}
 DISKS: Final = {"n1": "ssd", "n3": "ssd", "n4": "hdd"}
+SINCE: Final = "2026-11-20T10:00:00Z"
 ODD: Final = "Not A Node"
 
 
@@ -58,6 +59,13 @@ def machine(name: str, home: str = "", **pod: Unpack[PodFields]) -> list[JsonObj
     return [virtual, instance, pod_object(f"launcher-{name}", **given)]
 
 
+def idle(name: str, home: str, *, since: str) -> list[JsonObject]:
+    """One that is stopped, and since when its home is not usable."""
+    (virtual,) = machine(name, home)
+    virtual["metadata"]["annotations"]["homeport.dev/home-since"] = since
+    return [virtual]
+
+
 def member(number: int, **fields: Unpack[PodFields]) -> JsonObject:
     """A pod of the StatefulSet."""
     given: PodFields = {"owner": {**controller("StatefulSet", "db"), "uid": "uid-StatefulSet-db"}, **fields}
@@ -70,7 +78,7 @@ OBJECTS: Final = [
     *machine("db01", "n1", scheduler="default-scheduler"),
     *machine("mail01", "n1", node="n1", node_selector={"disk": "ssd"}),
     *machine("moved01", "n1", node="n3"),
-    *machine("idle01", "n2"),
+    *idle("idle01", "n2", since=f"away {SINCE} n2"),
     *machine("lost01", "n9", scheduler="default-scheduler"),
     *machine("odd01", ODD),
     *machine("free01", node="n1"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.kube.core_v1 import Node
@@ -184,3 +186,12 @@ def test_who_began_to_count_is_told_once(world: World) -> None:
 @pytest.mark.parametrize("time", ["", "now", "2026-11-22", "2026-11-22T12:00:00", "\x00", "9" * 1000])
 def test_what_is_no_time_has_no_seconds(time: str) -> None:
     assert seconds(time) is None
+
+
+@given(
+    st.text(max_size=400) | st.builds("{} {} {}".format, st.sampled_from(["away", "gone"]), st.datetimes(), st.text())
+)
+def test_whatever_is_written_is_a_time_in_the_past_or_none(text: str) -> None:
+    found = read_since(text, "n1", NOW)
+
+    assert found is None or 0 <= found.time <= NOW + 60

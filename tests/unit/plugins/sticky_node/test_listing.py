@@ -15,7 +15,17 @@ from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.table import State
 from plugins.sticky_node.walk import Walk
 from tests.builders import PodFields, taint
-from tests.unit.plugins.sticky_node.machines import DATABASE, SET, Machines, launcher, make_node, make_pod, reference
+from tests.unit.plugins.sticky_node.machines import (
+    DATABASE,
+    MACHINE,
+    SET,
+    Machines,
+    launcher,
+    make_node,
+    make_pod,
+    reference,
+)
+from tests.unit.plugins.sticky_node.test_memory import home_object, remember
 
 DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "policy": "hard"}]}
 SETS = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
@@ -184,6 +194,24 @@ def test_the_pod_where_kubevirt_has_the_machine_is_the_machine() -> None:
 
     found = only(machines)
     assert ("elsewhere", "source", "its pod runs on n2") == (found.machine, found.pod, found.contradiction)
+
+
+def test_a_machine_that_was_made_anew_lives_where_it_is_remembered_to() -> None:
+    machines = Machines()
+    machines.add(MACHINE)
+    remember(machines, home_object(uid="uid-of-before", node="n2"))
+
+    found = only(machines)
+    assert ("db", "n2", "usable", "idle") == (found.owner.name, found.node, found.state, found.machine)
+
+
+def test_a_copied_home_is_none() -> None:
+    """A clone has its source's annotations."""
+    machines = Machines(DATABASES)
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home-owner": "uid-of-the-source n1"})
+    machines.cluster.upsert_pod(member())
+
+    assert ("", "none", "waiting") == ((found := only(machines)).node, found.state, found.machine)
 
 
 def test_a_pod_of_another_scheduler_is_told_apart() -> None:

@@ -11,7 +11,10 @@ from structlog.testing import capture_logs
 
 from app.framework.interface import ObjectGone, WriteConflict
 from app.kube.kinds import Kind
-from plugins.sticky_node.watched_homes import AGAIN_SECONDS
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.plugin import StickyNode
+from plugins.sticky_node.table import Policy
+from plugins.sticky_node.watched_homes import AGAIN_SECONDS, REST_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject
 from tests.fakes import Told
@@ -23,7 +26,7 @@ POLICY = "homeport.dev/policy"
 BY_ORDINAL: JsonObject = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "perOrdinal": True}]}
 
 
-async def passes(seconds: float = 3.0) -> None:
+async def passes(seconds: float = 8.0) -> None:
     """By default as long as it takes at most until a few changes are written."""
     await asyncio.sleep(seconds)
 
@@ -82,7 +85,7 @@ class TestWritten:
             await passes()
 
         ((_, annotations),) = machines.writer.written
-        assert {f"{SINCE}.1": f"away {after(3)} n1", f"{SINCE}.2": f"away {after(3)} n2"} == annotations
+        assert {f"{SINCE}.1": f"away {after(8)} n1", f"{SINCE}.2": f"away {after(8)} n2"} == annotations
 
     @virtual_time
     async def test_a_machine_that_is_stopped_has_a_clock_as_well(self) -> None:
@@ -195,6 +198,48 @@ class TestWritten:
         busiest = max(sum(start <= it < start + 1 for it in machines.writes) for start in machines.writes)
         assert busiest <= 50
         assert machines.writes[-1] - begin < 10
+
+    @virtual_time
+    async def test_an_owner_whose_node_comes_and_goes_is_written_every_few_seconds(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        async with machines.leading():
+            for _ in range(30):
+                machines.cordon("n1")
+                await passes(2)
+                machines.uncordon("n1")
+                await passes(2)
+
+        assert len(machines.writes) <= 120 / REST_SECONDS + 1
+        assert {HOME: "n1"} == machines.annotations()
+
+    @virtual_time
+    async def test_two_profiles_write_and_tell_once(self) -> None:
+        machines = Watched()
+        other = StickyNode(StickyNodeArgs(), machines.handle)
+        for number in range(20):
+            machines.machine(f"vm-{number}", home="n1")
+        async with machines.leading(), machines.leading(other):
+            machines.cordon("n1")
+            await passes()
+            machines.uncordon("n1")
+            await passes()
+
+        assert 40 == len(machines.writer.written)
+        assert 20 == machines.events.reasons.count("HomeAway")
+        assert 20 == machines.events.reasons.count("HomeReturned")
+
+    @virtual_time
+    async def test_two_profiles_of_which_one_is_off_do_not_fight(self) -> None:
+        machines = Watched()
+        other = StickyNode(StickyNodeArgs(policy=Policy.OFF), machines.handle)
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading(), machines.leading(other):
+            await passes(600)
+
+        assert f"away {after(0)} n1" == machines.since()
+        assert 1 == len(machines.writes)
 
 
 class TestNotWritten:
@@ -332,6 +377,20 @@ class TestQuiet:
 
 class TestTold:
     """On the owner, and in the log."""
+
+    @virtual_time
+    async def test_also_where_nothing_may_be_written(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.writer.unwritable = {"db"}
+        async with machines.leading():
+            await passes()
+            machines.cordon("n1")
+            await passes(1000)
+            machines.uncordon("n1")
+            await passes(1000)
+
+        assert ["HomeAway", "HomeReturned"] == machines.events.reasons
 
     @virtual_time
     async def test_each_state_that_a_home_comes_to(self) -> None:

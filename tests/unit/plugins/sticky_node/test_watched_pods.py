@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from plugins.sticky_node.watched_pods import AT_ONCE
 from tests.api.virtual import now, virtual_time
+from tests.builders import claim_object, encoded, mounting, volume_object
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE
 from tests.unit.plugins.sticky_node.watched import BEGINS, Watched, after, launcher, make_node
@@ -280,6 +282,17 @@ class TestTakingOver:
         assert max(times.count(it) for it in times) == AT_ONCE
 
     @virtual_time
+    async def test_pods_of_another_profile_are_none_of_ours(self) -> None:
+        machines = waiting()
+        machines.cluster.upsert_pod(launcher(scheduler="other"))
+        async with machines.leading():
+            await at(100)
+            machines.uncordon("n1")
+            await at(300)
+
+        assert [] == machines.woken
+
+    @virtual_time
     async def test_a_grace_that_ended_meanwhile(self) -> None:
         machines = waiting()
         async with machines.leading():
@@ -367,6 +380,37 @@ class TestTold:
         assert Told(POD, "Node n1", "Normal", "GraceOver", "Watching", note) == self.of_pod(machines)[-1]
         line = {"event": "grace over", "log_level": "info", "machine": DB, "node": "n1", "pod": "default/launcher"}
         assert [line] == [it for it in said if it["event"] == "grace over"]
+
+    @pytest.mark.parametrize(
+        ("policy", "does"), [("hard", "waits"), ("grace", "may start where it can"), ("soft", "may start where it can")]
+    )
+    def test_a_volume_that_the_home_cannot_use(self, policy: str, does: str) -> None:
+        @virtual_time
+        async def story() -> None:
+            machines = Watched({"policy": policy})
+            machines.machine(home="n1")
+            claim = PERSISTENT_VOLUME_CLAIMS.decode(encoded(claim_object(volume="pv-1")))
+            machines.cluster.others.upsert(PERSISTENT_VOLUME_CLAIMS, claim)
+            volume = PERSISTENT_VOLUMES.decode(encoded(volume_object(claim="data", zone="far")))
+            machines.cluster.others.upsert(PERSISTENT_VOLUMES, volume)
+            with capture_logs() as said:
+                async with machines.leading():
+                    await at(1)
+                    machines.asks(launcher(more=mounting("data")))
+                    await at(100)
+
+            note = (
+                f"the home n1 cannot use a volume of default/launcher, which {does} "
+                "(PersistentVolumeClaim data is bound to PersistentVolume pv-1): move the home to where the volume is, "
+                "or release it, by homeport.dev/home; or restore the volume at home"
+            )
+            assert [
+                Told(DB, POD, "Warning", "HomeElsewhere", "Watching", note),
+                Told(POD, "Node n1", "Warning", "HomeElsewhere", "Watching", note),
+            ] == machines.events.told
+            assert ["home elsewhere"] == [it["event"] for it in said]
+
+        story()
 
     @virtual_time
     async def test_a_pod_that_goes_its_way_at_once_is_told_nothing(self) -> None:

@@ -15,6 +15,7 @@ from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind
+from plugins.sticky_node.plugin import StickyNode
 from plugins.sticky_node.standing import PARTS
 from tests.api.virtual import now
 from tests.builders import JsonObject, NodeFields, PodFields, encoded, node_object, pod_object, taint
@@ -71,9 +72,9 @@ class Watched(Machines):
         await self.writer.annotate(kind, found, annotations)
 
     @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
-        """This process decides."""
-        running = asyncio.ensure_future(self.plugin._watch.run())
+    async def leading(self, plugin: StickyNode | None = None) -> AsyncIterator[None]:
+        """This process decides. ``plugin``: that of another profile."""
+        running = asyncio.ensure_future((plugin or self.plugin)._watch.run())
         await asyncio.sleep(0)
         try:
             yield
