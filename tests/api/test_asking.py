@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -28,6 +28,9 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind, owner_kind
+from app.kube.labels import label_set
+from app.kube.meta_v1 import PartialObject
+from app.runtime.asking import NoWritesWhenAsked, question
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.service import SAMPLE, example, serving
 from tests.fakes import RecordingRecorder
@@ -128,3 +131,44 @@ async def test_a_decision_does_in_the_same_process(events: RecordingRecorder) ->
 
         assert {"RequiredObjects", "PreFilter", "Filter"} <= {it.action for it in events.told}
         assert "None" in await outcomes()
+
+
+class Written:
+    """A writer that keeps what it is told to do."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def annotate(self, kind: Kind[Any], found: Any, annotations: Mapping[str, str | None]) -> None:
+        self.told.append("annotate")
+
+    async def create(self, kind: Kind[Any], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        self.told.append("create")
+
+    async def change(self, kind: Kind[Any], found: Any, spec: Mapping[str, Any]) -> None:
+        self.told.append("change")
+
+    async def delete(self, kind: Kind[Any], found: Any) -> None:
+        self.told.append("delete")
+
+
+async def test_no_object_is_written_within_a_question_in_any_way() -> None:
+    written = Written()
+    writer = NoWritesWhenAsked(written)
+    machine: Any = PartialObject("default", "db", "uid", "1", label_set(None), {}, None)
+
+    def all_ways() -> list[Coroutine[Any, Any, None]]:
+        return [
+            writer.annotate(MACHINES, machine, {}),
+            writer.create(MACHINES, "default", "db", {}),
+            writer.change(MACHINES, machine, {}),
+            writer.delete(MACHINES, machine),
+        ]
+
+    with question():
+        refused = await asyncio.gather(*all_ways(), return_exceptions=True)
+    assert ([PermissionError] * 4, []) == ([type(it) for it in refused], written.told)
+
+    for way in all_ways():
+        await way
+    assert ["annotate", "create", "change", "delete"] == written.told

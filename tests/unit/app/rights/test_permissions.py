@@ -81,6 +81,15 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             id="kinds that are looked up and written: after a conflict they are read",
         ),
         pytest.param(
+            Work((Use("A", RACKS, writes="what it knows", whole=True),), False),
+            {
+                "patch pods/status": (FENCE, ACTIVATE),
+                "list, watch racks.example.com": (f"{PICTURE}: read by A",),
+                "get, create, patch, delete racks.example.com": ("writing what it knows on these: A",),
+            },
+            id="a kind of our own, of which objects are made and deleted",
+        ),
+        pytest.param(
             Work((Use("A", PODS, looks_up=True),), False),
             {
                 "list, watch nodes": (PICTURE,),

@@ -80,7 +80,7 @@ EVERY: JsonObject = {
 )
 def test_the_nearest_word_counts(args: JsonObject, pod_says: str, owner_says: str, expected: Applied) -> None:
     annotations = {"policy": owner_says} if owner_says else {}
-    assert expected == World(args, **annotations).of(pod_says)
+    assert expected == World(args, None, **annotations).of(pod_says)
 
 
 def test_what_names_no_policy_is_passed_over_and_told() -> None:

@@ -1,0 +1,88 @@
+"""A machine that has migrated takes its home along, if it lived at home; one that never had any gets where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from app.framework.interface import Handle, Unreadable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES
+from app.kube.kubevirt_v1 import VirtualMachineInstance
+from plugins.sticky_node.active import ActivePods
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.attempts import Attempts
+from plugins.sticky_node.home import By, Claim, home_pod, is_sealed, recorded_home
+from plugins.sticky_node.making import Making
+from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.recording import Recorder
+from plugins.sticky_node.steps import Steps
+
+
+class Following:
+    """Goes over KubeVirt's machines. ``is_off``: whether an owner's policy is ``off``, so that nothing is recorded."""
+
+    def __init__(
+        self,
+        args: StickyNodeArgs,
+        owners: Owners,
+        active: ActivePods,
+        making: Making,
+        recorder: Recorder,
+        attempts: Attempts,
+        handle: Handle,
+        is_off: Callable[[Owner], bool],
+    ) -> None:
+        self._args = args
+        self._owners = owners
+        self._active = active
+        self._making = making
+        self._recorder = recorder
+        self._attempts = attempts
+        self._is_off = is_off
+        self._objects = handle.objects
+        self._serves = handle.serves
+        self._sleep = handle.sleep
+        self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
+
+    async def all(self) -> bool:
+        """Claims of machines that run, each heard once. ``False``: something of a machine is not in the picture yet."""
+        if not self._has_machines:
+            return True
+        complete, steps = True, Steps(self._sleep)
+        for machine in self._objects.every(VIRTUAL_MACHINE_INSTANCES):
+            await steps()
+            if not machine.node_name:
+                continue
+            pod = self._active.of(machine)
+            if pod is None or not self._objects.has_node(machine.node_name):
+                complete = False
+                continue
+            with suppress(Unreadable):
+                claim = self._claim(machine, pod)
+                if claim is not None:
+                    complete &= await self._attempts.of_owner(
+                        claim.owner.found.uid, partial(self._recorder.hear, claim)
+                    )
+        return complete
+
+    def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
+        owner = self._owners.of(pod) if self._serves(pod.spec.scheduler_name) else None
+        if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner):
+            return None
+        home, heard = recorded_home(owner), home_pod(owner)
+        if home and self._args.follow_migration and _has_left(machine, owner, home) and heard != pod.uid:
+            return Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
+        if not home and not heard and self._args.adopt:
+            return Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
+        return None
+
+
+def _has_left(machine: VirtualMachineInstance, owner: Owner, home: str) -> bool:
+    """Whether it migrated away from the home, which was written before: KubeVirt moves ``status.nodeName`` last.
+
+    ``migrationState.completed`` tells nothing: it is true of migrations that failed, too.
+    """
+    is_there = machine.node_name == machine.moved_to != machine.moved_from
+    return is_there and home == machine.moved_from and is_sealed(owner.found, owner.slot)
