@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final
 
+from app.framework.background import together
 from app.framework.interface import Handle
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
@@ -58,12 +59,20 @@ class Watch:
         self._pods.answered(pod, verdict)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
-        steps = Steps(self._sleep)
+        """Until it is cancelled. A write that waits for its answer keeps no pod waiting."""
         self._homes.begin()
-        await self._pods.begin(steps)
+        await self._pods.begin(Steps(self._sleep))
+        await together(self._watch_pods, self._watch_homes)
+
+    async def _watch_pods(self) -> None:
+        steps = Steps(self._sleep)
         while True:
             await self._pods.look(steps)
+            await self._sleep(TICK_SECONDS)
+
+    async def _watch_homes(self) -> None:
+        steps = Steps(self._sleep)
+        while True:
             await self._homes.look(steps)
             await self._homes.write(TICK_SECONDS)
             await self._sleep(TICK_SECONDS)
