@@ -200,16 +200,21 @@ def release(kubeconfig: str | None, owner: Owner) -> str:
 
 def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
     """The home is the node on which its pod is now. Raises ``CommandError``."""
-    asked = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name}
-    found = [*homes(server, asked), *homes(server, {**asked, "state": "none"})]
-    mine = [it for it in found if (it["owner"]["apiVersion"], it["owner"]["slot"]) == (owner.api_version, owner.slot)]
-    if not mine:
+    found = [*_known(server, owner), *_known(server, owner, state="none")]
+    if not found:
         raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
-    if not mine[0]["pod"]:
+    if not found[0]["pod"]:
         raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
-    if not mine[0]["podNode"]:
-        raise CommandError(f"{owner}: its pod {mine[0]['pod']} has no node yet")
-    return move(kubeconfig, owner, mine[0]["podNode"], force=False)
+    if not found[0]["podNode"]:
+        raise CommandError(f"{owner}: its pod {found[0]['pod']} has no node yet")
+    return move(kubeconfig, owner, found[0]["podNode"], force=False)
+
+
+def _known(server: Server, owner: Owner, **more: str) -> list[Json]:
+    """What Homeport knows of the home: one at most."""
+    asked = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
+    mine = (owner.api_version, owner.slot)
+    return [it for it in homes(server, asked) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]
 
 
 def _changed(kubeconfig: str | None, target: Target, value: str | None, *, check_node: bool = False) -> str:

@@ -978,8 +978,8 @@ class PluginSpec(Generic[Args]):
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
         changed: Changed | None = None,
-        node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
         came: Came | None = None,
+        node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
     ) -> None:
         self.name = name
         self.args = args
@@ -989,8 +989,8 @@ class PluginSpec(Generic[Args]):
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
         self.changed = changed
-        self.node_annotations = node_annotations
         self.came = came
+        self.node_annotations = node_annotations
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

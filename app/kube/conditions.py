@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from app.kube.decoding import Decoder
+
 
 class ConditionObject(Struct, rename="camel"):
     """A condition of a pod."""
@@ -18,7 +20,7 @@ class ConditionObject(Struct, rename="camel"):
 
 
 _NONE: Final = ConditionObject()
-_DECODER: Final = msgspec.json.Decoder(list[ConditionObject] | None)
+_DECODER: Final = Decoder[list[ConditionObject] | None](list[ConditionObject] | None)
 _POD_SCHEDULED: Final = "PodScheduled"
 _FALSE: Final = "False"
 _LONGEST_TIME: Final = 64

@@ -5,21 +5,23 @@ Of homes that Homeport makes, ``recording`` tells.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from app.framework.events import EventRecorder
-from app.kube.kinds import AnnotatedObject, Kind
+from app.kube.kinds import NAMESPACES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from plugins.sticky_node.events import edited
 from plugins.sticky_node.home import HOME, HOME_POD, home_in, readable
 
 _LOG: Final = structlog.get_logger(__name__)
+_WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPACES))
+"""Kinds that are read for something else, and keep no homes."""
 
 
 def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder) -> None:
     """One line, and one Event, for each home of the object that was given, moved or given up."""
-    if old.annotations == new.annotations:
+    if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
         return
     for key in sorted({*old.annotations, *new.annotations}):
         if key == HOME or key.startswith(f"{HOME}."):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
+import structlog
+
+from app.framework.background import together
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
@@ -40,7 +42,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
-from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
 from plugins.sticky_node.clocks import Clocks
@@ -55,11 +57,13 @@ from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
 from plugins.sticky_node.standing_census import StandingCensus
-from plugins.sticky_node.table import Action, Reason
+from plugins.sticky_node.table import Action, Policy, Reason
 from plugins.sticky_node.tries import Tries
 from plugins.sticky_node.upkeep import Upkeep
 from plugins.sticky_node.walk import Walk
 from plugins.sticky_node.watching import Watch
+
+_LOG: Final = structlog.get_logger(__name__)
 
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = Reason.NOT_HOME.value
@@ -109,6 +113,8 @@ class StickyNode(
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
+        if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
+            _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
         self._owners = Owners(args.owners, handle.objects)
         self._objects = handle.objects
@@ -336,9 +342,7 @@ class StickyNode(
 
     async def run(self) -> None:
         """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch.run())
-            group.create_task(self._upkeep.run())
+        await together(self._watch.run, self._upkeep.run)
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()

@@ -92,7 +92,8 @@ class Walk:
         for kind in self._owners.keepers():
             for found in self._objects.every(kind):
                 for slot in _slots(found.annotations) or ("",):
-                    yield self._owners.keeper(kind, found, slot)
+                    owner = Owner(kind, found, slot, found)
+                    yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)
 
 
 def _rank(owner: Owner, pod: Pod) -> int:

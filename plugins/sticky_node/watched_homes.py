@@ -113,7 +113,8 @@ class WatchedHomes:
 
     async def look(self, steps: Steps) -> None:
         for owner in self._clocks.take_begun():
-            self._enqueue(owner.kind, owner.found)
+            with suppress(Unreadable):
+                self._look_again(owner.kind, owner.found)
         now, stamp = self._clock(), self._stamp_now()
         if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
             return
@@ -152,6 +153,12 @@ class WatchedHomes:
             self._tell_right(homes)
         self._tell_policy(Owner(kind, found, "", found), known)
         self._known[found.uid] = _Known(found, homes)
+
+    def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject) -> None:
+        """At one owner, since a pod of its has asked or it is about to be written, if it was looked at before."""
+        found, known = self._objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
+        if found is not None and known is not None and found.uid == asked.uid:
+            self._look_at(kind, found, known, is_first=False)
 
     def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
         uid = found.uid
@@ -259,6 +266,7 @@ class WatchedHomes:
                 await self._sleep(PACE_SECONDS)
 
     async def _write(self, uid: str, it: _Unwritten) -> None:
+        self._look_again(it.kind, it.found)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):
             found = self._objects.get(it.kind, it.found.namespace, it.found.name)

@@ -608,11 +608,15 @@ def database(name: str, home: str = "") -> JsonObject:
     return {"apiVersion": "example.com/v1", "kind": "Database", "metadata": metadata}
 
 
-COLUMNS: Final = ["kept by", "node", "recorded", "made by"]
+COLUMNS: Final = ["kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by"]
+HARD: Final = "hard (default)"
 HOMES: Final = Profile.model_validate(
     {
         "pluginConfig": [
-            {"name": "StickyNode", "args": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}
+            {
+                "name": "StickyNode",
+                "args": {"policy": "hard", "owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]},
+            }
         ]
     }
 )
@@ -629,17 +633,19 @@ class TestExplainHome:
     @pytest.mark.parametrize(
         ("home", "row", "feasible", "unblock"),
         [
-            pytest.param("n2", ["n2", True], ["n2"], [], id="at home"),
+            pytest.param(
+                "n2", ["n2", HARD, "its node takes pods", "only home passes", "", True], ["n2"], [], id="at home"
+            ),
             pytest.param(
                 "",
-                ["none yet: the first bind makes it", False],
+                ["none yet: the first bind makes it", HARD, "none", "all pass", "", False],
                 ["n1", "n2", "n3"],
                 [],
                 id="no home yet: anywhere",
             ),
             pytest.param(
                 "n9",
-                ["n9", True],
+                ["n9", HARD, "there is no such node", "the pod waits", "", True],
                 [],
                 [
                     "node n9 is not there: bring it back, or set or remove homeport.dev/home on Database default/db",

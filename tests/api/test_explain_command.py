@@ -57,8 +57,8 @@ NODES  REJECTED BY
 11     StickyNode: node(s) were not the pod's home
 
 StickyNode: home
-KEPT BY                       NODE     RECORDED  MADE BY
-VirtualMachine machines/db01  node-b2  yes
+KEPT BY                       NODE     POLICY           STATE                WHAT HAPPENS      GRACE  RECORDED  MADE BY
+VirtualMachine machines/db01  node-b2  grace (default)  its node takes pods  only home passes         yes
 """
 
 

@@ -20,8 +20,8 @@ PLUGINS = {
     "queueSort": ["PrioritySort"],
     "preFilter": ["PodTopologySpread", "StickyNode"],
     "filter": ["PodTopologySpread", "StickyNode"],
-    "preScore": ["PodTopologySpread"],
-    "score": ["PodTopologySpread"],
+    "preScore": ["PodTopologySpread", "StickyNode"],
+    "score": ["PodTopologySpread", "StickyNode"],
     "reserve": ["StickyNode"],
     "preBind": ["StickyNode"],
     "bind": ["DefaultBinder"],
@@ -39,6 +39,8 @@ OBJECTS = {
     "kubevirt.io/v1 VirtualMachine": 3,
     "kubevirt.io/v1 VirtualMachineInstance": 3,
 }
+HOMES = "homeport.dev/v1alpha1 Home"
+"""In a saved cluster these are what Homeport has come to remember so far."""
 
 
 @pytest.fixture
@@ -101,7 +103,9 @@ async def test_ready_in_many_words(api: Api, query: str) -> None:
 
     first, *feeds, last = response.text.splitlines()
     assert (200, "[+]picture ok", "readyz check passed") == (response.status_code, first, last)
-    assert sorted(f"[+]feed/{kind} ok: saved, {count} objects" for kind, count in OBJECTS.items()) == sorted(feeds)
+    (remembered,) = [it for it in feeds if it.startswith(f"[+]feed/{HOMES} ok: saved, ")]
+    told = [f"[+]feed/{kind} ok: saved, {count} objects" for kind, count in OBJECTS.items()]
+    assert sorted([*told, remembered]) == sorted(feeds)
 
 
 async def test_not_ready_in_many_words_and_in_one(tmp_path: Path) -> None:
@@ -114,7 +118,7 @@ async def test_not_ready_in_many_words_and_in_one(tmp_path: Path) -> None:
     lines = long.text.splitlines()
     assert (503, 503) == (short.status_code, long.status_code)
     assert (f"[-]picture failed: {short.text.strip()}", "readyz check failed") == (lines[0], lines[-1])
-    assert {f"[-]feed/{kind} failed" for kind in OBJECTS} == {line.partition(": ")[0] for line in lines[1:-2]}
+    assert {f"[-]feed/{kind} failed" for kind in (*OBJECTS, HOMES)} == {line.partition(": ")[0] for line in lines[1:-2]}
     assert lines[-2].startswith("[-]permissions failed: not checked")
     assert [] == status["permissions"]["missing"]
     assert status["permissions"]["problem"]
@@ -128,7 +132,7 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "problem": "",
         "feeds": {
             kind: {"state": "saved", "objects": count, "age_seconds": 0, "left_out": []}
-            for kind, count in OBJECTS.items()
+            for kind, count in {**OBJECTS, HOMES: status["feeds"][HOMES]["objects"]}.items()
         },
         "leader": None,
         "permissions": None,
@@ -190,7 +194,9 @@ async def test_metrics_count_every_request_by_verb_and_outcome(api: Api) -> None
 
 
 async def test_metrics_show_the_picture(api: Api) -> None:
-    assert {f'{{kind="{kind}"}}': count for kind, count in OBJECTS.items()} == await api.samples("homeport_objects")
+    counted = await api.samples("homeport_objects")
+    assert {f'{{kind="{HOMES}"}}'} == counted.keys() - {f'{{kind="{kind}"}}' for kind in OBJECTS}
+    assert {f'{{kind="{kind}"}}': count for kind, count in OBJECTS.items()}.items() <= counted.items()
     assert {1.0} == set((await api.samples("homeport_feed_synced")).values())
     assert {"": 0} == await api.samples("homeport_assumed_pods")
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.__main__ import main
+from plugins.sticky_node.memory import HOMES, memory_name
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
@@ -16,6 +18,7 @@ from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt
 from tests.integration.test_spread_stories import make_zones
 
+ROOT = Path(__file__).parents[2]
 StartHomeport = Callable[..., Homeport]
 Told = tuple[int, str, str]
 
@@ -89,7 +92,6 @@ def test_a_person_sees_moves_keeps_and_releases_homes(
 
         told = "VirtualMachine default/db01: the home is zone-a-1 now, it was node-that-is-gone\n"
         assert (0, told, "") == person.does("move", "vm/db01", "zone-a-1")
-        client.patch("Pod", launcher, {"metadata": {"annotations": {"example.com/look": "again"}}})
         assert "zone-a-1" == client.wait_bound(launcher)
 
     client.wait_for(
@@ -115,9 +117,42 @@ def test_a_person_sees_moves_keeps_and_releases_homes(
         code,
         out,
     )
-    assert {f"{HOME}-pod": heard} == annotations(client, "db01")
+    found = annotations(client, "db01")
+    assert (None, heard) == (found.get(HOME), found[f"{HOME}-pod"])
+    client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
     assert (1, "", "homeport: VirtualMachine default/db01 has no home\n") == person.does("release", "vm/db01")
     assert (1, "", "homeport: there is no VirtualMachine default/db02\n") == person.does("release", "vm/db02")
+
+
+def test_a_home_that_is_remembered_of_an_earlier_machine_is_listed_and_stays_released(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It comes onto the new machine, and does not come back from memory once a person has released it."""
+    client = plane.client
+    install_kubevirt(client)
+    client.install(yaml.safe_load((ROOT / "helm" / "homeport" / "crds" / "homes.yaml").read_text()))
+    make_zones(plane, {"zone-a": 1})
+    client.create(objects.virtual_machine("db01"))
+    keeper = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "db01", "uid": "uid-of-before"}
+    name = memory_name(keeper["apiVersion"], keeper["kind"], "db01", "")
+    remembered = {"apiVersion": HOMES.api_version, "kind": HOMES.kind, "metadata": {"name": name}}
+    path = f"/apis/{HOMES.api_version}/namespaces/default/homes"
+    client.request("POST", path, {**remembered, "spec": {"owner": keeper, "node": "zone-a-0"}})
+    person = Person(start_homeport(), plane.kubeconfig, capsys)
+    try:
+        client.wait_for(
+            lambda: [(it["owner"]["name"], it["node"]) for it in person.sees()] == [("db01", "zone-a-0")],
+            what="the home that is remembered to be listed",
+        )
+        client.wait_for(lambda: home_of(client, "db01") == "zone-a-0", what="the home to be on the new machine")
+        told = "VirtualMachine default/db01: zone-a-0 is not the home any more; the next first bind makes one\n"
+        assert (0, told, "") == person.does("release", "vm/db01")
+        client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
+        client.wait_for(lambda: client.find("Home", name) is None, what="the memory of it to go")
+        assert ("", []) == (home_of(client, "db01"), person.sees())
+    finally:
+        if client.find("Home", name):
+            client.delete("Home", name)
 
 
 def test_what_is_forced_is_written_as_it_is(

@@ -8,6 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from plugins.sticky_node import SPEC
+from plugins.sticky_node.args import StickyNodeArgs
+from tests.builders import JsonObject, claim_object, encoded, volume_object
+from tests.fakes import RecordingRecorder
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
     HOME_POD,
@@ -176,3 +179,25 @@ def test_what_somebody_changed(old: Mapping[str, str], new: Mapping[str, str], s
         (it.regarding, it.related, it.kind, it.reason) for it in machines.events.told
     ]
     assert [{"log_level": "info", "machine": DB, **line} for line in said] == told
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(claim_object(), id="a claim"),
+        pytest.param(volume_object(), id="a volume"),
+        pytest.param({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, id="a namespace"),
+    ],
+)
+def test_of_what_keeps_no_home_nothing_is_told(before: JsonObject) -> None:
+    """They are read nevertheless, and change all the time."""
+    kinds = SPEC.kinds(StickyNodeArgs.model_validate({"namespaces": [{"namespaceSelector": {}, "policy": "soft"}]}))
+    (kind,) = [it for it in kinds if it.kind == before["kind"]]
+    after = {**before, "metadata": {**before["metadata"], "resourceVersion": "2", "labels": {"a": "b"}}}
+    recorder = RecordingRecorder()
+    assert SPEC.changed is not None
+
+    with capture_logs() as said:
+        SPEC.changed(kind, kind.decode(encoded(before)), kind.decode(encoded(after)), recorder)
+
+    assert ([], []) == (said, recorder.told)

@@ -460,6 +460,21 @@ class TestTold:
         assert ["home unknown"] * 2 == [it["event"] for it in said if it["event"] == "home unknown"]
 
     @virtual_time
+    async def test_one_of_which_a_pod_asks_at_once(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        async with machines.leading():
+            await passes()
+            machines.machine("other", home="n2")
+            await passes(0.5)
+            machines.change(MACHINE, {HOME: "n9"})
+            machines.asks(launcher())
+            await passes()
+
+        told = [it for it in machines.events.told if (it.regarding, it.action) == (DB, "Watching")]
+        assert ["HomeUnknown"] == [it.reason for it in told]
+
+    @virtual_time
     async def test_a_policy_that_is_none_once_for_each_that_was_written(self) -> None:
         machines = Watched()
         machines.machine(policy="stict")
