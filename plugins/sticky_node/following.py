@@ -13,7 +13,7 @@ from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.attempts import Attempts
-from plugins.sticky_node.home import By, Claim, home_pod, is_sealed, recorded_home
+from plugins.sticky_node.home import By, Claim, home_in, home_pod, is_sealed, recorded_home
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.recording import Recorder
@@ -44,6 +44,7 @@ class Following:
         self._objects = handle.objects
         self._serves = handle.serves
         self._sleep = handle.sleep
+        self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:
@@ -51,9 +52,11 @@ class Following:
         if not self._has_machines:
             return True
         complete, steps = True, Steps(self._sleep)
+        seen: set[str] = set()
         for machine in self._objects.every(VIRTUAL_MACHINE_INSTANCES):
             await steps()
-            if not machine.node_name:
+            seen.add(machine.uid)
+            if not machine.node_name or self._is_settled(machine):
                 continue
             pod = self._active.of(machine)
             if pod is None or not self._objects.has_node(machine.node_name):
@@ -65,7 +68,18 @@ class Following:
                     complete &= await self._attempts.of_owner(
                         claim.owner.found.uid, partial(self._recorder.hear, claim)
                     )
+        for uid in self._settled.keys() - seen:
+            del self._settled[uid]
         return complete
+
+    def _is_settled(self, machine: VirtualMachineInstance) -> bool:
+        """Whether it and its owner are as they were when nothing was to be done."""
+        known, owner = self._settled.get(machine.uid, (None, None))
+        if known is not machine or owner is None:
+            return False
+        with suppress(Unreadable):
+            return self._objects.get(owner.kind, *owner.found.key) is owner.found
+        return False
 
     def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
         owner = self._owners.of(pod) if self._serves(pod.spec.scheduler_name) else None
@@ -76,6 +90,8 @@ class Following:
             return Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
         if not home and not heard and self._args.adopt:
             return Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
+        if home_in(owner.found, owner.slot):
+            self._settled[machine.uid] = (machine, owner)
         return None
 
 

@@ -35,6 +35,7 @@ class Remembering:
         self._events = handle.event_recorder
         self._sleep = handle.sleep
         self._memory = Memory(handle.objects, handle.writer, handle.wall_clock)
+        self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
 
     async def all(self) -> bool:
@@ -80,12 +81,27 @@ class Remembering:
     async def note(self) -> bool:
         """Remember every home as it is now; whether nothing is left to do."""
         complete, steps = True, Steps(self._sleep)
+        seen: set[str] = set()
         for kind in self._kinds.values():
             for found in self._objects.every(kind):
                 await steps()
-                for slot in self._to_remember(kind, found):
+                seen.add(found.uid)
+                if self._is_noted(found):
+                    continue
+                slots = tuple(self._to_remember(kind, found))
+                if not slots:
+                    known = (self._memory.of(kind, found, slot) for slot in slots_of(found))
+                    self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
+                for slot in slots:
                     complete &= await self._attempts.of_memory(partial(self._remember, kind, found, slot))
+        for uid in self._noted.keys() - seen:
+            del self._noted[uid]
         return complete
+
+    def _is_noted(self, found: AnnotatedObject) -> bool:
+        """Whether the object and what is remembered of it are as they were when nothing was to be done."""
+        known, homes = self._noted.get(found.uid, (None, ()))
+        return known is found and all(self._objects.get(HOMES, *home.key) is home for home in homes)
 
     def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""

@@ -49,16 +49,26 @@ class Sealing:
         self._writer = handle.writer
         self._events = handle.event_recorder
         self._sleep = handle.sleep
+        self._in_order: dict[str, AnnotatedObject] = {}
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:
-        """Look at every owner; whether nothing is left to do."""
+        """Look at every owner that is not as it was when nothing was to be done; whether nothing is left to do."""
         complete, steps = True, Steps(self._sleep)
+        seen: set[str] = set()
         for kind in self._owners.keepers():
             for found in self._objects.every(kind):
                 await steps()
-                if found.annotations and (work := self._work(kind, found)) is not None:
+                seen.add(found.uid)
+                if self._in_order.get(found.uid) is found:
+                    continue
+                work = self._work(kind, found) if found.annotations else None
+                if work is None:
+                    self._in_order[found.uid] = found
+                else:
                     complete &= await self._attempts.of_owner(found.uid, work)
+        for uid in self._in_order.keys() - seen:
+            del self._in_order[uid]
         return complete
 
     def _work(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Callable[[], Awaitable[None]] | None:

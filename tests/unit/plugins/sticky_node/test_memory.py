@@ -83,6 +83,17 @@ class TestKept:
 
         assert [("n3", "m3")] == [(it.node, it.machine) for it in memory(machines)]
 
+    async def test_one_that_somebody_deletes_is_written_again(self, machines: Machines) -> None:
+        """As long as the machine has that home."""
+        await machines.bind(POD, "n1")
+        await machines.plugin.repair()
+        (found,) = memory(machines)
+        machines.cluster.others.delete(HOMES, found.key)
+
+        await machines.plugin.repair()
+
+        assert ["n1"] == [it.node for it in memory(machines)]
+
     async def test_ordinals_are_remembered_each(self) -> None:
         machines = Machines({"owners": [SETS]})
         machines.add(SET)
