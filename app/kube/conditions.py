@@ -23,6 +23,7 @@ _NONE: Final = ConditionObject()
 _DECODER: Final = Decoder[list[ConditionObject] | None](list[ConditionObject] | None)
 _POD_SCHEDULED: Final = "PodScheduled"
 _FALSE: Final = "False"
+_GATED: Final = "SchedulingGated"
 _LONGEST_TIME: Final = 64
 
 
@@ -42,7 +43,10 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 
 
 def unschedulable_since(conditions: Raw) -> str:
-    """Since when PodScheduled is False; empty where it is not, or nobody has said yet, or the time is overlong."""
+    """Since when PodScheduled is False; empty where it is not, or nobody has said yet, or the time is overlong.
+
+    A pod with scheduling gates is not tried yet, though the condition says False.
+    """
     found = condition_of(conditions, _POD_SCHEDULED)
-    since = (found.last_transition_time or "") if found.status == _FALSE else ""
+    since = (found.last_transition_time or "") if found.status == _FALSE and found.reason != _GATED else ""
     return since if len(since) <= _LONGEST_TIME else ""

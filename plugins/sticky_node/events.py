@@ -19,7 +19,6 @@ from plugins.sticky_node.table import Action, Policy, State
 
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
-_FILTERING: Final = "Filtering"
 _WATCHING: Final = "Watching"
 
 _LATEST: Final = 253402300799.0
@@ -71,13 +70,6 @@ def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> 
 def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) -> None:
     note = f"the home {claim.node} of {claim.pod} cannot be written here, and is kept in memory: {cause}"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeNotRecorded", _BINDING, note)
-
-
-def lost(events: EventRecorder, owner: Owner, home: str) -> None:
-    """The home is no node of the cluster."""
-    cure = f"bring it back, or set or remove {home_key(owner.slot)}"
-    note = f"the home {readable(home)} is not there, so no node will do: {cure}"
-    _about(events, owner, _node(home), "Warning", "HomeLost", _FILTERING, note)
 
 
 def unusable(events: EventRecorder, owner: Owner, home: str, standing: Standing) -> None:

@@ -40,7 +40,6 @@ from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.census import Census
@@ -174,10 +173,9 @@ class StickyNode(
         home, refusal = decision.home, REFUSALS[decision.reason]
         if decision.action is Action.TRY_HOME:
             return FilterResult(nodes.names, {})
-        if decision.action is Action.HOME and home in nodes.name_set:
+        if decision.action is Action.HOME and home in nodes.names:
             return FilterResult((home,), lambda: dict.fromkeys((it for it in nodes.names if it != home), refusal))
         if decision.action in (Action.HOME, Action.WAIT):
-            self._look_for(home, pod)
             return FilterResult((), lambda: dict.fromkeys(nodes.names, refusal))
         passed = [it.name for it in nodes if self._admits(decision, pod, it)]
         return FilterResult(passed, lambda: dict.fromkeys({*nodes.names}.difference(passed), refusal))
@@ -203,7 +201,7 @@ class StickyNode(
             return FilterResult(passed, {})
         if home in passed:
             return FilterResult((home,), lambda: dict.fromkeys((it for it in passed if it != home), NOT_HOME))
-        if home in nodes.name_set or self._is_tried(pod, home):
+        if home in nodes.names or self._is_tried(pod, home):
             return FilterResult(passed, {})
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
@@ -223,11 +221,6 @@ class StickyNode(
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """A home in the making holds even if the bind that makes it fails: this one makes it then."""
         return self.filter(state, pod, node)
-
-    def _look_for(self, home: str, pod: Pod) -> None:
-        """It is not among the nodes that are asked about; where it is none at all, somebody has to do something."""
-        if self._objects.misses_node(home) and isinstance(owner := self._owners.of(pod), Owner):
-            events.lost(self._events, owner, home)
 
     def signature(self, pod: Pod) -> Hashable | None:
         """``None`` while the owner is missing, which is to be looked for each time, and where volumes decide."""

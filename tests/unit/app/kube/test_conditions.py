@@ -32,6 +32,7 @@ def test_a_pod_is_unschedulable_since_its_condition_says_so() -> None:
     [
         pytest.param([], id="nothing said"),
         pytest.param([{**REFUSED, "status": "True"}], id="scheduled"),
+        pytest.param([{**REFUSED, "reason": "SchedulingGated"}], id="not to be tried yet"),
         pytest.param([{**REFUSED, "lastTransitionTime": None}], id="no time"),
         pytest.param([{**REFUSED, "lastTransitionTime": "9" * 10_000}], id="an overlong time"),
         pytest.param([{"type": "Ready", "message": "PodScheduled"}], id="only named"),

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.cycle_state import CycleState
-from app.framework.node_info import Candidates
-from app.kube.kinds import NODES
 from plugins.sticky_node import SPEC
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, SET, Machines, launcher, make_node
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, SET, Machines, launcher
 
 DB = "VirtualMachine default/db"
 POD = "Pod default/first"
@@ -62,48 +59,6 @@ async def test_what_cannot_be_recorded_is_told_once_for_each_cause(machines: Mac
     assert ["HomeNotRecorded", "HomeMade"] == machines.events.reasons
 
 
-class TestLost:
-    """A pod whose home is no node of the cluster: somebody has to do something."""
-
-    def ask(self, machines: Machines, *names: str) -> None:
-        state = CycleState()
-        status, _ = machines.plugin.pre_filter(state, FIRST)
-        assert status.is_success
-        machines.plugin.filter_nodes(state, FIRST, Candidates(names, machines.nodes.__getitem__))
-
-    def test_it_is_told_on_the_machine(self, machines: Machines) -> None:
-        machines.change(MACHINE, {HOME: "n9"})
-
-        self.ask(machines, "n1", "n2")
-
-        note = "the home n9 is not there, so no node will do: bring it back, or set or remove homeport.dev/home"
-        assert [Told(DB, "Node n9", "Warning", "HomeLost", "Filtering", note)] == machines.events.told
-
-    @pytest.mark.parametrize("names", [("n1", "n2"), ("n2",)], ids=["among those shown", "not shown, and there"])
-    def test_a_home_that_is_there_is_not(self, machines: Machines, names: tuple[str, ...]) -> None:
-        machines.change(MACHINE, {HOME: "n1"})
-
-        self.ask(machines, *names)
-
-        assert [] == machines.events.told
-
-    def test_nor_one_that_is_there_and_cannot_be_read(self, machines: Machines) -> None:
-        machines.change(MACHINE, {HOME: "n9"})
-        machines.cluster.leave_out(NODES, ("", "n9"), "odd")
-
-        self.ask(machines, "n1")
-
-        assert [] == machines.events.told
-
-    def test_nor_one_that_came_back(self, machines: Machines) -> None:
-        machines.change(MACHINE, {HOME: "n9"})
-        machines.cluster.upsert_node(make_node("n9"))
-
-        self.ask(machines, "n1")
-
-        assert [] == machines.events.told
-
-
 class TestNoName:
     """An annotation holds what anybody wrote, up to 1 KB: what is no name of a node is related to none, and cut."""
 
@@ -136,13 +91,6 @@ class TestNoName:
 
     def test_one_that_moved_to_a_node_is_related_to_that(self, machines: Machines) -> None:
         assert "Node n1" == self.change(machines, self.HUGE, "n1").related
-
-    def test_one_that_is_lost(self, machines: Machines) -> None:
-        machines.change(MACHINE, {HOME: "N 1"})
-        TestLost().ask(machines, "n1")
-
-        (told,) = machines.events.told
-        assert ("HomeLost", "", True) == (told.reason, told.related, told.note.startswith("the home 'N 1' is not"))
 
     async def test_one_that_overrode(self, machines: Machines) -> None:
         await machines.bind(FIRST, "n1", copies=False)
