@@ -408,6 +408,7 @@ _NESTED: Final = {
         ("containers", "initContainers", "image", "restartPolicy", "ports", "hostPort", "hostIP", "protocol"),
         ("resources", "requests", "overhead", "volumes", "reference", "containerStatuses", "initContainerStatuses"),
         ("allocatedResources", "conditions", "type", "reason", "allocatable", "images", "names", "sizeBytes"),
+        ("lastTransitionTime", "nodeInfo", "systemUUID", "persistentVolumeClaim", "claimName", "ephemeral"),
     )
     for name in names
 }
