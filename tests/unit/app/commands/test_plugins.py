@@ -16,7 +16,7 @@ def test_a_plugin_with_its_weight_in_each_preset() -> None:
 
     assert {
         "PodTopologySpread": ["2", "2", "Homeport"],
-        "StickyNode": ["yes", "yes", "Homeport"],
+        "StickyNode": ["1", "1", "Homeport"],
         "NodeName": ["-", "yes", "Homeport"],
         "TaintToleration": ["-", "3", "Homeport"],
         "Delta": ["-", "-", "tests.fakes"],

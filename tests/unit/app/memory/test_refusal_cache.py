@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import pytest
 
@@ -17,10 +17,10 @@ from app.memory.refused_pods import NO_PLUGIN
 from app.verbs.outcome import VerbFailure
 from tests.builders import (
     JsonObject,
+    NodeFields,
     constraint,
     controller,
     encoded,
-    make_node,
     make_pod,
     node_object,
     pod_object,
@@ -31,9 +31,15 @@ from tests.harness import World
 FULL: Final = "node(s) didn't match pod topology spread constraints"
 UNKNOWN: Final = "node(s) were not known to Homeport yet"
 AWAY: Final = "node(s) were not the pod's home"
+GONE: Final = "node(s) were not the pod's home, which is gone"
 DATABASES: Final = partial_kind("example.com/v1", "Database")
 STICKY: Final[JsonObject] = {
-    "pluginConfig": [{"name": "StickyNode", "args": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}]
+    "pluginConfig": [
+        {
+            "name": "StickyNode",
+            "args": {"policy": "hard", "owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]},
+        }
+    ]
 }
 NAMES: Final = ("a1", "a2", "b1")
 
@@ -43,9 +49,13 @@ def waiting(name: str = "late", **fields: Any) -> JsonObject:
     return pod_object(name, labels={"app": "web"}, spread=[constraint(min_domains=3, app="web")], **fields)
 
 
+def node(name: str, **fields: Unpack[NodeFields]) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "Node", **node_object(name, **fields)}
+
+
 def crowded() -> World:
     """Two zones, two pods in the first and one in the second."""
-    nodes = [make_node(name, zone=name[0]) for name in NAMES]
+    nodes = [node(name, zone=name[0]) for name in NAMES]
     pods = [make_pod(f"on-{name}", labels={"app": "web"}, node=name) for name in NAMES]
     return World(*nodes, *pods, profile=STICKY)
 
@@ -60,7 +70,7 @@ def bind_of_a_peer(world: World) -> None:
 
 
 def heartbeat(world: World) -> None:
-    world.add(make_node("a1", zone="a", resource_version="2", labels={"example.com/beat": "1"}))
+    world.add(node("a1", zone="a", resource_version="2", labels={"example.com/beat": "1"}))
 
 
 def failed_bind(world: World) -> None:
@@ -85,11 +95,11 @@ def last_of_a_zone_goes(world: World) -> None:
 
 
 def third_zone_comes(world: World) -> None:
-    world.add(make_node("c1", zone="c"))
+    world.add(node("c1", zone="c"))
 
 
 def node_changes_its_zone(world: World) -> None:
-    world.add(make_node("a2", zone="c", resource_version="2"))
+    world.add(node("a2", zone="c", resource_version="2"))
 
 
 def node_goes(world: World) -> None:
@@ -109,7 +119,7 @@ def test_what_matters_has_it_judged_anew(event: Callable[[World], None]) -> None
 
 
 def test_a_bind_in_flight_that_fails_opens_its_place_again() -> None:
-    world = World(make_node("a1", zone="a"), make_node("b1", zone="b"), make_pod("p", labels={"app": "web"}, node="a1"))
+    world = World(node("a1", zone="a"), node("b1", zone="b"), make_pod("p", labels={"app": "web"}, node="a1"))
     asking, pod = Filter(world), pod_object("late", labels={"app": "web"}, spread=[constraint(app="web")])
     world.cluster.assume(make_pod("peer", labels={"app": "web"}), "a1")
     world.cluster.assume(make_pod("peer-2", labels={"app": "web"}), "b1")
@@ -135,7 +145,7 @@ def test_names_that_the_picture_does_not_have_are_refused_until_they_come() -> N
     asking = Filter(world)
     for _ in range(2):
         assert {"a1": FULL, "c1": UNKNOWN} == asking.refused(waiting(), ["a1", "c1"])
-    world.add(make_node("c1", zone="c"))
+    world.add(node("c1", zone="c"))
 
     assert ["c1"] == asking.answer(waiting(), ["a1", "c1"])["NodeNames"]
     assert 1 == asking.remembered.count
@@ -153,10 +163,10 @@ def test_a_home_that_is_not_known_yet_is_open_once_it_comes() -> None:
     world = crowded()
     asking, pod = Filter(world), owned("db", "c1", world)
     for _ in range(2):
-        assert {"a1": AWAY, "c1": UNKNOWN} == asking.refused(pod, ["a1", "c1"])
+        assert {"a1": GONE, "c1": UNKNOWN} == asking.refused(pod, ["a1", "c1"])
     assert 1 == asking.remembered.count
 
-    world.add(make_node("c1", zone="c"))
+    world.add(node("c1", zone="c"))
 
     assert ["c1"] == asking.answer(pod, ["a1", "c1"])["NodeNames"]
 
@@ -164,13 +174,13 @@ def test_a_home_that_is_not_known_yet_is_open_once_it_comes() -> None:
 def test_an_empty_node_that_moves_to_an_open_zone_is_open() -> None:
     """No count changes, and no domain comes to be above the limit."""
     world = crowded()
-    world.add(make_node("c1", zone="c"), make_node("a3", zone="a"))
+    world.add(node("c1", zone="c"), node("a3", zone="a"))
     asking = Filter(world)
     for _ in range(2):
         assert dict.fromkeys(["a1", "a3"], FULL) == asking.refused(waiting(), ["a1", "a3"])
     assert 1 == asking.remembered.count
 
-    world.add(make_node("a3", zone="c", resource_version="2"))
+    world.add(node("a3", zone="c", resource_version="2"))
 
     assert ["a3"] == asking.answer(waiting(), ["a1", "a3"])["NodeNames"]
 
@@ -302,7 +312,7 @@ def test_what_was_used_last_is_kept_as_far_as_there_is_room(limit: str) -> None:
     """Three verdicts of three names each, or three pods; room for two of them."""
     world = crowded()
     pods = [owned(name, f"away-{name}", world) for name in "xyz"]
-    room = 3500 if limit == "most_verdict_bytes" else int(2.5 * len(encoded(pods[0])))
+    room = 4500 if limit == "most_verdict_bytes" else int(2.5 * len(encoded(pods[0])))
     asking = Filter(world, **dict[str, Any]({limit: room}))
 
     seen = []

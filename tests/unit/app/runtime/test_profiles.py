@@ -369,7 +369,7 @@ class TestNotices:
         framework = built(named, IN_TREE_REGISTRY)
 
         assert () == resolved(named, IN_TREE_REGISTRY).notices
-        assert ("PodTopologySpread=2 StickyNode NodeName", "PodTopologySpread=2 TaintToleration=3") == (
+        assert ("PodTopologySpread=2 StickyNode NodeName", "PodTopologySpread=2 StickyNode TaintToleration=3") == (
             at(framework, "filter"),
             at(framework, "score"),
         )

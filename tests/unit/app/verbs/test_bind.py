@@ -23,16 +23,18 @@ from app.framework.interface import (
     Unprepared,
 )
 from app.framework.node_info import NodeInfo
+from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Pod, core_v1
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind
 from app.kube.meta_v1 import ObjectKey
 from app.verbs.outcome import VerbFailure
 from app.verbs.settlements import ENTANGLED, UNSETTLED
 from app.writes.bind_guard import BindGuard
 from plugins import DEFAULT_WEIGHTS
+from plugins.sticky_node import SPEC as STICKY_NODE
 from tests.api.virtual import now, settle, virtual_time
-from tests.builders import controller, encoded, make_pod, workload_object
+from tests.builders import controller, encoded, make_pod, node_object, pod_object, workload_object
 from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
 from tests.unit.app.writes.leadership import Leadership
 
@@ -823,10 +825,13 @@ class TestHomes:
     @virtual_time
     async def test_a_home_that_appears_while_the_pod_waits_is_kept_to(self) -> None:
         owner = workload_object("ReplicaSet", "vm")
-        machine = make_pod("b", labels=WEB, spread=SPREAD, owner=controller("ReplicaSet", "vm"))
+        core = core_v1(extras_of(STICKY_NODE.parts or ()))
+        found = pod_object("b", labels=WEB, spread=SPREAD, owner=controller("ReplicaSet", "vm"))
+        machine = core.decode_pod(encoded(found))
+        nodes = [core.decode_node(encoded(node_object(f"n{it}", zone=f"z{it}"))) for it in (1, 2, 3)]
         args = {"owners": [{"apiVersion": "apps/v1", "kind": "ReplicaSet"}]}
         profile = {"pluginConfig": [{"name": "StickyNode", "args": args}]}
-        bench = Bench(*zones(), web("web-1", "n1"), web("web-2", "n2"), web("a"), machine, profile=profile)
+        bench = Bench(*nodes, web("web-1", "n1"), web("web-2", "n2"), web("a"), machine, profile=profile)
         owner["metadata"]["uid"] = "uid-vm"
         bench.cluster.others.upsert(REPLICA_SETS, REPLICA_SETS.decode(encoded(owner)))
         a = await bench.start("a", "n3")
