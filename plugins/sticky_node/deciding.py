@@ -86,4 +86,6 @@ class Decider:
 
     def _since(self, owner: Owner, pod: Pod, home: str, state: State) -> float | None:
         """Where the home is usable, in-tree filters refuse it: no node was found, which they have told on the pod."""
-        return seconds(pod.unschedulable_since) if state is State.USABLE else self._clocks.since(owner, home)
+        if state is not State.USABLE:
+            return self._clocks.since(owner, home)
+        return seconds(pod.unschedulable_since) if pod.unschedulable_since else None
