@@ -1,17 +1,19 @@
 """An API server asked about objects of any kind, as the chart makes them."""
 
 import ssl
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
 
-from tests.controlplane.client import Json
+from tests.controlplane.client import STORAGE_IS_MADE, Json
 from tests.controlplane.controlplane import ControlPlane
 
 RESTRICTED: Final = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
 _WARNING: Final = "Warning"
+_STORAGE_SECONDS: Final = 30.0
 
 
 class Cluster:
@@ -80,9 +82,20 @@ class Cluster:
             for resource in self._served(version):
                 if resource["namespaced"] and "list" in resource["verbs"]:
                     path = f"{_root(version)}/namespaces/{namespace}/{resource['name']}"
-                    items: list[Json] = self._http.get(path).raise_for_status().json()["items"]
+                    items: list[Json] = self._listed(path)["items"]
                     found += [(str(resource["kind"]), str(it["metadata"]["name"])) for it in items]
         return found
+
+    def _listed(self, path: str) -> Json:
+        """Asked again for the moment in which a new or changed definition has its storage made, as client-go does."""
+        until = time.monotonic() + _STORAGE_SECONDS
+        while True:
+            answer = self._http.get(path)
+            is_early = answer.status_code == httpx.codes.TOO_MANY_REQUESTS and STORAGE_IS_MADE in answer.text
+            if not is_early or time.monotonic() > until:
+                found: Json = answer.raise_for_status().json()
+                return found
+            time.sleep(0.1)
 
     def _versions(self) -> list[str]:
         groups = self._http.get("/apis").raise_for_status().json()["groups"]
