@@ -261,7 +261,12 @@ class StickyNode(
         if not isinstance(owner, Owner):
             return SKIP
         decision = self._decided(owner, pod)
-        if decision.action is not Action.TRY_HOME or decision.home not in nodes.name_set:
+        home = decision.home
+        if (
+            decision.action is not Action.TRY_HOME
+            or home not in nodes.name_set
+            or self._tries.has_failed(pod.uid, home)
+        ):
             return SKIP
         state.write(_TRIED, _Decided(decision))
         return SUCCESS

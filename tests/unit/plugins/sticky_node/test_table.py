@@ -206,6 +206,20 @@ class TestGone:
         scene.machines.node(HOME, status={"nodeInfo": {"systemUUID": "b"}})
         assert (HOME,) == scene.passed()
 
+    def test_and_is_waited_for_anew(self) -> None:
+        """Whatever its pod has waited while it was away."""
+        scene = Scene(State.AWAY, Policy.GRACE)
+        pod = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": SINCE}]}}
+        scene.machines.wall_clock.now = 600
+        assert () == scene.passed(scene.pod(**pod))
+        scene.machines.node(HOME)
+
+        scene.machines.wall_clock.now = 600 + GRACE - 1
+        assert () == scene.passed(scene.pod(**pod), *OTHERS)
+        assert (HOME,) == scene.passed(scene.pod(**pod))
+        scene.machines.wall_clock.now += 2
+        assert OTHERS == scene.passed(scene.pod(nominated=HOME, **pod), *OTHERS)
+
 
 class TestIdentity:
     @pytest.mark.parametrize("policy", POLICIES)
@@ -248,6 +262,7 @@ class TestSoftHomesThatWereNotAskedAbout:
         scene.plugin.unreserve(CycleState(), pod, HOME)
 
         assert NODES == scene.passed(pod)
+        assert scene.plugin.pre_score(CycleState(), pod, Candidates.of(scene.machines.nodes)).is_skip
         assert (HOME,) == scene.passed(scene.pod(uid="another"))
 
     def test_the_score_says_the_same_to_who_did_not_filter(self) -> None:
