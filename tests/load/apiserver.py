@@ -62,10 +62,13 @@ _GONE: Final = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code
 class Server:
     """Lists pods and nodes from prepared pages; every other resource is empty."""
 
-    def __init__(self, nodes: int, pods: int, pending: int, *, furnished: bool = False) -> None:
+    def __init__(
+        self, nodes: int, pods: int, pending: int, *, furnished: bool = False, workloads: int = cluster.WORKLOADS
+    ) -> None:
+        """``workloads``: how many the waiting pods are of."""
         furnish = cluster.furnish if furnished else _plain
         node = cluster.furnished_node if furnished else cluster.node
-        waiting = [furnish(cluster.waiting_pod(number)) for number in range(pending)]
+        waiting = [furnish(cluster.waiting_pod(number, workloads)) for number in range(pending)]
         self._pending = {(it["metadata"]["namespace"], it["metadata"]["name"]): it for it in waiting}
         self._versions = count(_VERSION + 1)
         self._rate = 0.0
@@ -207,5 +210,5 @@ async def _send(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK
 
 if __name__ == "__main__":
     port, nodes, pods, *more = (int(it) for it in sys.argv[1:])
-    pending, furnished, *_ = (*more, 0, 0)
-    asyncio.run(Server(nodes, pods, pending, furnished=bool(furnished)).serve(port))
+    pending, furnished, workloads, *_ = (*more, *(0, 0, cluster.WORKLOADS)[len(more) :])
+    asyncio.run(Server(nodes, pods, pending, furnished=bool(furnished), workloads=workloads).serve(port))

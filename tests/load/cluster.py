@@ -131,9 +131,9 @@ def furnish(made: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def waiting_pod(number: int) -> dict[str, Any]:
+def waiting_pod(number: int, workloads: int = WORKLOADS) -> dict[str, Any]:
     """One of many waiting pods, that of a workload of its own turn."""
-    made = pending_pod(number % WORKLOADS, name=f"waiting-{number}")
+    made = pending_pod(number % workloads, name=f"waiting-{number}")
     made["metadata"]["uid"] = f"waiting-uid-{number}"
     return versioned(made, str(900_000 + number))
 

@@ -44,7 +44,7 @@ _NEW_WORKLOADS: Final = 10
 _TRIES: Final = 10
 _AHEAD: Final = 50
 _KNOWN: Final = 10
-"""Workloads whose nodes have all been judged and scored before."""
+"""Workloads whose nodes have all been judged and scored before. The pods that are bound are of these, too."""
 
 
 class Sizes(Struct, frozen=True):
@@ -68,7 +68,7 @@ def homeport(profile: Mapping[str, Any], sizes: Sizes) -> Iterator[Served]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         apiserver, port = free_port(), free_port()
-        numbers = (apiserver, sizes.nodes, sizes.pods, 2 * _WARM_UP + 3 * sizes.calls, 1)
+        numbers = (apiserver, sizes.nodes, sizes.pods, 2 * _WARM_UP + 3 * sizes.calls, 1, _KNOWN)
         stack.enter_context(running("tests.load.apiserver", *map(str, numbers)))
         wait_for(lambda: answers(apiserver))
         config = folder / "homeport.yaml"
@@ -89,7 +89,7 @@ def known_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
     names = [cluster.node_name(number) for number in range(sizes.nodes)]
     order = random.Random(sizes.calls)
     for number in range(_KNOWN):
-        pod = cluster.furnish(cluster.waiting_pod(number))
+        pod = cluster.furnish(cluster.waiting_pod(number, _KNOWN))
         _timed(served, "filter", pod, names)
         for start in range(0, len(names), _SAMPLE):
             _timed(served, "prioritize", pod, names[start : start + _SAMPLE])
@@ -130,7 +130,7 @@ def _prepared(numbers: Iterable[int], names: Sequence[str], order: random.Random
 
 
 def _turn(number: int, names: Sequence[str], order: random.Random, size: int) -> _Asked:
-    pod, own = (cluster.furnish(cluster.waiting_pod(it)) for it in (number % _KNOWN, number))
+    pod, own = (cluster.furnish(cluster.waiting_pod(it, _KNOWN)) for it in (number % _KNOWN, number))
     asked, others = (order.sample(names, min(it, len(names))) for it in (size, _SAMPLE))
     return _Asked(pod, own, _body(pod, asked), _body(own, others))
 
@@ -140,16 +140,21 @@ def _bind_somewhere(served: Served, asked: _Asked) -> None:
 
 
 def binds(served: Served, sizes: Sizes) -> dict[str, Any]:
-    """One after another, each to a node that passed."""
+    """One after another, each to a node that passed before the others of its turn, one a workload, were bound."""
     names = [cluster.node_name(number) for number in range(sizes.nodes)]
-    order, asked = random.Random(sizes.nodes), []
-    for number in range(2 * (_WARM_UP + sizes.calls), 2 * _WARM_UP + 3 * sizes.calls):
-        pod = cluster.furnish(cluster.waiting_pod(number))
-        asked.append((pod, _places(served, pod, order.sample(names, min(_SAMPLE, len(names))))))
-    before = cpu_seconds(served.pid)
-    for pod, places in asked:
-        _bind(served, pod, places)
-    return {"bind, processor ms": round((cpu_seconds(served.pid) - before) * 1000 / len(asked), 3)}
+    order, spent = random.Random(sizes.nodes), 0.0
+    first = 2 * (_WARM_UP + sizes.calls)
+    for start in range(first, first + sizes.calls, _KNOWN):
+        pods = [
+            cluster.furnish(cluster.waiting_pod(it, _KNOWN))
+            for it in range(start, min(start + _KNOWN, first + sizes.calls))
+        ]
+        asked = [(pod, _places(served, pod, order.sample(names, min(_SAMPLE, len(names))))) for pod in pods]
+        before = cpu_seconds(served.pid)
+        for pod, places in asked:
+            _bind(served, pod, places)
+        spent += cpu_seconds(served.pid) - before
+    return {"bind, processor ms": round(spent * 1000 / sizes.calls, 3)}
 
 
 def new_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
