@@ -1,0 +1,519 @@
+"""What policies mean to machines whose home is full, left out, lost, rebooted or contested.
+
+The test plays kubelet and KubeVirt's controllers, in their order of writes. kube-scheduler looks at a pod that it has
+refused again after five minutes: whoever is bound here before was woken.
+"""
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from tests.chaos.proxy import HELD_DOWN, FaultProxy, kubeconfig_through
+from tests.controlplane import objects
+from tests.controlplane.client import Client, Json
+from tests.controlplane.controlplane import ControlPlane
+from tests.integration.roles import Account
+from tests.integration.service import Homeport, start_scheduler
+from tests.integration.test_events import told as events_of
+from tests.integration.test_home_identity import HOME_POD, annotations, fail, succeed, told, wait_home
+from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
+from tests.integration.test_home_trust import NO_PATCH, lines
+from tests.integration.test_home_waking import AWAY, GRACE, annotate, configured, cordon, refused, since
+from tests.integration.test_permissions import bind
+from tests.integration.test_sampling_stories import make_left, results, start_sampling
+from tests.integration.test_spread_stories import WEB, make_zones, wait_all_bound
+
+StartHomeport = Callable[..., Homeport]
+
+POLICY: Final = "homeport.dev/policy"
+NOT_HOME: Final = "node(s) were not the pod's home"
+GONE: Final = "node(s) were not the pod's home, which is gone"
+SPREAD: Final = "node(s) didn't match pod topology spread constraints"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+CROWD: Final = 400
+"""More nodes than kube-scheduler shows in three windows of 100: it may look again before anybody leads it anywhere."""
+
+EVACUATED: Final = 20
+REBOOTED: Final = 200
+
+LONGEST_LINE: Final = 2000
+"""Characters of a line in the log that names what somebody wrote; what they wrote has 10,000."""
+
+
+def lives(client: Client, name: str, home: str, **said: str) -> Json:
+    """A machine that is down, and whose home somebody has written; ``said``: further annotations of Homeport's."""
+    machine = objects.virtual_machine(name)
+    more = {f"homeport.dev/{key.replace('_', '-')}": value for key, value in said.items()}
+    machine["metadata"]["annotations"] = {HOME: home, **more}
+    return client.create(machine)
+
+
+def launch(client: Client, machine: Json, suffix: str = "first", **fields: Any) -> str:
+    """The same as ``boot``, of a pod that asks for something. Returns its name."""
+    name = machine["metadata"]["name"]
+    instance = client.create(objects.virtual_machine_instance(name, machine["metadata"]["uid"]))
+    return str(client.create(objects.launcher_pod(instance, suffix=suffix, **fields))["metadata"]["name"])
+
+
+def run_on(client: Client, machine: Json, node: str, suffix: str = "first") -> str:
+    """A machine that runs there, as KubeVirt tells of it. Returns its pod."""
+    pod = launch(client, machine, suffix, node_name=node)
+    client.patch_status("VirtualMachineInstance", machine["metadata"]["name"], {"nodeName": node})
+    return pod
+
+
+def wait_refused(client: Client, pod: str, reason: str) -> None:
+    client.wait_for(lambda: refused(client, pod, reason), what=f"{pod} to be refused: {reason}")
+
+
+def fill(client: Client, node: str, cpu: str, name: str = "crowd", **fields: Any) -> str:
+    return str(client.create(objects.pod(name, node_name=node, requests={"cpu": cpu}, **fields))["metadata"]["name"])
+
+
+# full, or not shown
+
+
+@pytest.mark.parametrize("failback", [False, True])
+def test_a_soft_home_that_is_full_is_passed_over_and_kept_by_failback_alone(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path, *, failback: bool
+) -> None:
+    """Nobody but kube-scheduler knows that it is full. At the next start both nodes have room again."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 1}, cpu="4")
+    machine = lives(client, "db01", "zone-a-0")
+    crowd = fill(client, "zone-a-0", "4")
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="soft", failback=failback))):
+        first = launch(client, machine, requests={"cpu": "1"})
+        assert "zone-b-0" == client.wait_bound(first)
+        home = "zone-a-0" if failback else "zone-b-0"
+        wait_home(client, "db01", home)
+        assert (HOME in client.get("Pod", first)["metadata"]["annotations"]) is not failback
+
+        shut_down(client, "db01", first)
+        client.delete("Pod", crowd)
+        fill(client, home, "2")  # less attractive than the other to all but Homeport
+        assert home == client.wait_bound(launch(client, machine, "second", requests={"cpu": "1"}))
+        wait_home(client, "db01", home)
+
+
+def test_a_soft_home_that_is_not_shown_is_tried_first(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """100 of 402 nodes are shown. One machine comes home by the nomination; the home of the other turns out full."""
+    client = plane.client
+    install_kubevirt(client)
+    for number in range(CROWD):
+        client.create(objects.node(f"crowd-{number}", zone="crowd", cpu="4"))
+    make_left(client, "left-0", "left-1")
+    fill(client, "left-1", "4")
+    machines = [lives(client, "free01", "left-0"), lives(client, "full01", "left-1")]
+    homeport = start_homeport(configured(tmp_path, policy="soft"))
+
+    with start_sampling(plane, homeport):
+        free = launch(client, machines[0], requests={"cpu": "1"})
+        assert "left-0" == client.wait_bound(free)
+        client.wait_for(lambda: results(homeport).keys() & {"hit", "lost"}, what="what became of the nomination")
+        full = launch(client, machines[1], requests={"cpu": "1"})
+        assert client.wait_bound(full) not in ("left-0", "left-1")
+        assert "left-0" == home_of(client, "free01")
+        wait_home(client, "full01", client.node_of(full))
+
+
+# lost
+
+
+def test_a_lost_node_under_each_policy(plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path) -> None:
+    """Its Node is deleted, and comes back under its name when two of three machines have moved on."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 2})
+    machines = {it: lives(client, f"{it}01", "zone-a-0", policy=it) for it in ("hard", "soft", "grace")}
+    before = {policy: run_on(client, it, "zone-a-0") for policy, it in machines.items()}
+    others = ("zone-b-0", "zone-b-1")
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="off", gracePeriod="10s"))):
+        client.delete("Node", "zone-a-0")
+        for policy, pod in before.items():
+            shut_down(client, f"{policy}01", pod)
+        pods = {policy: boot(client, it, "second") for policy, it in machines.items()}
+        wait_refused(client, pods["grace"], GRACE)
+        wait_refused(client, pods["hard"], GONE)
+        homes = {"soft": client.wait_bound(pods["soft"])}
+        client.wait_for(lambda: since(client, "grace01").startswith("gone "), what="the time to be on the machine")
+
+        homes["grace"] = client.wait_bound(pods["grace"])
+        client.wait_for(lambda: "GraceOver" in events_of(client, "grace01"), what="the machine to be told")
+        for policy, home in homes.items():
+            assert home in others
+            wait_home(client, f"{policy}01", home)
+        assert ("", "zone-a-0") == (client.node_of(pods["hard"]), home_of(client, "hard01"))
+        assert "HomeGone" in events_of(client, pods["hard"])
+
+        client.create_node(objects.node("zone-a-0", zone="zone-a", cpu="640"))
+        assert "zone-a-0" == client.wait_bound(pods["hard"])
+        client.wait_for(lambda: not since(client, "grace01"), what="the clock of the old home to go")
+
+
+def test_a_lost_node_frees_its_machines_where_it_is_to(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """``whenGone: release``; one that is only cordoned is not lost."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2, "zone-b": 1})
+    lost, kept = lives(client, "lost01", "zone-a-0"), lives(client, "kept01", "zone-a-1")
+    pod = run_on(client, lost, "zone-a-0")
+    cordon(client, "zone-a-1")
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="hard", whenGone="release"))):
+        client.delete("Node", "zone-a-0")
+        shut_down(client, "lost01", pod)
+        waiting, freed = boot(client, kept, "first"), boot(client, lost, "second")
+        assert "zone-b-0" == client.wait_bound(freed)
+        wait_home(client, "lost01", "zone-b-0")
+        wait_refused(client, waiting, AWAY)
+        assert ("", "zone-a-1") == (client.node_of(waiting), home_of(client, "kept01"))
+
+
+# evacuated and rebooted
+
+
+def target_of(client: Client, name: str, number: int) -> str:
+    """The pod that KubeVirt makes for a machine to move into: labelled, and on no node with another pod of it."""
+    instance = client.get("VirtualMachineInstance", name)
+    same = {"matchLabels": {"kubevirt.io/created-by": instance["metadata"]["uid"]}}
+    term = {"labelSelector": same, "topologyKey": objects.HOSTNAME_LABEL}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    labels = {"kubevirt.io/migrationJobUID": f"migration-{number}"}
+    pod = objects.launcher_pod(instance, suffix=f"target-{number}", labels=labels, affinity=affinity)
+    return str(client.create(pod)["metadata"]["name"])
+
+
+def test_the_machines_of_a_cordoned_node_move_out_with_their_homes(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """Hard homes. Two of the migrations fail: their machines still live where they run."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 2})
+    names = [f"vm{number:02}" for number in range(EVACUATED)]
+    machines = {name: lives(client, name, "zone-a-0") for name in names}
+    sources = {name: run_on(client, machine, "zone-a-0") for name, machine in machines.items()}
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="hard"))):
+        cordon(client, "zone-a-0")
+        targets = {name: target_of(client, name, number) for number, name in enumerate(names)}
+        bound = wait_all_bound(plane, targets.values())
+        assert {"zone-b-0", "zone-b-1"} == set(bound.values())
+        assert {"zone-a-0"} == {home_of(client, name) for name in names}
+
+        homes = {}
+        for number, (name, target) in enumerate(targets.items()):
+            node = bound[target]
+            told(client, name, "zone-a-0", node, number)
+            if number % 10 == 9:
+                fail(client, name, "zone-a-0", node, number)
+                homes[name] = "zone-a-0"
+                continue
+            succeed(client, name, "zone-a-0", node, number)
+            client.delete("Pod", sources[name])
+            homes[name] = node
+        client.wait_for(
+            lambda: {name: home_of(client, name) for name in names} == homes, what="the homes to be where machines run"
+        )
+
+        moved, failed = names[0], names[9]
+        shut_down(client, moved, targets[moved])
+        shut_down(client, failed, sources[failed])
+        waiting = boot(client, machines[failed], "second")
+        assert homes[moved] == client.wait_bound(boot(client, machines[moved], "second"))
+        wait_refused(client, waiting, AWAY)
+        cordon(client, "zone-a-0", cordoned=False)
+        assert "zone-a-0" == client.wait_bound(waiting)
+
+
+def report(client: Client, node: str, *, heard: bool) -> None:
+    """What the node lifecycle controller writes of a kubelet that is not heard of, and takes back."""
+    taints = [objects.taint(UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute")]
+    client.patch("Node", node, {"spec": {"taints": None if heard else taints}})
+    ready = {"type": "Ready", "status": "True" if heard else "Unknown"}
+    client.patch_status("Node", node, {"conditions": [ready]})
+
+
+def messages(client: Client) -> dict[str, str]:
+    """What the scheduler says of each pod."""
+    found = {}
+    for pod in client.list("Pod", "default"):
+        said = [it.get("message", "") for it in pod["status"].get("conditions", []) if it["type"] == "PodScheduled"]
+        found[pod["metadata"]["name"]] = "".join(said)
+    return found
+
+
+def all_refused(client: Client, pods: Collection[str]) -> bool:
+    said = messages(client)
+    return all(AWAY in said[pod] or GRACE in said[pod] for pod in pods)
+
+
+def test_all_machines_of_an_outage_come_home(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """Four nodes fall silent, their machines are started again and wait beside two empty nodes, hard and in grace."""
+    client = plane.client
+    install_kubevirt(client)
+    zones = make_zones(plane, {"zone-a": 4, "zone-b": 2})
+    lost = [node for node, zone in zones.items() if zone == "zone-a"]
+    homes = {f"vm{number:03}": lost[number % len(lost)] for number in range(REBOOTED)}
+    machines = {
+        name: lives(client, name, home, policy=("hard", "grace")[number % 2])
+        for number, (name, home) in enumerate(homes.items())
+    }
+    before = {name: run_on(client, machine, homes[name]) for name, machine in machines.items()}
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="soft"))):
+        for node in lost:
+            report(client, node, heard=False)
+        for name, pod in before.items():
+            shut_down(client, name, pod)
+        pods = {name: boot(client, machine, "second") for name, machine in machines.items()}
+        client.wait_for(lambda: all_refused(client, pods.values()), timeout=60, what="all to wait")
+        assert not any(client.node_of(pod) for pod in pods.values())
+        for node in lost:
+            report(client, node, heard=True)
+        bound = wait_all_bound(plane, pods.values(), timeout=120)
+
+    assert homes == {name: bound[pod] for name, pod in pods.items()}
+    assert homes == {name: home_of(client, name) for name in machines}
+
+
+# contested
+
+
+def test_of_two_machines_for_the_last_slot_one_is_home(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """The other of them waits until there is room if it is hard, and goes elsewhere if it is soft."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2}, cpu="4")
+    client.create_node(objects.node("spare", zone="zone-b", cpu="640", pods="1000"))
+    owners = {
+        policy: [lives(client, f"{policy}0{number}", home, policy=policy) for number in range(2)]
+        for policy, home in (("hard", "zone-a-0"), ("soft", "zone-a-1"))
+    }
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="off"))):
+        hard, soft = ([launch(client, it, requests={"cpu": "3"}) for it in both] for both in owners.values())
+        wait_all_bound(plane, soft)
+        assert ["spare", "zone-a-1"] == sorted(map(client.node_of, soft))
+        for number, pod in enumerate(soft):
+            wait_home(client, f"soft0{number}", client.node_of(pod))
+
+        client.wait_for(lambda: any(map(client.node_of, hard)), what="one of them to be home")
+        (waits,) = (pod for pod in hard if not client.node_of(pod))
+        (first,) = (pod for pod in hard if pod != waits)
+        wait_refused(client, waits, NOT_HOME)
+        assert ("zone-a-0", "") == (client.node_of(first), client.node_of(waits))
+        shut_down(client, f"hard0{hard.index(first)}", first)
+        assert "zone-a-0" == client.wait_bound(waits)
+        assert ["zone-a-0"] * 2 == [home_of(client, f"hard0{number}") for number in range(2)]
+
+
+def test_a_machine_evicts_at_home_and_nowhere_else(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """The victim elsewhere is the cheaper one; and on a third node nobody would have to go."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="4")
+    for name, value in (("low", 10), ("middle", 20), ("high", 1000)):
+        client.create(objects.priority_class(name, value))
+    dear = fill(client, "zone-a-0", "3", "dear", priority_class_name="middle")
+    cheap = fill(client, "zone-b-0", "3", "cheap", priority_class_name="low")
+    machine = lives(client, "db01", "zone-a-0")
+    homeport = start_homeport(configured(tmp_path, policy="hard"))
+
+    with start_scheduler(plane, homeport):
+        pod = launch(client, machine, requests={"cpu": "3"}, priority_class_name="high")
+        assert "zone-a-0" == client.wait_bound(pod)
+
+    assert client.find("Pod", dear) is None
+    assert "zone-b-0" == client.node_of(cheap)
+
+
+# people, and what they write
+
+
+def test_who_moves_a_home_while_its_pod_is_being_bound_has_the_last_word(plane: ControlPlane, tmp_path: Path) -> None:
+    """Homeport has sent the Binding, which has arrived, and has heard nothing of it, nor of the person."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 3})
+    machines = {
+        "given": client.create(objects.virtual_machine("given")),
+        "moved": lives(client, "moved", "zone-a-0"),
+        "released": lives(client, "released", "zone-a-0"),
+    }
+    words = {"given": "zone-a-2", "moved": "zone-a-2", "released": None}
+    cordon(client, "zone-a-0")
+
+    with FaultProxy(plane.server) as proxy:
+        kubeconfig = kubeconfig_through(proxy, plane.kubeconfig, tmp_path / "through")
+        with Homeport(kubeconfig, tmp_path, [configured(tmp_path, policy="soft")]) as homeport:
+            for name, machine in machines.items():
+                move_while_bound(client, homeport, proxy, machine, words[name])
+                assert (words[name] or "") == home_of(client, name)
+            client.wait_for(lambda: "HomeOverridden" in events_of(client, "moved"), what="the machine to be told")
+
+
+def move_while_bound(client: Client, homeport: Homeport, proxy: FaultProxy, machine: Json, home: str | None) -> None:
+    """Boot the machine, bind its pod, and write the home before Homeport knows that the pod is bound."""
+    name = machine["metadata"]["name"]
+    warm = client.create(objects.pod(f"warm-{name}"))
+    client.wait_for(lambda: bind(homeport, warm, "zone-a-2") == "", what="a connection that is open")
+    pod = client.get("Pod", boot(client, machine, "first"))
+    client.wait_for(lambda: knows(homeport, pod), what="the pod to be known")
+    with ThreadPoolExecutor() as pool, proxy.during(HELD_DOWN):
+        binding = pool.submit(bind, homeport, pod, "zone-a-1")
+        client.wait_bound(pod["metadata"]["name"])
+        annotate(client, name, home)
+        assert not binding.done()
+    assert "" == binding.result()
+    uid = pod["metadata"]["uid"]
+    client.wait_for(lambda: annotations(client, name).get(HOME_POD) == uid, what="the pod to be heard")
+
+
+def knows(homeport: Homeport, pod: Json) -> bool:
+    asked = {"namespace": "default", "name": pod["metadata"]["name"]}
+    return httpx.post(f"{homeport.url}/api/v1/explain", json=asked, trust_env=False).is_success
+
+
+HOSTILE: Final = {
+    "short": "x" * 1000,
+    "long": "x" * 10_000,
+    "control": "zone-a-0\x00\x1b[2J\r\n\u202e",
+    "lines": '\n{"event": "home made"}\n' * 100,
+}
+
+
+def test_hostile_values_keep_no_machine_from_its_place(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """Of policy, home and time. A home that cannot be is gone, a policy that is none is passed over and told.
+
+    What is longer than 1 KiB is not even read.
+    """
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 1})
+    policies = {f"policy-{key}": lives(client, f"policy-{key}", "zone-b-0", policy=it) for key, it in HOSTILE.items()}
+    homes = {f"home-{key}": lives(client, f"home-{key}", it) for key, it in HOSTILE.items()}
+    times = {
+        f"since-{number}": lives(client, f"since-{number}", "zone-b-0", policy="grace", home_since=it)
+        for number, it in enumerate((*HOSTILE.values(), "away 9999-12-31T23:59:59Z", "away 0001-01-01T00:00:00Z"))
+    }
+    homeport = start_homeport(configured(tmp_path, policy="soft"))
+
+    with start_scheduler(plane, homeport):
+        pods = {name: boot(client, it, "first") for name, it in {**policies, **homes}.items()}
+        bound = wait_all_bound(plane, pods.values())
+        for name, pod in pods.items():
+            wait_home(client, name, bound[pod])
+        assert {"zone-b-0"} == {bound[pods[name]] for name in policies}
+
+        cordon(client, "zone-b-0")
+        client.wait_for(
+            lambda: all(since(client, it).startswith("away 20") for it in times),
+            what="times that can be to stand in place of those that cannot",
+        )
+        waiting = {name: boot(client, it, "first") for name, it in times.items()}
+        for pod in waiting.values():
+            wait_refused(client, pod, GRACE)
+        cordon(client, "zone-b-0", cordoned=False)
+        assert {"zone-b-0"} == set(wait_all_bound(plane, waiting.values()).values())
+
+    assert "PolicyUnknown" in events_of(client, "policy-control")
+    said = homeport.log().splitlines()
+    assert [] == [line[:200] for line in said if len(line) > LONGEST_LINE or not line.isprintable()]
+    named = [it["machine"] for it in lines(homeport, "policy unknown")]
+    assert [f"VirtualMachine default/policy-{key}" for key in ("control", "short")] == sorted(named)
+    assert {"consistent": True, "differences": []} == homeport.get("/api/v1/check")
+
+
+def test_without_the_right_to_patch_machines_go_where_they_may(plane: ControlPlane, tmp_path: Path) -> None:
+    """Their homes are cordoned: soft goes elsewhere and comes back there, hard waits. Each is said once."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 2, "zone-b": 3})
+    soft = {f"soft{number}": lives(client, f"soft{number}", "zone-a-0") for number in range(3)}
+    hard = lives(client, "hard0", "zone-a-1", policy="hard")
+    for node in ("zone-a-0", "zone-a-1"):
+        cordon(client, node)
+    account = Account(plane, "places-only")
+    account.may(NO_PATCH)
+    flags = [configured(tmp_path, policy="soft")]
+
+    with Homeport(account.kubeconfig, tmp_path, flags) as homeport, start_scheduler(plane, homeport):
+        waiting = boot(client, hard, "first")
+        first = {name: boot(client, it, "first") for name, it in soft.items()}
+        bound = wait_all_bound(plane, first.values())
+        wait_refused(client, waiting, AWAY)
+        homes = {name: bound[pod] for name, pod in first.items()}
+        for name, pod in first.items():
+            shut_down(client, name, pod)
+        again = {name: boot(client, it, "second") for name, it in soft.items()}
+        bound = wait_all_bound(plane, again.values())
+        assert homes == {name: bound[pod] for name, pod in again.items()}
+        cordon(client, "zone-a-1", cordoned=False)
+        assert "zone-a-1" == client.wait_bound(waiting)
+        client.wait_for(lambda: lines(homeport, "state of homes not recorded"), what="the log to say so")
+
+    assert {"zone-a-0"} == {home_of(client, name) for name in soft}
+    told_of = [it["machine"] for it in lines(homeport, "home not recorded")]
+    assert [f"VirtualMachine default/{name}" for name in soft] == sorted(told_of)
+    assert 1 == len(lines(homeport, "state of homes not recorded"))
+    assert "Traceback" not in homeport.log()
+
+
+# with other plugins
+
+
+def test_a_home_that_spread_forbids_is_told_with_both_reasons(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """On the pod and by explain; released, the machine starts where spread lets it."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 1})
+    client.create(objects.pod("web", labels=WEB, node_name="zone-a-0"))
+    machine = lives(client, "web01", "zone-a-0")
+    homeport = start_homeport(configured(tmp_path, policy="hard"))
+
+    with start_scheduler(plane, homeport):
+        pod = launch(client, machine, labels=WEB, spread_constraints=[objects.spread(WEB)])
+        wait_refused(client, pod, NOT_HOME)
+        wait_refused(client, pod, SPREAD)
+        found = explained(homeport, pod)
+        annotate(client, "web01", None)
+        assert "zone-b-0" == client.wait_bound(pod)
+
+    assert [] == found["feasible"]
+    assert {
+        "zone-a-0": [("PodTopologySpread", [SPREAD])],
+        "zone-b-0": [("StickyNode", [NOT_HOME])],
+    } == {node: [(it["plugin"], it["reasons"]) for it in statuses] for node, statuses in found["nodes"].items()}
+    (row,) = found["plugins"]["StickyNode"]["tables"][0]["rows"]
+    assert ["VirtualMachine default/web01", "zone-a-0", "hard (default)"] == row[:3]
+    assert found["plugins"]["PodTopologySpread"]["unblock"]
+
+
+def explained(homeport: Homeport, pod: str) -> Json:
+    asked = {"namespace": "default", "name": pod}
+    answer = httpx.post(f"{homeport.url}/api/v1/explain", json=asked, trust_env=False).raise_for_status()
+    return dict(answer.json())
