@@ -5,7 +5,7 @@ Who writes tells. Several profiles may have the plugin, each looks at the same o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +19,7 @@ from plugins.sticky_node.clocks import Clocks, read_since, since_key
 from plugins.sticky_node.home import HOME, HOME_SINCE, readable, recorded_home
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.policies import Policies, unknown_policy
+from plugins.sticky_node.slots import slots
 from plugins.sticky_node.standing import Standing, Standings
 from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Policy, State
@@ -84,6 +85,7 @@ class WatchedHomes:
         handle: Handle,
         kinds: Collection[Kind[Any]],
     ) -> None:
+        self._owners = owners
         self._keepers: Final = tuple(owners.keepers())
         self._shared: Final = tuple(it for it in kinds if it == NAMESPACES)
         self._standings = standings
@@ -112,9 +114,11 @@ class WatchedHomes:
     # looked at
 
     async def look(self, steps: Steps) -> None:
-        for owner in self._clocks.take_begun():
+        begun = {it.found.uid: it for it in self._clocks.take_begun()}
+        for owner in begun.values():
             with suppress(Unreadable):
-                self._look_again(owner.kind, owner.found)
+                await self._look_again(owner.kind, owner.found, steps)
+            await steps()
         now, stamp = self._clock(), self._stamp_now()
         if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
             return
@@ -127,7 +131,7 @@ class WatchedHomes:
                 known = self._known.get(found.uid)
                 if all_of_them or known is None or known.found is not found:
                     with suppress(Unreadable):  # looked at again once anything moves
-                        self._look_at(kind, found, known, is_first=is_first)
+                        await self._look_at(kind, found, known, steps, is_first=is_first)
                 await steps()
         for uid in self._known.keys() - there:
             self._rests_until.pop(uid, None)
@@ -141,11 +145,11 @@ class WatchedHomes:
         of_all = (self._nodes.generation, *(version(it) for it in self._shared))
         return of_all, tuple(version(it) for it in self._keepers)
 
-    def _look_at(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, *, is_first: bool
+    async def _look_at(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, steps: Steps, *, is_first: bool
     ) -> None:
-        homes = self._homes(kind, found)
-        if self._changes(found, homes):
+        homes = await self._homes(kind, found, steps)
+        if await self._changes(found, homes, steps):
             before = homes if is_first else {} if known is None else known.homes
             given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
             self._enqueue(kind, found).given.update(given)
@@ -154,11 +158,11 @@ class WatchedHomes:
         self._tell_policy(Owner(kind, found, "", found), known)
         self._known[found.uid] = _Known(found, homes)
 
-    def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject) -> None:
+    async def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject, steps: Steps) -> None:
         """At one owner, since a pod of its has asked or it is about to be written, if it was looked at before."""
         found, known = self._objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
         if found is not None and known is not None and found.uid == asked.uid:
-            self._look_at(kind, found, known, is_first=False)
+            await self._look_at(kind, found, known, steps, is_first=False)
 
     def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
         uid = found.uid
@@ -166,9 +170,10 @@ class WatchedHomes:
             self._unwritten[uid] = _Unwritten(kind, found, self._rests_until.get(uid, 0.0), set())
         return self._unwritten[uid]
 
-    def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Homes:
+    async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
         homes: dict[str, _Home] = {}
-        for slot in _slots(found.annotations, HOME):
+        for slot in slots(found.annotations, HOME, per_ordinal=self._owners.is_per_ordinal(kind)):
+            await steps()
             owner = Owner(kind, found, slot, found)
             node = recorded_home(owner)
             if node:
@@ -230,16 +235,17 @@ class WatchedHomes:
 
     # written
 
-    def _changes(self, found: AnnotatedObject, homes: _Homes) -> dict[str, str | None]:
+    async def _changes(self, found: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
         """What is to be written on the owner. What another profile may need stays."""
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
+            await steps()
             written = found.annotations.get(since_key(slot))
             wanted = self._since(home, written)
             if wanted != written:
                 changes[since_key(slot)] = wanted
-        left = (since_key(slot) for slot in _slots(found.annotations, HOME_SINCE) if slot not in homes)
-        return {**changes, **dict.fromkeys(left)}
+        there = slots(found.annotations, HOME_SINCE, per_ordinal=True)
+        return {**changes, **dict.fromkeys(since_key(slot) for slot in there if slot not in homes)}
 
     def _since(self, home: _Home, written: str | None) -> str | None:
         match home.standing.state:
@@ -251,7 +257,7 @@ class WatchedHomes:
             case state:
                 return self._clocks.text(home.owner, home.node, state)
 
-    async def write(self, seconds: float) -> None:
+    async def write(self, seconds: float, steps: Steps) -> None:
         """Write what waits, for so long at most."""
         if not self._unwritten:
             return
@@ -262,18 +268,18 @@ class WatchedHomes:
                 return
             if now >= it.not_before:
                 with suppress(Unreadable):  # nothing is known against which to write; it is looked at once it is
-                    await self._write(uid, it)
+                    await self._write(uid, it, steps)
                 await self._sleep(PACE_SECONDS)
 
-    async def _write(self, uid: str, it: _Unwritten) -> None:
-        self._look_again(it.kind, it.found)
+    async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
+        await self._look_again(it.kind, it.found, steps)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):
             found = self._objects.get(it.kind, it.found.namespace, it.found.name)
             if found is None or found.uid != uid:
                 return None
-            homes = self._homes(it.kind, found)
-            changes = self._changes(found, homes)
+            homes = await self._homes(it.kind, found, steps)
+            changes = await self._changes(found, homes, steps)
             if not changes:
                 return None
             try:
@@ -302,9 +308,3 @@ class WatchedHomes:
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
         it.not_before = self._clock() + seconds
         self._unwritten[uid] = it
-
-
-def _slots(annotations: Mapping[str, str], of: str) -> Iterator[str]:
-    for key in annotations:
-        if key == of or key.startswith(f"{of}."):
-            yield key[len(of) + 1 :]

@@ -12,10 +12,13 @@ from structlog.testing import capture_logs
 from app.framework.interface import ObjectGone, WriteConflict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from plugins.sticky_node import slots
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
 from plugins.sticky_node.policies import Applied
+from plugins.sticky_node.standing import Standing
+from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Policy
 from plugins.sticky_node.watched_homes import AGAIN_SECONDS, REST_SECONDS
 from tests.api.virtual import now, virtual_time
@@ -356,6 +359,70 @@ class TestNotWritten:
             await passes(200)
 
         assert f"away {after(100)} n1" == machines.since()
+
+
+class TestManySlots:
+    """Anybody who may edit an owner may write as many homes on it as annotations hold."""
+
+    @virtual_time
+    async def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home(self) -> None:
+        machines = Watched()
+        machines.change(MACHINE, {HOME: "n1", f"{HOME}.1": "n2", f"{HOME}.2": "nowhere"})
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+
+        assert [("db", {SINCE: f"away {after(0)} n1"})] == machines.writer.written
+        assert ["HomeAway"] == machines.events.reasons
+
+    @virtual_time
+    async def test_each_is_looked_at_as_often_as_one_would_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"{HOME}.{number}": "nowhere" for number in range(200)})
+        looked: list[str] = []
+        of_node = machines.plugin._standings.of_node
+
+        def counted(home: str, owner: Owner) -> Standing:
+            looked.append(owner.slot)
+            return of_node(home, owner)
+
+        monkeypatch.setattr(machines.plugin._standings, "of_node", counted)
+        async with machines.leading():
+            await passes()
+
+        assert {str(number) for number in range(200)} == set(looked)
+        assert len(looked) <= 200 * 8
+
+    @virtual_time
+    async def test_those_of_the_lowest_ordinals_up_to_a_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(slots, "MOST_SLOTS", 11)
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"{HOME}.{number}": "n1" for number in (*range(100, 110), *range(12))})
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+
+        ((_, annotations),) = machines.writer.written
+        assert {f"{SINCE}.{number}" for number in range(11)} == annotations.keys()
+
+    @virtual_time
+    async def test_others_have_their_turn_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Steps, "__call__", lambda _: asyncio.sleep(0))
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"{HOME}.{number}": "n1" for number in range(100)})
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        running = asyncio.ensure_future(others())
+        await machines.plugin._watch._homes.look(Steps(asyncio.sleep))
+        running.cancel()
+
+        assert turns >= 100
 
 
 class TestQuiet:
