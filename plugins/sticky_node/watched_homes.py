@@ -13,6 +13,7 @@ import structlog
 from msgspec import Struct
 
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.clocks import Clocks, read_since, since_key
@@ -34,7 +35,18 @@ REST_SECONDS: Final = 5.0
 """After it was written an owner is left alone: nodes come and go, and two profiles may not agree about one."""
 
 AGAIN_SECONDS: Final = 60.0
-"""Before an owner that could not be written is tried again. Until one can be, others are tried ever less often."""
+"""At most, before an owner that could not be written is tried again: ever longer, and after those that were not yet.
+
+As long also until any is, where it is likely that the right to write them is missing.
+"""
+
+_REFUSING: Final = 3
+"""Namespaces of which the API server forbade the writes, and none was done since: then a right is missing.
+
+That one or two forbid them is a rule of theirs, and keeps no others waiting.
+"""
+
+_FORBIDDEN: Final = 403
 
 _PAUSE_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 5
@@ -65,12 +77,16 @@ class _Known(Struct, frozen=True):
 
 
 class _Unwritten(Struct):
-    """``given``: the slots whose homes are new, or moved, since the owner was written or right."""
+    """``given``: the slots whose homes are new, or moved, since the owner was written or right.
+
+    ``pause``: seconds it was left alone after it could not be written last; 0 before that.
+    """
 
     kind: Kind[AnnotatedObject]
     found: AnnotatedObject
     not_before: float
     given: set[str]
+    pause: float = 0.0
 
 
 class WatchedHomes:
@@ -102,6 +118,7 @@ class WatchedHomes:
 
     def begin(self) -> None:
         """This process decides from now on: what others have seen meanwhile, it has not."""
+        self._clocks.begin()
         self._known: dict[str, _Known] = {}
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
@@ -110,6 +127,8 @@ class WatchedHomes:
         self._told_unwritten: dict[Slot, State] = {}
         self._barred_until = 0.0
         self._pause = 0.0
+        self._forbidden: set[str] = set()
+        self._is_failure_said = False
 
     # looked at
 
@@ -262,13 +281,16 @@ class WatchedHomes:
         if not self._unwritten:
             return
         until = self._clock() + seconds
-        for uid, it in list(self._unwritten.items()):
+        for uid, it in sorted(self._unwritten.items(), key=lambda each: each[1].pause):
             now = self._clock()
             if now >= until or now < self._barred_until:
                 return
             if now >= it.not_before:
-                with suppress(Unreadable):  # nothing is known against which to write; it is looked at once it is
+                try:
                     await self._write(uid, it, steps)
+                except Unreadable:  # nothing is known against which to write
+                    it.pause = _longer(it.pause)
+                    self._later(uid, it, it.pause)
                 await self._sleep(PACE_SECONDS)
 
     async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
@@ -290,21 +312,33 @@ class WatchedHomes:
                 return None
             except OSError as cause:
                 self._tell_unwritten(homes, it.given)
-                return self._failed(uid, it, str(cause))
+                return self._failed(uid, it, cause)
             self._pause = 0.0
+            self._forbidden.clear()
+            self._is_failure_said = False
             self._rests_until[uid] = self._clock() + REST_SECONDS
             return self._tell_written(found, homes, it.given)
         return self._later(uid, it, _PAUSE_SECONDS)
 
-    def _failed(self, uid: str, it: _Unwritten, cause: str) -> None:
+    def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
         """Said once until something can be written. What holds is in memory."""
-        if not self._pause:
+        if not self._is_failure_said:
+            self._is_failure_said = True
             machine = f"{it.kind.kind} {it.found.namespace}/{it.found.name}"
-            _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=cause)
-        self._pause = min(max(2 * self._pause, _PAUSE_SECONDS), AGAIN_SECONDS)
-        self._barred_until = self._clock() + self._pause
-        self._later(uid, it, AGAIN_SECONDS)
+            _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=str(cause))
+        refusal = cause.__cause__
+        if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
+            self._forbidden.add(it.found.namespace)
+        if len(self._forbidden) >= _REFUSING:
+            self._pause = _longer(self._pause)
+            self._barred_until = self._clock() + self._pause
+        it.pause = _longer(it.pause)
+        self._later(uid, it, it.pause)
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
         it.not_before = self._clock() + seconds
         self._unwritten[uid] = it
+
+
+def _longer(pause: float) -> float:
+    return min(max(2 * pause, _PAUSE_SECONDS), AGAIN_SECONDS)
