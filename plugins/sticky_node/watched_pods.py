@@ -46,13 +46,16 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class _Wait(Struct):
-    """A pod that filter was asked about. ``verdict``: what filter went by, or what the pod was woken for.
+    """A pod that filter was asked about. ``verdict``: what filter went by first, or what the pod was woken for.
 
-    ``new_until``: on the handle's clock, 0 once it is over · ``told``: what people know.
+    ``answered``: what filter went by last, for whomever, unless it was compared since
+    ``new_until``: on the handle's clock, 0 once it is over
+    ``told``: what people know
     """
 
     pod: Pod
     verdict: Hashable
+    answered: Hashable
     new_until: float
     ends_at: float | None = None
     told: Hashable = None
@@ -100,6 +103,7 @@ class WatchedPods:
         """
         now, wait = self._clock(), self._waits.get(pod.uid)
         if wait is not None:
+            wait.answered = verdict
             wait.new_until = max(wait.new_until, now + AGAIN_SECONDS)
             self._new[pod.uid] = wait
             return
@@ -107,7 +111,7 @@ class WatchedPods:
             oldest = next(iter(self._waits))
             del self._waits[oldest]
             self._new.pop(oldest, None)
-        self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, now + NEW_SECONDS)
+        self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
 
     async def begin(self, steps: Steps) -> None:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
@@ -177,10 +181,10 @@ class WatchedPods:
             self._waits.pop(wait.pod.uid, None)
             self._new.pop(wait.pod.uid, None)
             return
-        verdict = self._verdict(pod)
-        is_news = verdict != wait.verdict
-        wait.pod, wait.verdict, wait.ends_at = pod, verdict, self._ends_at(pod)
-        if wait.ends_at is not None and wait.ends_at > self._now():
+        now, verdict = self._now(), self._verdict(pod)
+        is_news = not verdict == wait.verdict == wait.answered
+        wait.pod, wait.verdict, wait.answered, wait.ends_at = pod, verdict, verdict, self._ends_at(pod)
+        if wait.ends_at is not None and wait.ends_at > now:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)

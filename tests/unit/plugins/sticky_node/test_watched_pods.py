@@ -197,6 +197,22 @@ class TestWoken:
         assert 1 == len(machines.woken)
 
     @virtual_time
+    async def test_once_although_what_refused_it_came_and_went_between_two_looks(self) -> None:
+        machines = waiting()
+        machines.uncordon("n1")
+        async with machines.leading():
+            await at(1)
+            assert ["n1"] == machines.asks(launcher())
+            await at(100)
+            machines.cordon("n1")
+            assert [] == machines.asks(launcher())
+            machines.uncordon("n1")
+            await at(700)
+
+        ((when, _),) = machines.woken
+        assert 100 <= when <= 100 + LATEST
+
+    @virtual_time
     async def test_two_hundred_at_once(self) -> None:
         machines = Watched()
         machines.cordon("n1")
