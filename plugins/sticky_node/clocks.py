@@ -63,6 +63,12 @@ class Clocks:
         self._begun: dict[Slot, Owner] = {}
         self._asked: dict[Slot, str] = {}
 
+    def begin(self) -> None:
+        """This process decides from now on: what it has seen earlier may have ended and begun again meanwhile."""
+        self._seen.clear()
+        self._begun.clear()
+        self._asked.clear()
+
     def since(self, owner: Owner, home: str) -> float | None:
         """Since when the home is not usable, in seconds since 1970; ``None`` if it is, by its node alone."""
         if self._standings.of_node(home, owner).state is State.USABLE:

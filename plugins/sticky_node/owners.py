@@ -85,6 +85,7 @@ class Owners:
         self._chains: Final = {(it.kinds[0].api_version, it.kinds[0].kind): it for it in chains}
         self._objects = objects
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
+        self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
 
     def of(self, pod: Pod) -> Owner | Missing | None:
         """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early."""
@@ -120,6 +121,10 @@ class Owners:
     def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
         """An object that keeps homes, with no pod in hand."""
         return Owner(kind, found, slot, found, self._before(kind, found, slot))
+
+    def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
+        """Whether an object of the kind keeps a home for each of its pods."""
+        return kind in self._per_ordinal
 
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
         """Whether homes that the kind keeps outlive their owners."""

@@ -130,7 +130,7 @@ class StickyNode(
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
         self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
-        self._tries = Tries(handle.wall_clock)
+        self._tries = Tries(handle.clock, handle.wall_clock)
         self._upkeep = Upkeep(
             args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._policies.is_off
         )

@@ -11,6 +11,7 @@ from app.framework.interface import Figure, Objects, Unreadable
 from plugins.sticky_node.home import HOME, recorded_home
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policies import Policies
+from plugins.sticky_node.slots import slots
 from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import Policy, State
 
@@ -63,13 +64,13 @@ class StandingCensus:
 
     def _homes(self) -> Iterator[tuple[Owner, str]]:
         for kind in self._owners.keepers():
+            per_ordinal = self._owners.is_per_ordinal(kind)
             for found in self._objects.every(kind):
-                for key in found.annotations:
-                    if key == HOME or key.startswith(f"{HOME}."):
-                        owner = Owner(kind, found, key[len(HOME) + 1 :], found)
-                        home = recorded_home(owner)
-                        if home:
-                            yield owner, home
+                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal):
+                    owner = Owner(kind, found, slot, found)
+                    home = recorded_home(owner)
+                    if home:
+                        yield owner, home
 
 
 def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:

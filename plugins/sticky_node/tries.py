@@ -21,6 +21,8 @@ _MOST: Final = 4096
 
 
 class _Try(Struct):
+    """``ends_at``: on the clock that is never set."""
+
     home: str
     ends_at: float
     over: bool = False
@@ -28,10 +30,11 @@ class _Try(Struct):
 
 
 class Tries:
-    """By the pod's UID. ``now``: seconds since 1970."""
+    """By the pod's UID. ``clock``: one that is never set, in seconds; ``wall_clock``: seconds since 1970."""
 
-    def __init__(self, now: Clock) -> None:
-        self._now = now
+    def __init__(self, clock: Clock, wall_clock: Clock) -> None:
+        self._now = clock
+        self._wall_clock = wall_clock
         self._tries: dict[str, _Try] = {}
 
     def begin(self, uid: str, home: str) -> bool:
@@ -65,9 +68,11 @@ class Tries:
         return known is not None and known.home == home and (known.over or self._now() >= known.ends_at)
 
     def ends_at(self, uid: str, home: str) -> float | None:
-        """Until when the pod is refused; ``None`` if it is not."""
+        """Until when the pod is refused, in seconds since 1970; ``None`` if it is not."""
         known = self._tries.get(uid)
-        return None if known is None or known.home != home or known.over else known.ends_at
+        if known is None or known.home != home or known.over:
+            return None
+        return self._wall_clock() + known.ends_at - self._now()
 
     def forget(self, uid: str) -> None:
         """It is bound, or gone."""

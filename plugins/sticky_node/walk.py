@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -14,11 +14,11 @@ from app.kube.core_v1 import Pod
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.home import HOME, recorded_home
 from plugins.sticky_node.owners import Owner, Owners, Slot
+from plugins.sticky_node.slots import slots
 
 AT_HOME, ELSEWHERE, WAITING, IDLE = WHEREABOUTS
 
 _STEP: Final = 64
-_HOME_OF: Final = f"{HOME}."
 
 
 class Kept(Struct, frozen=True, gc=False):
@@ -90,8 +90,9 @@ class Walk:
     def _recorded(self) -> Iterator[Owner]:
         """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name."""
         for kind in self._owners.keepers():
+            per_ordinal = self._owners.is_per_ordinal(kind)
             for found in self._objects.every(kind):
-                for slot in _slots(found.annotations) or ("",):
+                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
                     owner = Owner(kind, found, slot, found)
                     yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)
 
@@ -104,7 +105,3 @@ def _rank(owner: Owner, pod: Pod) -> int:
     if isinstance(machine, VirtualMachineInstance) and machine.node_name == pod.node_name:
         return 3
     return 2 if pod.node_name == recorded_home(owner) else 1
-
-
-def _slots(annotations: Mapping[str, str]) -> list[str]:
-    return [key[len(HOME) + 1 :] for key in annotations if key == HOME or key.startswith(_HOME_OF)]

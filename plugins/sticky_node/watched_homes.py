@@ -5,7 +5,7 @@ Who writes tells. Several profiles may have the plugin, each looks at the same o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -13,12 +13,14 @@ import structlog
 from msgspec import Struct
 
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.clocks import Clocks, read_since, since_key
 from plugins.sticky_node.home import HOME, HOME_SINCE, readable, recorded_home
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.policies import Policies, unknown_policy
+from plugins.sticky_node.slots import slots
 from plugins.sticky_node.standing import Standing, Standings
 from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Policy, State
@@ -33,7 +35,18 @@ REST_SECONDS: Final = 5.0
 """After it was written an owner is left alone: nodes come and go, and two profiles may not agree about one."""
 
 AGAIN_SECONDS: Final = 60.0
-"""Before an owner that could not be written is tried again. Until one can be, others are tried ever less often."""
+"""At most, before an owner that could not be written is tried again: ever longer, and after those that were not yet.
+
+As long also until any is, where it is likely that the right to write them is missing.
+"""
+
+_REFUSING: Final = 3
+"""Namespaces of which the API server forbade the writes, and none was done since: then a right is missing.
+
+That one or two forbid them is a rule of theirs, and keeps no others waiting.
+"""
+
+_FORBIDDEN: Final = 403
 
 _PAUSE_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 5
@@ -64,12 +77,16 @@ class _Known(Struct, frozen=True):
 
 
 class _Unwritten(Struct):
-    """``given``: the slots whose homes are new, or moved, since the owner was written or right."""
+    """``given``: the slots whose homes are new, or moved, since the owner was written or right.
+
+    ``pause``: seconds it was left alone after it could not be written last; 0 before that.
+    """
 
     kind: Kind[AnnotatedObject]
     found: AnnotatedObject
     not_before: float
     given: set[str]
+    pause: float = 0.0
 
 
 class WatchedHomes:
@@ -84,6 +101,7 @@ class WatchedHomes:
         handle: Handle,
         kinds: Collection[Kind[Any]],
     ) -> None:
+        self._owners = owners
         self._keepers: Final = tuple(owners.keepers())
         self._shared: Final = tuple(it for it in kinds if it == NAMESPACES)
         self._standings = standings
@@ -100,6 +118,7 @@ class WatchedHomes:
 
     def begin(self) -> None:
         """This process decides from now on: what others have seen meanwhile, it has not."""
+        self._clocks.begin()
         self._known: dict[str, _Known] = {}
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
@@ -108,13 +127,17 @@ class WatchedHomes:
         self._told_unwritten: dict[Slot, State] = {}
         self._barred_until = 0.0
         self._pause = 0.0
+        self._forbidden: set[str] = set()
+        self._is_failure_said = False
 
     # looked at
 
     async def look(self, steps: Steps) -> None:
-        for owner in self._clocks.take_begun():
+        begun = {it.found.uid: it for it in self._clocks.take_begun()}
+        for owner in begun.values():
             with suppress(Unreadable):
-                self._look_again(owner.kind, owner.found)
+                await self._look_again(owner.kind, owner.found, steps)
+            await steps()
         now, stamp = self._clock(), self._stamp_now()
         if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
             return
@@ -127,7 +150,7 @@ class WatchedHomes:
                 known = self._known.get(found.uid)
                 if all_of_them or known is None or known.found is not found:
                     with suppress(Unreadable):  # looked at again once anything moves
-                        self._look_at(kind, found, known, is_first=is_first)
+                        await self._look_at(kind, found, known, steps, is_first=is_first)
                 await steps()
         for uid in self._known.keys() - there:
             self._rests_until.pop(uid, None)
@@ -141,11 +164,11 @@ class WatchedHomes:
         of_all = (self._nodes.generation, *(version(it) for it in self._shared))
         return of_all, tuple(version(it) for it in self._keepers)
 
-    def _look_at(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, *, is_first: bool
+    async def _look_at(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, steps: Steps, *, is_first: bool
     ) -> None:
-        homes = self._homes(kind, found)
-        if self._changes(found, homes):
+        homes = await self._homes(kind, found, steps)
+        if await self._changes(found, homes, steps):
             before = homes if is_first else {} if known is None else known.homes
             given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
             self._enqueue(kind, found).given.update(given)
@@ -154,11 +177,11 @@ class WatchedHomes:
         self._tell_policy(Owner(kind, found, "", found), known)
         self._known[found.uid] = _Known(found, homes)
 
-    def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject) -> None:
+    async def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject, steps: Steps) -> None:
         """At one owner, since a pod of its has asked or it is about to be written, if it was looked at before."""
         found, known = self._objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
         if found is not None and known is not None and found.uid == asked.uid:
-            self._look_at(kind, found, known, is_first=False)
+            await self._look_at(kind, found, known, steps, is_first=False)
 
     def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
         uid = found.uid
@@ -166,9 +189,10 @@ class WatchedHomes:
             self._unwritten[uid] = _Unwritten(kind, found, self._rests_until.get(uid, 0.0), set())
         return self._unwritten[uid]
 
-    def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Homes:
+    async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
         homes: dict[str, _Home] = {}
-        for slot in _slots(found.annotations, HOME):
+        for slot in slots(found.annotations, HOME, per_ordinal=self._owners.is_per_ordinal(kind)):
+            await steps()
             owner = Owner(kind, found, slot, found)
             node = recorded_home(owner)
             if node:
@@ -230,16 +254,17 @@ class WatchedHomes:
 
     # written
 
-    def _changes(self, found: AnnotatedObject, homes: _Homes) -> dict[str, str | None]:
+    async def _changes(self, found: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
         """What is to be written on the owner. What another profile may need stays."""
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
+            await steps()
             written = found.annotations.get(since_key(slot))
             wanted = self._since(home, written)
             if wanted != written:
                 changes[since_key(slot)] = wanted
-        left = (since_key(slot) for slot in _slots(found.annotations, HOME_SINCE) if slot not in homes)
-        return {**changes, **dict.fromkeys(left)}
+        there = slots(found.annotations, HOME_SINCE, per_ordinal=True)
+        return {**changes, **dict.fromkeys(since_key(slot) for slot in there if slot not in homes)}
 
     def _since(self, home: _Home, written: str | None) -> str | None:
         match home.standing.state:
@@ -251,29 +276,32 @@ class WatchedHomes:
             case state:
                 return self._clocks.text(home.owner, home.node, state)
 
-    async def write(self, seconds: float) -> None:
+    async def write(self, seconds: float, steps: Steps) -> None:
         """Write what waits, for so long at most."""
         if not self._unwritten:
             return
         until = self._clock() + seconds
-        for uid, it in list(self._unwritten.items()):
+        for uid, it in sorted(self._unwritten.items(), key=lambda each: each[1].pause):
             now = self._clock()
             if now >= until or now < self._barred_until:
                 return
             if now >= it.not_before:
-                with suppress(Unreadable):  # nothing is known against which to write; it is looked at once it is
-                    await self._write(uid, it)
+                try:
+                    await self._write(uid, it, steps)
+                except Unreadable:  # nothing is known against which to write
+                    it.pause = _longer(it.pause)
+                    self._later(uid, it, it.pause)
                 await self._sleep(PACE_SECONDS)
 
-    async def _write(self, uid: str, it: _Unwritten) -> None:
-        self._look_again(it.kind, it.found)
+    async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
+        await self._look_again(it.kind, it.found, steps)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):
             found = self._objects.get(it.kind, it.found.namespace, it.found.name)
             if found is None or found.uid != uid:
                 return None
-            homes = self._homes(it.kind, found)
-            changes = self._changes(found, homes)
+            homes = await self._homes(it.kind, found, steps)
+            changes = await self._changes(found, homes, steps)
             if not changes:
                 return None
             try:
@@ -284,27 +312,33 @@ class WatchedHomes:
                 return None
             except OSError as cause:
                 self._tell_unwritten(homes, it.given)
-                return self._failed(uid, it, str(cause))
+                return self._failed(uid, it, cause)
             self._pause = 0.0
+            self._forbidden.clear()
+            self._is_failure_said = False
             self._rests_until[uid] = self._clock() + REST_SECONDS
             return self._tell_written(found, homes, it.given)
         return self._later(uid, it, _PAUSE_SECONDS)
 
-    def _failed(self, uid: str, it: _Unwritten, cause: str) -> None:
+    def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
         """Said once until something can be written. What holds is in memory."""
-        if not self._pause:
+        if not self._is_failure_said:
+            self._is_failure_said = True
             machine = f"{it.kind.kind} {it.found.namespace}/{it.found.name}"
-            _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=cause)
-        self._pause = min(max(2 * self._pause, _PAUSE_SECONDS), AGAIN_SECONDS)
-        self._barred_until = self._clock() + self._pause
-        self._later(uid, it, AGAIN_SECONDS)
+            _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=str(cause))
+        refusal = cause.__cause__
+        if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
+            self._forbidden.add(it.found.namespace)
+        if len(self._forbidden) >= _REFUSING:
+            self._pause = _longer(self._pause)
+            self._barred_until = self._clock() + self._pause
+        it.pause = _longer(it.pause)
+        self._later(uid, it, it.pause)
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
         it.not_before = self._clock() + seconds
         self._unwritten[uid] = it
 
 
-def _slots(annotations: Mapping[str, str], of: str) -> Iterator[str]:
-    for key in annotations:
-        if key == of or key.startswith(f"{of}."):
-            yield key[len(of) + 1 :]
+def _longer(pause: float) -> float:
+    return min(max(2 * pause, _PAUSE_SECONDS), AGAIN_SECONDS)

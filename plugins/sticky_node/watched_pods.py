@@ -27,6 +27,9 @@ LOOK_SECONDS: Final = 1.0
 NEW_SECONDS: Final = 5.0
 """After its first refusal: the scheduler writes meanwhile what a clock may start with."""
 
+AGAIN_SECONDS: Final = 1.0
+"""After a later one: by then it is known what was begun."""
+
 NEW_LOOK_SECONDS: Final = 0.5
 SEARCH_SECONDS: Final = 30.0
 """Between two searches for pods that wait and were never asked about."""
@@ -37,18 +40,22 @@ that who has a reason of his own need not queue up behind them.
 """
 
 MOST_KNOWN: Final = 1 << 14
+"""Pods that are compared; the oldest are forgotten first, and found again by the next search."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class _Wait(Struct):
-    """A pod that filter was asked about. ``verdict``: what filter went by, or what the pod was woken for.
+    """A pod that filter was asked about. ``verdict``: what filter went by first, or what the pod was woken for.
 
-    ``new_until``: on the handle's clock, 0 once it is over · ``told``: what people know.
+    ``answered``: what filter went by last, for whomever, unless it was compared since
+    ``new_until``: on the handle's clock, 0 once it is over
+    ``told``: what people know
     """
 
     pod: Pod
     verdict: Hashable
+    answered: Hashable
     new_until: float
     ends_at: float | None = None
     told: Hashable = None
@@ -90,9 +97,21 @@ class WatchedPods:
         self._looked_at = self._looked_at_new = self._searched_at = -inf
 
     def answered(self, pod: Pod, verdict: Hashable) -> None:
-        """Whoever asks for an explanation asks filter too: a later answer takes no pod's turn to be woken."""
-        if pod.uid not in self._waits and len(self._waits) < MOST_KNOWN:
-            self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, self._clock() + NEW_SECONDS)
+        """Whoever asks for an explanation asks filter too: a later answer takes no pod's turn to be woken.
+
+        It may begin what ends by time alone: also a pod that is known is looked at shortly after.
+        """
+        now, wait = self._clock(), self._waits.get(pod.uid)
+        if wait is not None:
+            wait.answered = verdict
+            wait.new_until = max(wait.new_until, now + AGAIN_SECONDS)
+            self._new[pod.uid] = wait
+            return
+        if len(self._waits) >= MOST_KNOWN:
+            oldest = next(iter(self._waits))
+            del self._waits[oldest]
+            self._new.pop(oldest, None)
+        self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
 
     async def begin(self, steps: Steps) -> None:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
@@ -162,10 +181,10 @@ class WatchedPods:
             self._waits.pop(wait.pod.uid, None)
             self._new.pop(wait.pod.uid, None)
             return
-        verdict = self._verdict(pod)
-        is_news = verdict != wait.verdict
-        wait.pod, wait.verdict, wait.ends_at = pod, verdict, self._ends_at(pod)
-        if wait.ends_at is not None and wait.ends_at > self._now():
+        now, verdict = self._now(), self._verdict(pod)
+        is_news = not verdict == wait.verdict == wait.answered
+        wait.pod, wait.verdict, wait.answered, wait.ends_at = pod, verdict, verdict, self._ends_at(pod)
+        if wait.ends_at is not None and wait.ends_at > now:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)

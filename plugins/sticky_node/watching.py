@@ -74,5 +74,5 @@ class Watch:
         steps = Steps(self._sleep)
         while True:
             await self._homes.look(steps)
-            await self._homes.write(TICK_SECONDS)
+            await self._homes.write(TICK_SECONDS, steps)
             await self._sleep(TICK_SECONDS)

@@ -15,6 +15,7 @@ from app.framework.interface import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
+from app.kube.api_errors import ApiError
 from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
@@ -52,7 +53,7 @@ class UnwillingWriter(MemoryWriter):
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
         if found.name in self.unwritable:
-            raise OSError("forbidden")
+            raise OSError("forbidden") from ApiError(403, "Forbidden", "forbidden")
         if self.before:
             do = self.before.pop(0)
             failure = do if isinstance(do, Exception) else do()

@@ -147,3 +147,10 @@ def test_others_get_their_turn() -> None:
 
     assert found.count(None) >= 4
     assert all(isinstance(it, Figure) for it in found if it is not None)
+
+
+def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home() -> None:
+    machines = Machines(DATABASES)
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home.1": "n2"})
+
+    assert {"idle": 1} == counted(machines)

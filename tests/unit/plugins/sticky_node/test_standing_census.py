@@ -8,7 +8,7 @@ from plugins.sticky_node.standing_census import MOST_NODES, NO_NODE, OTHERS
 from plugins.sticky_node.table import Policy
 from tests.api.virtual import virtual_time
 from tests.builders import JsonObject
-from tests.unit.plugins.sticky_node.machines import DATABASE, MACHINE
+from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE
 from tests.unit.plugins.sticky_node.watched import Watched, make_node
 
 BY_ORDINAL: JsonObject = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "perOrdinal": True}]}
@@ -113,3 +113,12 @@ async def test_others_get_their_turn() -> None:
         machines.add(MACHINE, f"vm-{number}", home="n1")
 
     assert list(machines.plugin._standing_census.figures()).count(None) >= 4
+
+
+@virtual_time
+async def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home() -> None:
+    machines = Watched()
+    machines.change(MACHINE, {HOME: "n1", f"{HOME}.1": "n2", f"{HOME}.2": "nowhere"})
+
+    assert {("usable", "grace"): 1} == counted(machines)
+    assert {OTHERS: 0, NO_NODE: 0} == unusable(machines)

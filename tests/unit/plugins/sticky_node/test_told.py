@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from plugins.sticky_node import SPEC
 from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.chronicle import MOST_TOLD
 from tests.builders import JsonObject, claim_object, encoded, volume_object
 from tests.fakes import RecordingRecorder
 from tests.unit.plugins.sticky_node.machines import (
@@ -179,6 +180,22 @@ def test_what_somebody_changed(old: Mapping[str, str], new: Mapping[str, str], s
         (it.regarding, it.related, it.kind, it.reason) for it in machines.events.told
     ]
     assert [{"log_level": "info", "machine": DB, **line} for line in said] == told
+
+
+def test_of_one_object_some_tens_are_told() -> None:
+    """Anybody who may edit it may write as many homes on it as annotations hold, time and again."""
+    machines = Machines()
+    old, new = ({f"{HOME}.{number}": node for number in range(500)} for node in ("n1", "n2"))
+    machines.change(MACHINE, old)
+    known = machines.cluster.get(MACHINE, "default", "db")
+    machines.change(MACHINE, {**new, f"{HOME}.0": "n1"})
+    assert SPEC.changed is not None
+
+    with capture_logs() as told:
+        SPEC.changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"), machines.events)
+
+    assert {"home moved"} == {it["event"] for it in told}
+    assert MOST_TOLD == len(told) == len(machines.events.told)
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.interface import ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from plugins.sticky_node import slots
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
 from plugins.sticky_node.policies import Applied
+from plugins.sticky_node.standing import Standing
+from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Policy
 from plugins.sticky_node.watched_homes import AGAIN_SECONDS, REST_SECONDS
 from tests.api.virtual import now, virtual_time
-from tests.builders import JsonObject
+from tests.builders import JsonObject, encoded
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES
 from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, launcher
@@ -42,6 +46,16 @@ async def at(seconds: float) -> None:
 def written(machines: Watched) -> list[tuple[str, str | None]]:
     """Which machine was given which time, in order."""
     return [(name, annotations.get(SINCE)) for name, annotations in machines.writer.written]
+
+
+def machine_in(machines: Watched, namespace: str, name: str) -> None:
+    """One whose home is n1."""
+    metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1", "annotations": {HOME: "n1"}}
+    machines.cluster.others.upsert(MACHINE, MACHINE.decode(encoded({"metadata": metadata})))
+
+
+def by_number(each: tuple[str, object]) -> int:
+    return int(each[0].removeprefix("vm-"))
 
 
 class TestWritten:
@@ -296,7 +310,7 @@ class TestNotWritten:
     async def test_without_the_right_it_is_said_once_tried_rarely_and_kept_in_memory(self) -> None:
         machines = Watched()
         for number in range(50):
-            machines.machine(f"vm-{number}", home="n1")
+            machine_in(machines, f"team-{number % 4}", f"vm-{number}")
             machines.writer.unwritable.add(f"vm-{number}")
         with capture_logs() as said:
             machines.cordon("n1")
@@ -307,9 +321,68 @@ class TestNotWritten:
                 await passes(120)
 
         lines = [it for it in said if it["event"] == "state of homes not recorded"]
-        assert [("VirtualMachine default/vm-0", "forbidden")] == [(it["machine"], it["cause"]) for it in lines]
-        assert tried < 3600 / AGAIN_SECONDS + 10
-        assert {f"away {after(0)} n1"} == {machines.since(f"vm-{number}") for number in range(50)}
+        assert [("VirtualMachine team-0/vm-0", "forbidden")] == [(it["machine"], it["cause"]) for it in lines]
+        assert tried < 3600 / AGAIN_SECONDS + 50
+        times = [(name, annotations[SINCE]) for name, annotations in machines.writer.written]
+        assert [(f"vm-{number}", f"away {after(0)} n1") for number in range(50)] == sorted(times, key=by_number)
+
+    @virtual_time
+    async def test_many_that_cannot_be_written_keep_no_other_from_it(self) -> None:
+        machines = Watched()
+        for number in range(40):
+            machine_in(machines, f"team-{number % 2}", f"vm-{number}")
+            machines.writer.unwritable.add(f"vm-{number}")
+        machines.machine("good", home="n1")
+        async with machines.leading():
+            await at(600)
+            machines.writes.clear()
+            machines.cordon("n1")
+            await at(605)
+            assert f"away {after(600)} n1" == machines.since("good")
+            await at(4200)
+
+        assert len(machines.writes) <= 40 * (3600 / AGAIN_SECONDS + 10)
+
+    @virtual_time
+    async def test_one_that_cannot_be_written_is_tried_ever_less_often(self) -> None:
+        machines = Watched()
+        machines.machine(home="n1")
+        machines.writer.unwritable = {"db"}
+        machines.cordon("n1")
+        async with machines.leading():
+            await at(600)
+
+        between = [round(after - before) for before, after in pairwise(machines.writes)]
+        assert [1, 2, 4, 8, 16, 32, 60, 60] == between[:8]
+
+    @virtual_time
+    async def test_what_its_policy_rests_on_being_unreadable_it_waits_for_that(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        machines = Watched()
+        for name in ("one", "two"):
+            machines.machine(name, home="n1")
+        of, asked = machines.plugin._policies.of, list[float]()
+
+        def unreadable(owner: Owner, pod: Pod | None = None) -> Applied:
+            if owner.found.name == "one":
+                asked.append(now())
+                raise Unreadable("VirtualMachine", "default/one", "odd")
+            return of(owner, pod)
+
+        async with machines.leading():
+            machines.writer.unwritable = {"one"}
+            machines.cordon("n1")
+            await passes()
+            monkeypatch.setattr(machines.plugin._policies, "of", unreadable)
+            machines.writer.unwritable = set()
+            await passes(600)
+            assert ["two"] == [name for name, _ in written(machines)]
+            assert 1 <= len(asked) <= 20
+            monkeypatch.undo()
+            await passes(AGAIN_SECONDS + 5)
+
+        assert ["two", "one"] == [name for name, _ in written(machines)]
 
     @virtual_time
     async def test_one_that_cannot_be_written_keeps_no_other_from_it(self) -> None:
@@ -340,6 +413,25 @@ class TestNotWritten:
         assert f"leaving {after(0)} n1" == machines.since("one")
 
     @virtual_time
+    async def test_what_was_seen_before_somebody_else_decided_counts_no_more(self) -> None:
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        machines.writer.unwritable = {"db"}
+        async with machines.leading():
+            machines.cordon("n1")
+            assert [] == machines.asks(launcher())
+            await at(60)
+        machines.uncordon("n1")
+        await at(3600)
+        machines.cordon("n1")
+        await at(3601)
+        async with machines.leading():
+            await at(3602)
+            assert [] == machines.asks(launcher())
+            await at(3602 + 400)
+            assert ["n2", "n3"] == machines.asks(launcher())
+
+    @virtual_time
     async def test_a_time_that_could_not_be_removed_does_not_count_the_next_time(self) -> None:
         machines = Watched()
         machines.machine(home="n1")
@@ -356,6 +448,70 @@ class TestNotWritten:
             await passes(200)
 
         assert f"away {after(100)} n1" == machines.since()
+
+
+class TestManySlots:
+    """Anybody who may edit an owner may write as many homes on it as annotations hold."""
+
+    @virtual_time
+    async def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home(self) -> None:
+        machines = Watched()
+        machines.change(MACHINE, {HOME: "n1", f"{HOME}.1": "n2", f"{HOME}.2": "nowhere"})
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+
+        assert [("db", {SINCE: f"away {after(0)} n1"})] == machines.writer.written
+        assert ["HomeAway"] == machines.events.reasons
+
+    @virtual_time
+    async def test_each_is_looked_at_as_often_as_one_would_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"{HOME}.{number}": "nowhere" for number in range(200)})
+        looked: list[str] = []
+        of_node = machines.plugin._standings.of_node
+
+        def counted(home: str, owner: Owner) -> Standing:
+            looked.append(owner.slot)
+            return of_node(home, owner)
+
+        monkeypatch.setattr(machines.plugin._standings, "of_node", counted)
+        async with machines.leading():
+            await passes()
+
+        assert {str(number) for number in range(200)} == set(looked)
+        assert len(looked) <= 200 * 8
+
+    @virtual_time
+    async def test_those_of_the_lowest_ordinals_up_to_a_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(slots, "MOST_SLOTS", 11)
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"{HOME}.{number}": "n1" for number in (*range(100, 110), *range(12))})
+        machines.cordon("n1")
+        async with machines.leading():
+            await passes()
+
+        ((_, annotations),) = machines.writer.written
+        assert {f"{SINCE}.{number}" for number in range(11)} == annotations.keys()
+
+    @virtual_time
+    async def test_others_have_their_turn_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Steps, "__call__", lambda _: asyncio.sleep(0))
+        machines = Watched(BY_ORDINAL)
+        machines.change(DATABASE, {f"{HOME}.{number}": "n1" for number in range(100)})
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        running = asyncio.ensure_future(others())
+        await machines.plugin._watch._homes.look(Steps(asyncio.sleep))
+        running.cancel()
+
+        assert turns >= 100
 
 
 class TestQuiet:

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from plugins.sticky_node import watched_pods
 from plugins.sticky_node.watched_pods import AT_ONCE
 from tests.api.virtual import now, virtual_time
 from tests.builders import claim_object, encoded, mounting, volume_object
@@ -121,6 +122,39 @@ class TestWoken:
         assert ["n1", "n2"] == machines.asks_about(launcher(), "n1", "n2")
 
     @virtual_time
+    async def test_once_the_try_is_over_however_long_it_has_waited_before(self) -> None:
+        """Its grace ends long after its first refusal, and only then is the home a soft one."""
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        since = {"type": "PodScheduled", "status": "False", "lastTransitionTime": after(0)}
+        pod = launcher(status={"conditions": [since]})
+        async with machines.leading():
+            await at(2)
+            assert [] == machines.asks_about(pod, "n2", "n3")
+            await at(410)
+            assert 1 == len(machines.woken)
+            assert [] == machines.asks_about(pod, "n2", "n3")
+            await at(700)
+
+        _, (when, _) = machines.woken
+        assert 410 < when <= 410 + LATEST
+        assert ["n2", "n3"] == machines.asks_about(pod, "n2", "n3")
+
+    @virtual_time
+    async def test_also_of_more_than_are_remembered_those_that_came_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(watched_pods, "MOST_KNOWN", 5)
+        machines = waiting()
+        async with machines.leading():
+            await at(1)
+            for number in range(8):
+                machines.asks(launcher(f"pod-{number}"))
+            await at(20)
+            machines.uncordon("n1")
+            await at(25)
+
+        assert [f"pod-{number}" for number in range(3, 8)] == [who for _, who in machines.woken]
+
+    @virtual_time
     async def test_once_its_owner_is_known(self) -> None:
         machines = Watched()
         async with machines.leading():
@@ -161,6 +195,22 @@ class TestWoken:
             await at(700)
 
         assert 1 == len(machines.woken)
+
+    @virtual_time
+    async def test_once_although_what_refused_it_came_and_went_between_two_looks(self) -> None:
+        machines = waiting()
+        machines.uncordon("n1")
+        async with machines.leading():
+            await at(1)
+            assert ["n1"] == machines.asks(launcher())
+            await at(100)
+            machines.cordon("n1")
+            assert [] == machines.asks(launcher())
+            machines.uncordon("n1")
+            await at(700)
+
+        ((when, _),) = machines.woken
+        assert 100 <= when <= 100 + LATEST
 
     @virtual_time
     async def test_two_hundred_at_once(self) -> None:
