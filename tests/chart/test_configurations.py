@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from app.config.settings import Settings, load_settings
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.table import Policy
 from tests.certificates import Authority
 from tests.chart.cluster import Cluster
 from tests.chart.notes import notes_of
@@ -151,6 +154,43 @@ def test_a_caller_over_a_network_checks_who_answers_and_says_who_calls(
     if settings.self_signed is not None:
         assert tls["serverName"] in settings.self_signed.dns_names
         assert (settings.self_signed.client_name,) == settings.allowed_names
+
+
+def test_homes_for_one_namespace_as_they_are_documented(tmp_path: Path) -> None:
+    """With the right to read the labels of namespaces, and without it where nothing asks for them."""
+    (example,) = re.findall(r"```yaml\n(pluginConfig:.*?)```", (ROOT / "docs" / "homes.md").read_text(), re.DOTALL)
+    (documented,) = yaml.safe_load(example)["pluginConfig"]
+    found = rendered({"plugins": {"stickyNode": {"args": documented["args"]}}})
+    args = sticky_node(settings_of(found, tmp_path))
+
+    assert (Policy.OFF, Policy.GRACE) == (args.policy, args.namespaces[0].policy)
+    assert StickyNodeArgs.model_validate(documented["args"]) == args
+    assert [["get", "list", "watch"]] == verbs_of(found, "namespaces")
+    assert [] == verbs_of(rendered({}), "namespaces")
+
+
+def test_what_is_given_for_homes_is_what_homeport_reads(tmp_path: Path) -> None:
+    """Also where it is false, which templates take for nothing said."""
+    through = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "resource": "replicasets"}]
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "resource": "deployments", "through": through}
+    given = {"policy": "soft", "gracePeriod": "1h", "adopt": False, "followMigration": False, "maintenance": []}
+    found = rendered({"plugins": {"stickyNode": {"owners": [{**owner, "policy": False}], "args": given}}})
+    args = sticky_node(settings_of(found, tmp_path))
+
+    assert (Policy.OFF, 1) == (args.owners[0].policy, len(args.owners[0].through))
+    assert StickyNodeArgs.model_validate({**given, "owners": args.owners}) == args
+
+
+def sticky_node(settings: Settings) -> StickyNodeArgs:
+    (profile,) = resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS))
+    args = profile.args["StickyNode"]
+    assert isinstance(args, StickyNodeArgs)
+    return args
+
+
+def verbs_of(found: list[Json], resource: str) -> list[list[str]]:
+    rules = [rule for it in found if it["kind"] == "ClusterRole" for rule in it["rules"]]
+    return [it["verbs"] for it in rules if resource in it["resources"]]
 
 
 def test_the_example_says_what_the_chart_says() -> None:

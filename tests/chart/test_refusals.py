@@ -171,6 +171,18 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
         {"plugins": {"stickyNode": {"owners": []}}},
         "at '/plugins/stickyNode/owners': minItems: got 0, want 1",
     ),
+    "a policy that there is not": (
+        {"plugins": {"stickyNode": {"args": {"policy": "firm"}}}},
+        "at '/plugins/stickyNode/args/policy': value must be one of 'hard', 'soft', 'grace', 'off', false",
+    ),
+    "an unknown argument": (
+        {"plugins": {"stickyNode": {"args": {"grace": "5m"}}}},
+        "at '/plugins/stickyNode/args': additional properties 'grace' not allowed",
+    ),
+    "two marks in one": (
+        {"plugins": {"stickyNode": {"args": {"maintenance": [{"taint": "a", "label": "b"}]}}}},
+        "at '/plugins/stickyNode/args/maintenance/0': 'oneOf' failed",
+    ),
     "a digest that is none": ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
     "a source that there is not": (
         {"certificates": {"source": "none"}},

@@ -12,7 +12,10 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
+from plugins.sticky_node.args import Mark, NamespaceRule, OwnerRule, StickyNodeArgs
+from plugins.sticky_node.table import Policy
 from tests.chart.rendering import CHART, CI_VALUES, ROOT, RefusedError, containers, pod_of, rendered, rendered_once
 from tests.cluster.image import default_image
 from tests.controlplane import tools
@@ -20,6 +23,7 @@ from tests.controlplane import tools
 TEMPLATES: Final = sorted((CHART / "templates").rglob("*.*"))
 OPEN: Final = {
     "plugins.podTopologySpread.args",
+    "plugins.stickyNode.args",
     "certificates.certManager.issuerRef",
     "monitoring.kubeSchedulerAuthorization",
     "kubeScheduler.plugins",
@@ -41,6 +45,7 @@ OTHERS: Final[dict[str, Any]] = {
     "extender.maxPriority": 5,
     "plugins.podTopologySpread.args": {"defaultingType": "List"},
     "plugins.stickyNode.owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "resource": "statefulsets"}],
+    "plugins.stickyNode.args": {"failback": True},
     "config": {"logLevel": "warning"},
     "kubeScheduler.plugins": DISABLED,
     "kubeScheduler.pluginConfig": [{"name": "NodeAffinity", "args": {}}],
@@ -194,6 +199,22 @@ def _every_schema(at: Any, path: str = "#") -> Iterator[tuple[str, dict[str, Any
             yield from _every_schema(it, path)
 
 
+def test_the_schema_knows_every_argument_of_sticky_node() -> None:
+    """`owners` is a value of its own, where each owner says its plural too."""
+    known = schema()["properties"]["plugins"]["properties"]["stickyNode"]["properties"]
+    args, owner = known["args"]["properties"], known["owners"]["items"]["properties"]
+
+    assert args.keys() == aliases(StickyNodeArgs) - {"apiVersion", "kind", "owners"}
+    assert owner.keys() == aliases(OwnerRule) | {"resource"}
+    assert args["namespaces"]["items"]["properties"].keys() == aliases(NamespaceRule)
+    assert args["maintenance"]["items"]["properties"].keys() == aliases(Mark)
+    assert {*Policy, False} == set(_resolved(args["policy"])["enum"])
+
+
+def aliases(model: type[BaseModel]) -> set[str]:
+    return {str(it.alias) for it in model.model_fields.values()}
+
+
 def test_every_value_is_explained() -> None:
     text = (CHART / "values.yaml").read_text().splitlines()
     unexplained = [
@@ -271,7 +292,7 @@ def test_the_namespace_comes_from_its_helper() -> None:
             assert len(heads) == len(placed) + cluster_wide, template
 
 
-ELSEWHERE: Final = {"skipIfMissing", "failIfMissing", "Never", "System"}
+ELSEWHERE: Final = {"skipIfMissing", "failIfMissing", "Never", "System", "grace", "name", "wait"}
 """Choices that `test_refusals` is about, or that are as if nothing were said."""
 
 

@@ -28,6 +28,7 @@ from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account, apply
 from tests.integration.service import Homeport, start_scheduler
+from tests.integration.test_home_identity import install_memory
 from tests.integration.test_home_stories import boot, home_of, install_kubevirt
 from tests.integration.test_replicas import FENCE
 from tests.integration.test_spread_stories import WEB, make_zones
@@ -155,6 +156,12 @@ def each_rule() -> Iterator[Any]:
             yield pytest.param(number, index, id=f"{' '.join(rule['verbs'])} {' '.join(rule['resources'])}")
 
 
+def install_keepers(client: Client) -> None:
+    """All kinds that these rules name: of one that is not served no right is missed."""
+    install_kubevirt(client)
+    install_memory(client)
+
+
 def granted(rules: Iterable[Json]) -> set[tuple[str, ...]]:
     return {
         (verb, rule["apiGroups"][0], resource, *rule.get("resourceNames", ()))
@@ -188,7 +195,7 @@ async def until_missing(settings: Settings, account: Account, expected: set[tupl
 
 
 async def test_nothing_is_missing_from_the_least_role(plane: ControlPlane) -> None:
-    install_kubevirt(plane.client)
+    install_keepers(plane.client)
     account = Account(plane, "checked")
     apply(plane.client, PRINTED)
 
@@ -197,7 +204,7 @@ async def test_nothing_is_missing_from_the_least_role(plane: ControlPlane) -> No
 
 @pytest.mark.parametrize(("role", "index"), list(each_rule()))
 async def test_each_rule_that_is_taken_away_is_named(plane: ControlPlane, role: int, index: int) -> None:
-    install_kubevirt(plane.client)
+    install_keepers(plane.client)
     account = Account(plane, "checked")
     roles = deepcopy(PRINTED)
     taken = roles[role]["rules"].pop(index)

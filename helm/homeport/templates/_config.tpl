@@ -57,9 +57,9 @@
 {{- range .through -}}
 {{- $through = append $through (omit . "resource") -}}
 {{- end -}}
-{{- $owners = append $owners (ternary (merge (dict "through" $through) $owner) $owner (gt (len $through) 0)) -}}
+{{- $owners = append $owners (ternary (set (deepCopy $owner) "through" $through) $owner (gt (len $through) 0)) -}}
 {{- end -}}
-{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (dict "owners" $owners)) -}}
+{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (set (deepCopy .args) "owners" $owners)) -}}
 {{- end -}}
 {{- end -}}
 {{- $profiles := list -}}

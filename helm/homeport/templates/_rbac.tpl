@@ -47,6 +47,11 @@
   resources: [homes]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
+{{- if .Values.plugins.stickyNode.args.namespaces }}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+{{- end }}
 {{- end }}
 {{- end -}}
 
