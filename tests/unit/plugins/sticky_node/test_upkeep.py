@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.interface import NotServed
+from app.framework.interface import NotServed, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import decode_home
 from app.kube.kinds import AnnotatedObject, Kind
@@ -22,6 +22,7 @@ from tests.unit.plugins.sticky_node.machines import (
     CORE,
     HOME,
     HOME_OWNER,
+    HOME_POD,
     INSTANCE,
     MACHINE,
     SET,
@@ -87,6 +88,40 @@ class TestUnreadable:
 
         assert not await machines.plugin._upkeep.round()
         assert {("good", "")} == remembered(machines)
+
+    async def test_the_owner_of_a_machine_that_runs(self) -> None:
+        machines = Machines({"adopt": True})
+        for name in ("evil", "db"):
+            machines.machine(name, runs_on="n2")
+        for pod in (launcher("other", "evil", node="n2"), RUNS):
+            machines.cluster.upsert_pod(pod)
+        machines.gone(MACHINE, "evil")
+        machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
+
+        assert not await machines.plugin._upkeep.round()
+        assert ADOPTED == machines.annotations()
+
+    async def test_the_owner_of_what_is_remembered(self) -> None:
+        machines = Machines()
+        for name in ("evil", "good"):
+            machines.add(MACHINE, name)
+            machines.change(MACHINE, own_home("n1", name=name), name)
+        await machines.plugin.repair()
+        machines.gone(MACHINE, "evil")
+        machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
+        machines.change(MACHINE, {HOME_POD: "old"}, "good")
+
+        assert not await machines.plugin._upkeep.round()
+        assert {("evil", "")} == remembered(machines), "and what was given up is forgotten"
+
+    async def test_what_becomes_so_in_the_very_moment(self) -> None:
+        attempts = Attempts(ManualClock())
+
+        async def unreadable() -> None:
+            raise Unreadable("Home", "default/db", "undecodable")
+
+        assert not await attempts.of_memory("default/db", unreadable)
+        assert not await attempts.of_owner("uid", unreadable)
 
     async def test_what_was_noted_before(self) -> None:
         machines = Machines()
@@ -227,10 +262,17 @@ class TestEndless:
         machines.change(MACHINE, own_home("n1"))
         metadata = {"name": name_of("db"), "namespace": "default", "uid": "x", "resourceVersion": "1"}
         machines.cluster.others.upsert(HOMES, decode_home(encoded({"metadata": metadata, "spec": spec})))
+        changed, taken = list[Mapping[str, Any]](), machines.writer.change
 
+        async def change(kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+            changed.append(spec)
+            await taken(kind, found, spec)
+
+        machines.writer.change = change  # type: ignore[method-assign]
         await machines.plugin.repair()
 
         (found,) = machines.cluster.every(HOMES)
+        assert [(None, None)] == [(it["owner"]["slot"], it["machine"]) for it in changed], "nothing of theirs is left"
         assert ("db", "", "n1") == (found.keeper.name, found.keeper.slot, found.node)
         assert await machines.plugin._upkeep.round()
 
