@@ -13,15 +13,16 @@ from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.attempts import Attempts
-from plugins.sticky_node.home import By, Claim, home_in, home_pod, is_sealed, recorded_home
+from plugins.sticky_node.home import By, Claim, home_in, home_pod, is_own, is_sealed, recorded_home
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.steps import Steps
+from plugins.sticky_node.turns import Turns
 
 
 class Following:
-    """Goes over KubeVirt's machines. ``is_off``: whether an owner's policy is ``off``, so that nothing is recorded."""
+    """Goes over KubeVirt's machines. ``is_off``: whether a machine's policy is ``off``, so that nothing is recorded."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class Following:
         recorder: Recorder,
         attempts: Attempts,
         handle: Handle,
-        is_off: Callable[[Owner], bool],
+        is_off: Callable[[Owner, Pod], bool],
     ) -> None:
         self._args = args
         self._owners = owners
@@ -45,6 +46,7 @@ class Following:
         self._serves = handle.serves
         self._sleep = handle.sleep
         self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
+        self._turns = Turns(handle.objects, (VIRTUAL_MACHINE_INSTANCES,))
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:
@@ -53,7 +55,7 @@ class Following:
             return True
         complete, steps = True, Steps(self._sleep)
         seen: set[str] = set()
-        for machine in self._objects.every(VIRTUAL_MACHINE_INSTANCES):
+        for _, machine in self._turns:
             await steps()
             seen.add(machine.uid)
             if not machine.node_name or self._is_settled(machine):
@@ -62,12 +64,14 @@ class Following:
             if pod is None or not self._objects.has_node(machine.node_name):
                 complete = False
                 continue
-            with suppress(Unreadable):
+            try:
                 claim = self._claim(machine, pod)
-                if claim is not None:
-                    complete &= await self._attempts.of_owner(
-                        claim.owner.found.uid, partial(self._recorder.hear, claim)
-                    )
+            except Unreadable:
+                complete = False
+                continue
+            if claim is not None:
+                key = " ".join(claim.owner.key)
+                complete &= await self._attempts.of_owner(key, partial(self._recorder.hear, claim))
         for uid in self._settled.keys() - seen:
             del self._settled[uid]
         return complete
@@ -83,12 +87,12 @@ class Following:
 
     def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
         owner = self._owners.of(pod) if self._serves(pod.spec.scheduler_name) else None
-        if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner):
+        if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner, pod):
             return None
         home, heard = recorded_home(owner), home_pod(owner)
         if home and self._args.follow_migration and _has_left(machine, owner, home) and heard != pod.uid:
             return Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
-        if not home and not heard and self._args.adopt:
+        if not home and not heard and self._args.adopt and not is_own(owner.found, owner.slot):
             return Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
         if home_in(owner.found, owner.slot):
             self._settled[machine.uid] = (machine, owner)

@@ -44,6 +44,9 @@ HOME_SINCE: Final = f"{ANNOTATION_DOMAIN}home-since"
 HOME_AFTER: Final = f"{ANNOTATION_DOMAIN}home-after"
 HOME_REPLACES: Final = f"{ANNOTATION_DOMAIN}home-replaces"
 
+_GIVEN_UP: Final = "-"
+"""In place of a node, and the name of none."""
+
 _OF_A_HOME: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE)
 
 
@@ -163,6 +166,12 @@ def is_foreign(found: AnnotatedObject, slot: str) -> bool:
     return uid not in ("", found.uid) and (not home or node in ("", home))
 
 
+def is_own(found: AnnotatedObject, slot: str) -> bool:
+    """Whether the owner's UID stands there, with a home or without: without, somebody has given one up."""
+    uid, _, _ = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
+    return uid == found.uid != ""
+
+
 def is_sealed(found: AnnotatedObject, slot: str) -> bool:
     """Whether the owner's UID stands beside the home as it is: Homeport wrote it, or has seen it."""
     return found.annotations.get(_key(HOME_OWNER, slot)) == _seal(
@@ -212,6 +221,13 @@ def sealed(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     if machine or machine_key(owner.slot) in owner.found.annotations:
         written[machine_key(owner.slot)] = machine or None
     return written
+
+
+def given_up(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
+    """What is to be written since somebody gave a home up: the next one is new, on whatever machine it is then."""
+    key = _key(HOME_MACHINE, slot)
+    is_left = key in found.annotations and is_own(found, slot) and not found.annotations.get(_key(HOME, slot))
+    return {key: None, _key(HOME_OWNER, slot): f"{found.uid} {_GIVEN_UP}"} if is_left else {}
 
 
 def without(found: AnnotatedObject, slot: str) -> dict[str, str | None]:

@@ -24,6 +24,12 @@ HOMES: Final[Kind[Home]] = Kind(API_VERSION, "Home", decode_home)
 MOST_ORPHANS: Final = 1000
 """Homes of a namespace whose machines are not there that are kept: the last ones that were written."""
 
+MOST_OF_NAMESPACE: Final = 10_000
+"""Homes of one namespace: those that are there are kept up, and no more are made."""
+
+MOST_SLOTS: Final = 512
+"""Homes of one object that are remembered."""
+
 _LONGEST_NAME: Final = 200
 _DIGITS: Final = 12
 
@@ -49,22 +55,19 @@ class Memory:
         return remembered(self._objects, kind, found, slot)
 
     async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
-        """Remember a home. Raises what the writer raises."""
+        """Remember a home, in place of whatever has its name. Raises what the writer raises, and ``Unreadable``."""
         since = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": found.name, "uid": found.uid}
-        spec = {
-            "owner": owner | ({"slot": slot} if slot else {}),
-            "node": node,
-            "machine": machine or None,
-            "since": since,
-        }
-        known = self.of(kind, found, slot)
+        owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
+        owner |= {"name": found.name, "uid": found.uid}
+        spec: dict[str, Any] = {"node": node, "since": since}
+        name = memory_name(kind.api_version, kind.kind, found.name, slot)
+        known = self._objects.get(HOMES, found.namespace, name)
         if known is not None:
-            await self._writer.change(HOMES, known, spec)
+            whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
+            await self._writer.change(HOMES, known, spec | whole)
         else:
-            name = memory_name(kind.api_version, kind.kind, found.name, slot)
-            given = {key: value for key, value in spec.items() if value is not None}
-            await self._writer.create(HOMES, found.namespace, name, given)
+            given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
+            await self._writer.create(HOMES, found.namespace, name, spec | given)
 
     async def forget(self, home: Home) -> None:
         """Raises what the writer raises."""

@@ -64,9 +64,9 @@ class Policies:
             found = self._of_kinds.get((owner.kind.api_version, owner.kind.kind), self._default)
         return found
 
-    def is_off(self, owner: Owner) -> bool:
-        """Whether its machines have no homes, whatever their pods say. Raises ``Unreadable``."""
-        return self.of(owner).policy is Policy.OFF
+    def is_off(self, owner: Owner, pod: Pod | None = None) -> bool:
+        """Whether its machine has no home; without a pod: whatever that says. Raises ``Unreadable``."""
+        return self.of(owner, pod).policy is Policy.OFF
 
     def _of_namespace(self, name: str) -> Applied | None:
         version = self._objects.version(NAMESPACES)

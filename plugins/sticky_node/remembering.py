@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -17,9 +18,10 @@ from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.attempts import Attempts
 from plugins.sticky_node.home import heard_in, home_in, is_foreign, is_sealed, machine_key, slots_of, taken_back
-from plugins.sticky_node.memory import HOMES, MOST_ORPHANS, Memory
+from plugins.sticky_node.memory import HOMES, MOST_OF_NAMESPACE, MOST_ORPHANS, MOST_SLOTS, Memory, memory_name
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.steps import Steps
+from plugins.sticky_node.turns import Turns
 
 _SLOT: Final = re.compile(r"[0-9-]*")
 _LOG: Final = structlog.get_logger(__name__)
@@ -36,42 +38,62 @@ class Remembering:
         self._sleep = handle.sleep
         self._memory = Memory(handle.objects, handle.writer, handle.wall_clock)
         self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
+        self._owners = owners
+        self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
+        self._turns = Turns(handle.objects, self._kinds.values())
+        self._turns_of_homes = Turns(handle.objects, (HOMES,))
 
     async def all(self) -> bool:
-        """Give back what is remembered, and forget what a person gave up, or what is too much."""
-        if not self._kinds:
-            return True
+        """Give back what is remembered, and forget what a person gave up."""
         complete, steps = True, Steps(self._sleep)
-        orphans: dict[str, list[Home]] = {}
-        for home in self._objects.every(HOMES):
+        for _, home in self._turns_of_homes if self._kinds else ():
             await steps()
-            keeper = home.keeper
-            kind = self._kinds.get((keeper.api_version, keeper.kind))
+            kind = self._kind_of(home)
             if kind is None:
                 continue
-            with suppress(Unreadable):
-                found = self._objects.get(kind, home.namespace, keeper.name)
-                if found is None:
+            try:
+                found = self._objects.get(kind, home.namespace, home.keeper.name)
+                slot = home.keeper.slot
+                if found is None or self._memory.of(kind, found, slot) is not home or home_in(found, slot):
+                    continue
+            except Unreadable:
+                complete = False
+                continue
+            complete &= await self._settle(kind, found, home)
+        return complete
+
+    async def forget(self) -> bool:
+        """Of machines that are not there as many are kept as may be."""
+        complete, steps = True, Steps(self._sleep)
+        orphans: dict[str, list[Home]] = {}
+        for home in self._objects.every(HOMES) if self._kinds else ():
+            await steps()
+            kind = self._kind_of(home)
+            with suppress(Unreadable):  # it is there
+                if kind is not None and self._objects.get(kind, home.namespace, home.keeper.name) is None:
                     orphans.setdefault(home.namespace, []).append(home)
-                elif self._memory.of(kind, found, keeper.slot) is home and not home_in(found, keeper.slot):
-                    complete &= await self._settle(kind, found, home)
         for found_there in orphans.values():
             found_there.sort(key=lambda it: it.since)
             for home in found_there[:-MOST_ORPHANS]:
-                complete &= await self._attempts.of_memory(partial(self._memory.forget, home))
+                complete &= await self._forget(home)
         return complete
+
+    def _kind_of(self, home: Home) -> Kind[AnnotatedObject] | None:
+        return self._kinds.get((home.keeper.api_version, home.keeper.kind))
+
+    async def _forget(self, home: Home) -> bool:
+        return await self._attempts.of_memory("/".join(home.key), partial(self._memory.forget, home))
 
     async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
         """An object is there and has no home: its own was given up, or it has its predecessor's."""
         slot = home.keeper.slot
         if home.keeper.uid == found.uid or heard_in(found, slot):
-            return await self._attempts.of_memory(partial(self._memory.forget, home))
+            return await self._forget(home)
         if not _SLOT.fullmatch(slot) or is_foreign(found, slot):
             return True
-        return await self._attempts.of_owner(
-            found.uid, partial(self._give_back, Owner(kind, found, slot, found, home), home)
-        )
+        owner = Owner(kind, found, slot, found, home)
+        return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
 
     async def _give_back(self, owner: Owner, home: Home) -> None:
         await self._writer.annotate(owner.kind, owner.found, taken_back(owner, home))
@@ -80,32 +102,68 @@ class Remembering:
 
     async def note(self) -> bool:
         """Remember every home as it is now; whether nothing is left to do."""
+        if not self._kinds:
+            return True
+        if not self._attempts.may_remember():
+            return False
         complete, steps = True, Steps(self._sleep)
         seen: set[str] = set()
-        for kind in self._kinds.values():
-            for found in self._objects.every(kind):
-                await steps()
-                seen.add(found.uid)
+        there: dict[str, set[str]] | None = None
+        for kind, found in self._turns:
+            await steps()
+            seen.add(found.uid)
+            try:
                 if self._is_noted(found):
                     continue
                 slots = tuple(self._to_remember(kind, found))
                 if not slots:
-                    known = (self._memory.of(kind, found, slot) for slot in slots_of(found))
+                    known = (self._memory.of(kind, found, slot) for slot in self._slots_of(kind, found))
                     self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
-                for slot in slots:
-                    complete &= await self._attempts.of_memory(partial(self._remember, kind, found, slot))
+            except Unreadable:
+                complete = False
+                continue
+            for slot in slots:
+                name = memory_name(kind.api_version, kind.kind, found.name, slot)
+                there = await self._there(steps) if there is None else there
+                if self._has_room(there[found.namespace], found.namespace, name):
+                    key = f"{found.namespace}/{name}"
+                    complete &= await self._attempts.of_memory(key, partial(self._remember, kind, found, slot))
         for uid in self._noted.keys() - seen:
             del self._noted[uid]
         return complete
+
+    async def _there(self, steps: Steps) -> dict[str, set[str]]:
+        """The names of the Homes of each namespace."""
+        there: dict[str, set[str]] = defaultdict(set)
+        for home in self._objects.every(HOMES):
+            await steps()
+            there[home.namespace].add(home.name)
+        return there
+
+    def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
+        """Whether one of that name may be written; it is counted then."""
+        if name not in there and len(there) >= MOST_OF_NAMESPACE:
+            if namespace not in self._full:
+                self._full.add(namespace)
+                _LOG.warning("homes not remembered", cause=f"namespace {namespace} has {MOST_OF_NAMESPACE} Homes")
+            return False
+        there.add(name)
+        return True
 
     def _is_noted(self, found: AnnotatedObject) -> bool:
         """Whether the object and what is remembered of it are as they were when nothing was to be done."""
         known, homes = self._noted.get(found.uid, (None, ()))
         return known is found and all(self._objects.get(HOMES, *home.key) is home for home in homes)
 
+    def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
+        """Those that pods of the object can have: no more than ``MOST_SLOTS``, the first ordinals."""
+        has_ordinals = self._owners.has_ordinals(kind)
+        slots = [it for it in slots_of(found) if not it or (has_ordinals and _SLOT.fullmatch(it))]
+        return sorted(slots, key=lambda it: (len(it), it))[:MOST_SLOTS]
+
     def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""
-        for slot in slots_of(found):
+        for slot in self._slots_of(kind, found):
             home = home_in(found, slot)
             if home and is_sealed(found, slot) and is_subdomain(home):
                 known = self._memory.of(kind, found, slot)

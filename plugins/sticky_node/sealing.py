@@ -6,18 +6,20 @@ was copied is removed, so that whatever a person writes there later is plainly t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
-from app.framework.interface import Handle
+from app.framework.interface import Handle, Unreadable
 from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node import events
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.attempts import Attempts
 from plugins.sticky_node.home import (
+    given_up,
     home_in,
     home_key,
     is_foreign,
@@ -31,8 +33,17 @@ from plugins.sticky_node.home import (
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.recording import Recorder
 from plugins.sticky_node.steps import Steps
+from plugins.sticky_node.turns import Turns
 
 _LOG: Final = structlog.get_logger(__name__)
+
+
+class _Wrong(Struct):
+    """What is not as it should be: the annotations that mend it · the slots with copies · whether that is all."""
+
+    written: dict[str, str | None] = {}
+    copied: list[str] = []
+    is_all: bool = True
 
 
 class Sealing:
@@ -41,7 +52,6 @@ class Sealing:
     def __init__(
         self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: Attempts, handle: Handle
     ) -> None:
-        self._owners = owners
         self._active = active
         self._recorder = recorder
         self._attempts = attempts
@@ -50,55 +60,67 @@ class Sealing:
         self._events = handle.event_recorder
         self._sleep = handle.sleep
         self._in_order: dict[str, AnnotatedObject] = {}
+        self._turns = Turns(handle.objects, owners.keepers())
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:
         """Look at every owner that is not as it was when nothing was to be done; whether nothing is left to do."""
         complete, steps = True, Steps(self._sleep)
         seen: set[str] = set()
-        for kind in self._owners.keepers():
-            for found in self._objects.every(kind):
-                await steps()
-                seen.add(found.uid)
-                if self._in_order.get(found.uid) is found:
-                    continue
-                work = self._work(kind, found) if found.annotations else None
-                if work is None:
-                    self._in_order[found.uid] = found
-                else:
-                    complete &= await self._attempts.of_owner(found.uid, work)
+        for kind, found in self._turns:
+            await steps()
+            seen.add(found.uid)
+            if self._in_order.get(found.uid) is found:
+                continue
+            try:
+                wrong = self._wrong(kind, found) if found.annotations else _Wrong()
+            except Unreadable:
+                complete = False
+                continue
+            if wrong.written:
+                complete &= await self._attempts.of_owner(found.uid, partial(self._put_right, kind, found, wrong))
+            elif wrong.is_all:
+                self._in_order[found.uid] = found
+            complete &= wrong.is_all
         for uid in self._in_order.keys() - seen:
             del self._in_order[uid]
         return complete
 
-    def _work(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Callable[[], Awaitable[None]] | None:
-        """One write for all that is to be put right on one object, if anything is."""
-        slots = tuple(slots_of(found))
-        copied = [slot for slot in slots if is_foreign(found, slot)]
-        given = [slot for slot in slots if home_in(found, slot) and not is_sealed(found, slot)]
-        if not copied and not given:
-            return None
-        return lambda: self._keep(kind, found, copied, given)
-
-    async def _keep(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, copied: list[str], given: list[str]
-    ) -> None:
+    def _wrong(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Wrong:
+        """All that is to be put right on one object, in one write."""
         written: dict[str, str | None] = {}
-        for slot in copied:
-            written |= without(found, slot)
-        for slot in given:
-            written |= self._sealed(kind, found, slot)
-        await self._writer.annotate(kind, found, written)
-        for slot in copied:
+        copied: list[str] = []
+        is_all = True
+        for slot in slots_of(found):
+            if is_foreign(found, slot):
+                copied.append(slot)
+                written |= without(found, slot)
+            elif home_in(found, slot) and not is_sealed(found, slot):
+                of_slot = self._sealed(kind, found, slot)
+                is_all &= of_slot is not None
+                written |= of_slot or {}
+            else:
+                written |= given_up(found, slot)
+        return _Wrong(written, copied, is_all)
+
+    async def _put_right(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, wrong: _Wrong) -> None:
+        await self._writer.annotate(kind, found, wrong.written)
+        for slot in wrong.copied:
             self._not_inherited(kind, found, found.annotations.get(home_key(slot), ""))
 
-    def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None]:
-        """A person wrote it after whatever migration there was: its home does not follow that one any more."""
+    def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None] | None:
+        """A person wrote it after whatever migration there was: its home does not follow that one any more.
+
+        ``None`` while the pod in which the machine runs since then is not in the picture.
+        """
         home = home_in(found, slot)
         running = self._running(found)
         owner = Owner(kind, found, slot, running or found)
         written = sealed(owner, home, self._recorder.machine(home))
-        if running is not None and running.moved_to == running.node_name and (pod := self._active.of(running)):
+        if running is not None and running.moved_to == running.node_name != "":
+            pod = self._active.of(running)
+            if pod is None:
+                return None
             written[pod_key(slot)] = pod.uid
         return written
 

@@ -7,6 +7,7 @@ from math import inf
 from typing import Final
 
 from app.framework.interface import Handle
+from app.kube.core_v1 import Pod
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.attempts import Attempts, Enough
@@ -23,7 +24,7 @@ _LATER_SECONDS: Final = 10.0
 
 
 class Upkeep:
-    """``is_off`` tells whether the policy of an owner is ``off``: of its machines nothing is recorded."""
+    """``is_off`` tells whether the policy of an owner with that pod is ``off``: nothing of that machine is recorded."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Upkeep:
         recorder: Recorder,
         handle: Handle,
         *,
-        is_off: Callable[[Owner], bool],
+        is_off: Callable[[Owner, Pod], bool],
     ) -> None:
         self._objects = handle.objects
         self._clock = handle.clock
@@ -43,9 +44,17 @@ class Upkeep:
         self._sealing = Sealing(owners, active, recorder, self._attempts, handle)
         self._remembering = Remembering(owners, self._attempts, handle)
         self._following = Following(args, owners, active, making, recorder, self._attempts, handle, is_off)
+        self._parts = (
+            self._sealing.all,
+            self._remembering.all,
+            self._following.all,
+            self._remembering.note,
+            self._remembering.forget,
+        )
         memory = (HOMES,) if owners.remembers() else ()
         self._kinds = tuple(dict.fromkeys((*owners.keepers(), *owners.controllers(), *memory)))
         self._seen: tuple[int, ...] = ()
+        self._is_at_it = False
         self._again = 0.0
 
     async def run(self) -> None:
@@ -60,13 +69,24 @@ class Upkeep:
             await self._sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
-        """Look at all owners and machines once; whether nothing is left to do."""
-        if not self._attempts.begin():
+        """Look at all owners and machines once; whether nothing is left to do. One at a time: another is left out."""
+        if self._is_at_it:
             return False
-        parts = (self._sealing.all, self._remembering.all, self._following.all, self._remembering.note)
+        self._is_at_it = True
         try:
-            done = [await part() for part in parts]
-        except Enough:
-            return False
-        self._attempts.end()
-        return all(done)
+            return await self._round()
+        finally:
+            self._is_at_it = False
+
+    async def _round(self) -> bool:
+        self._attempts.begin()
+        is_done = is_whole = True
+        for part in self._parts:
+            self._attempts.begin_part()
+            try:
+                is_done &= await part()
+            except Enough:
+                is_done = is_whole = False
+        if is_whole:
+            self._attempts.end()
+        return is_done

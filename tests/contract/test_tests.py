@@ -52,7 +52,7 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/sticky_node/test_listing.py": ["plugins/sticky_node/walk.py"],
     "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
     "tests/unit/plugins/sticky_node/test_identity.py": [
-        f"plugins/sticky_node/{name}.py" for name in ("attempts", "sealing", "upkeep")
+        f"plugins/sticky_node/{name}.py" for name in ("attempts", "sealing")
     ],
     "tests/unit/plugins/sticky_node/test_memory.py": ["plugins/sticky_node/remembering.py"],
     "tests/unit/plugins/sticky_node/test_moving.py": ["plugins/sticky_node/following.py"],

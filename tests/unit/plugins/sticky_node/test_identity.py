@@ -192,7 +192,7 @@ async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Mac
 
     machines.writer.unwritable = set()
     assert not await upkeep.round(), "it was tried just now"
-    machines.clock.now += 60
+    machines.clock.now += 120
     assert await upkeep.round()
     assert own_home("n1") == machines.annotations()
 
@@ -202,13 +202,15 @@ async def test_where_nothing_can_be_written_little_is_tried(machines: Machines) 
         machines.add(MACHINE, f"db-{number}", home="n1")
     machines.writer.before = [OSError("forbidden") for _ in range(20)]
 
-    for _ in range(3):
+    for left in (15, 10, 5, 0):
         assert not await machines.plugin._upkeep.round()
+        assert left == len(machines.writer.before)
 
-    assert 15 == len(machines.writer.before)
-    machines.clock.now += 60
     assert not await machines.plugin._upkeep.round()
-    assert 10 == len(machines.writer.before)
+    assert [] == machines.writer.written, "each was tried just now"
+    machines.clock.now += 60
+    assert await machines.plugin._upkeep.round()
+    assert 20 == len(machines.writer.written)
 
 
 async def test_a_round_writes_so_much_and_the_next_ones_the_rest() -> None:

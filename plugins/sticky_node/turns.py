@@ -1,0 +1,41 @@
+"""Goes over objects by turns: who was stopped before the end begins there the next time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from app.framework.interface import Objects
+from app.kube.kinds import AnnotatedObject, Kind
+
+T = TypeVar("T", bound=AnnotatedObject)
+
+
+class Turns(Generic[T]):
+    """All objects of some kinds."""
+
+    def __init__(self, objects: Objects, kinds: Iterable[Kind[T]]) -> None:
+        self._objects = objects
+        self._kinds = tuple(kinds)
+        self._at = ""
+
+    def __iter__(self) -> Iterator[tuple[Kind[T], T]]:
+        """Each once, as it is by then."""
+        first = self._at
+        is_there = not first
+        for kind, found in self._every():
+            is_there = is_there or found.uid == first
+            if is_there:
+                self._at = found.uid
+                yield kind, found
+        for kind, found in self._every() if first else ():
+            if is_there and found.uid == first:
+                break
+            self._at = found.uid
+            yield kind, found
+        self._at = ""
+
+    def _every(self) -> Iterator[tuple[Kind[T], T]]:
+        for kind in self._kinds:
+            for found in self._objects.every(kind):
+                yield kind, found
