@@ -50,6 +50,7 @@ ELSEWHERE: Final = {
     ],
     "tests/unit/plugins/dynamic_resources/test_inventory.py": ["plugins/dynamic_resources/uses.py"],
     "tests/unit/plugins/sticky_node/test_listing.py": ["plugins/sticky_node/walk.py"],
+    "tests/unit/plugins/sticky_node/test_table.py": ["plugins/sticky_node/deciding.py"],
     "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
     "tests/unit/plugins/sticky_node/test_identity.py": [
         f"plugins/sticky_node/{name}.py" for name in ("attempts", "sealing")

@@ -232,9 +232,9 @@ class TestSoftHomesThatWereNotAskedAbout:
         scene = Scene(State.USABLE, Policy.SOFT)
 
         assert () == scene.passed(None, *OTHERS)
-        scene.machines.wall_clock.now += 0.9
+        scene.machines.clock.now += 0.9
         assert () == scene.passed(None, *OTHERS)
-        scene.machines.wall_clock.now += 0.2
+        scene.machines.clock.now += 0.2
         assert OTHERS == scene.passed(None, *OTHERS)
         assert (HOME,) == scene.passed(), "the home is tried first again where it is asked about"
 
@@ -249,7 +249,7 @@ class TestSoftHomesThatWereNotAskedAbout:
     def test_once_a_pod_and_a_home(self) -> None:
         scene = Scene(State.USABLE, Policy.SOFT)
         scene.passed(None, *OTHERS)
-        scene.machines.wall_clock.now += 2
+        scene.machines.clock.now += 2
 
         scene.machines.machine(home="n3")
         assert () == scene.passed(None, "n2")
