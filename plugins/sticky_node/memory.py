@@ -27,7 +27,7 @@ MOST_ORPHANS: Final = 1000
 MOST_OF_NAMESPACE: Final = 10_000
 """Homes of one namespace: those that are there are kept up, and no more are made."""
 
-MOST_SLOTS: Final = 512
+MOST_REMEMBERED: Final = 512
 """Homes of one object that are remembered."""
 
 _LONGEST_NAME: Final = 200

@@ -84,7 +84,6 @@ class Owners:
         chains = [Chain.of(rule) for rule in rules]
         self._chains: Final = {(it.kinds[0].api_version, it.kinds[0].kind): it for it in chains}
         self._objects = objects
-        self._with_ordinals: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
         self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
 
@@ -130,10 +129,6 @@ class Owners:
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
         """Whether homes that the kind keeps outlive their owners."""
         return kind in self._by_name
-
-    def has_ordinals(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Whether an object of the kind may keep more homes than one."""
-        return kind in self._with_ordinals
 
     def remembers(self) -> bool:
         """Whether those of any kind do."""

@@ -18,7 +18,7 @@ from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.attempts import Attempts
 from plugins.sticky_node.home import heard_in, home_in, is_foreign, is_sealed, machine_key, slots_of, taken_back
-from plugins.sticky_node.memory import HOMES, MOST_OF_NAMESPACE, MOST_ORPHANS, MOST_SLOTS, Memory, memory_name
+from plugins.sticky_node.memory import HOMES, MOST_OF_NAMESPACE, MOST_ORPHANS, MOST_REMEMBERED, Memory, memory_name
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.turns import Turns
@@ -156,10 +156,10 @@ class Remembering:
         return known is found and all(self._objects.get(HOMES, *home.key) is home for home in homes)
 
     def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
-        """Those that pods of the object can have: no more than ``MOST_SLOTS``, the first ordinals."""
-        has_ordinals = self._owners.has_ordinals(kind)
-        slots = [it for it in slots_of(found) if not it or (has_ordinals and _SLOT.fullmatch(it))]
-        return sorted(slots, key=lambda it: (len(it), it))[:MOST_SLOTS]
+        """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
+        per_ordinal = self._owners.is_per_ordinal(kind)
+        slots = [it for it in slots_of(found) if not it or (per_ordinal and _SLOT.fullmatch(it))]
+        return sorted(slots, key=lambda it: (len(it), it))[:MOST_REMEMBERED]
 
     def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""

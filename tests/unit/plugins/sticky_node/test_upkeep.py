@@ -225,7 +225,7 @@ class TestBounds:
         assert {("db", "")} == remembered(machines)
 
     async def test_with_ordinals_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(remembering, "MOST_SLOTS", 3)
+        monkeypatch.setattr(remembering, "MOST_REMEMBERED", 3)
         machines = Machines({"owners": [SETS]})
         written: dict[str, str] = {}
         for slot in ("0", "10", "2", "9", "x"):
@@ -235,7 +235,7 @@ class TestBounds:
         await machines.plugin.repair()
 
         assert {("db", "0"), ("db", "2"), ("db", "9")} == remembered(machines)
-        assert 512 == memory.MOST_SLOTS
+        assert 512 == memory.MOST_REMEMBERED
 
     async def test_a_namespace_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those that are there are kept up."""
