@@ -23,7 +23,7 @@ Without any UID a home is a person's word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -35,6 +35,7 @@ from app.kube.kinds import AnnotatedObject
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain, shown
 from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.slots import slots
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
 HOME_POD: Final = f"{ANNOTATION_DOMAIN}home-pod"
@@ -183,14 +184,9 @@ def _seal(uid: str, home: str) -> str:
     return f"{uid} {home}" if is_subdomain(home) else uid
 
 
-def slots_of(found: AnnotatedObject) -> Iterator[str]:
-    """The slots of which anything is written on the object."""
-    seen = set()
-    for key in found.annotations:
-        for name in _OF_A_HOME:
-            if key == name or key.startswith(f"{name}."):
-                seen.add(key[len(name) + 1 :])
-    yield from sorted(seen)
+def slots_of(found: AnnotatedObject, *, per_ordinal: bool) -> list[str]:
+    """The slots of which anything is written on the object, within the bound of ``slots``."""
+    return slots(found.annotations, *_OF_A_HOME, per_ordinal=per_ordinal)
 
 
 def readable(home: str) -> str:

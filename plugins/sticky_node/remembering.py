@@ -157,9 +157,8 @@ class Remembering:
 
     def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
         """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
-        per_ordinal = self._owners.is_per_ordinal(kind)
-        slots = [it for it in slots_of(found) if not it or (per_ordinal and _SLOT.fullmatch(it))]
-        return sorted(slots, key=lambda it: (len(it), it))[:MOST_REMEMBERED]
+        there = slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))
+        return list(filter(_SLOT.fullmatch, there))[:MOST_REMEMBERED]
 
     def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""

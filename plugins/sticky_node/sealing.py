@@ -52,6 +52,7 @@ class Sealing:
     def __init__(
         self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: Attempts, handle: Handle
     ) -> None:
+        self._owners = owners
         self._active = active
         self._recorder = recorder
         self._attempts = attempts
@@ -91,7 +92,7 @@ class Sealing:
         written: dict[str, str | None] = {}
         copied: list[str] = []
         is_all = True
-        for slot in slots_of(found):
+        for slot in slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind)):
             if is_foreign(found, slot):
                 copied.append(slot)
                 written |= without(found, slot)

@@ -12,10 +12,9 @@ With all that Homeport writes beside a home, the 256 KiB of annotations that the
 """
 
 
-def slots(annotations: Mapping[str, str], of: str, *, per_ordinal: bool) -> list[str]:
-    """The slots for which the annotation ``of`` is there: only ``""``, where the kind tells no ordinals apart."""
+def slots(annotations: Mapping[str, str], *of: str, per_ordinal: bool) -> list[str]:
+    """The slots for which an annotation ``of`` these is there: only ``""``, where the kind tells no ordinals apart."""
     if not per_ordinal:
-        return [""] if of in annotations else []
-    prefix = f"{of}."
-    found = [key[len(prefix) :] for key in annotations if key == of or key.startswith(prefix)]
+        return [""] if any(it in annotations for it in of) else []
+    found = {key[len(it) + 1 :] for key in annotations for it in of if key == it or key.startswith(f"{it}.")}
     return sorted(found, key=lambda it: (len(it), it))[:MOST_SLOTS]

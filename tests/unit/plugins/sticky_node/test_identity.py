@@ -129,6 +129,16 @@ async def test_a_persons_word_gets_the_owners_uid_beside_it(machines: Machines) 
     assert 1 == len(machines.writer.written)
 
 
+async def test_slots_that_somebody_invented_keep_no_machine_from_its_own(machines: Machines) -> None:
+    """What is written beside them would be more than an object may carry."""
+    invented = {f"{HOME}.{number}": "n1" for number in range(3000)}
+    machines.change(MACHINE, {HOME: "n1", **invented})
+
+    await machines.plugin.repair()
+
+    assert [("db", {HOME_OWNER: f"{OWN} n1"})] == machines.writer.written
+
+
 async def test_a_home_that_no_node_can_be_called_is_not_written_again(machines: Machines) -> None:
     machines.change(MACHINE, {HOME: "\x1b[2J"})
 
