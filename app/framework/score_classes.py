@@ -74,7 +74,7 @@ class ScoreClasses(Struct, frozen=True):
             found[of.usual] += len(of) - len(of.others)
         return found
 
-    def weighted(self, weight: int, more: int = 0) -> Mapping[Any, int]:
+    def weighted(self, weight: int, more: int = 0) -> dict[Any, int]:
         """The score of each class times ``weight``, and ``more``."""
         return {key: value * weight + more for key, value in self.scores.items()}
 

@@ -99,14 +99,17 @@ class _Rows(Dated):
     def _given(self, names: Sequence[str]) -> Iterator[tuple[int, ...]]:
         return zip(*(map(it.scores.__getitem__, names) for it in self._each), strict=True)
 
-    def differs(self, picture: Picture) -> str:
-        """In words, if a row is not what the plugins' own scores are; empty if all are."""
-        self.refresh(picture)
-        for kept in self._each:
-            kept.refresh(picture)
-        names = [name for name in self.of if all(name in it.scores for it in self._each)]
-        same = [self.rows[self.of[name]] for name in names] == list(self._given(names))
-        return "" if same else f"kept rows of {', '.join(it.slot.name for it in self._each)} differ"
+    def checking(self, picture: Picture) -> Iterator[str]:
+        """In words, if a row is not what the plugins' own scores are; empty for each step in which all are."""
+        names = list(self.of)
+        for start in range(0, len(names), PIECE):
+            self.refresh(picture)
+            for kept in self._each:
+                kept.refresh(picture)
+            known = (self.of, *(it.scores for it in self._each))
+            some = [name for name in names[start : start + PIECE] if all(name in it for it in known)]
+            same = [self.rows[self.of[name]] for name in some] == list(self._given(some))
+            yield "" if same else f"kept rows of {', '.join(it.slot.name for it in self._each)} differ"
 
 
 class KeptRows(Entries):
@@ -154,7 +157,8 @@ class KeptRows(Entries):
         """Whether the plugins have to score more of ``names`` than they can in one step."""
         for kept in each:
             kept.refresh(self._picture)
-        return sum(len(names) / it.at_once() for it in each if not it.scores.keys() >= set(names)) > 1
+        wanted = set(names)
+        return sum(len(names) / it.at_once() for it in each if not it.scores.keys() >= wanted) > 1
 
     def _in_steps(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> Iterator[None]:
         """Have ``names`` scored some at a time, each as it is then."""
@@ -190,4 +194,4 @@ class KeptRows(Entries):
                     break
                 yield "" if same else f"kept scores of {kept.slot.name} differ"
         for rows in self._rows.values():
-            yield rows.differs(self._picture)
+            yield from rows.checking(self._picture)

@@ -202,14 +202,14 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
             for key in known:
                 known[key] += scores[key] * weight
         else:
-            sums[id(found.of)] = (found.of, {key: value * weight for key, value in scores.items()})
+            sums[id(found.of)] = (found.of, found.weighted(weight))
     if not sums:
         return _alike(size, alike)
     (of, scores), *others = sums.values()
-    first = ScoreClasses(of, {key: value + alike for key, value in scores.items()})
+    first = ScoreClasses(of, scores)
     if not others:
-        return first
-    added: list[int] = first.each()
+        return ScoreClasses(of, first.weighted(1, alike))
+    added: list[int] = first.each(1, alike)
     for of, scores in others:
         added = list(map(add, added, ScoreClasses(of, scores).each()))
     return ScoreClasses.by_value(added)

@@ -67,8 +67,6 @@ def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, 
     """What would let the pod in where it waits for its home."""
     home, state = readable(decision.home), decision.standing.state
     key = f"set or remove {home_key(owner.slot)} on {owner}"
-    if decision.action is Action.HOME and decision.home in nodes.name_set:
-        return ()
     if decision.action is Action.WAIT:
         cures = {
             State.GONE: f"node {home} is not there: bring it back, or {key}",
@@ -78,6 +76,6 @@ def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, 
         cure = cures.get(state, f"node {home} takes no pods: {decision.standing.mark}: let it take them, or {key}")
         ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
         return (cure, *ends)
-    return (f"node {home} is not among the nodes asked about: see why it does not pass, or {key}",) * (
-        decision.action is Action.HOME
-    )
+    if decision.action is Action.HOME and decision.home not in nodes.name_set:
+        return (f"node {home} is not among the nodes asked about: see why it does not pass, or {key}",)
+    return ()

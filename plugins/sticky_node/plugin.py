@@ -116,8 +116,6 @@ class StickyNode(
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
         self._owners = Owners(args.owners, handle.objects)
-        self._objects = handle.objects
-        self._events = handle.event_recorder
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
@@ -160,7 +158,7 @@ class StickyNode(
         decision = self._decided(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
-        self._watch.answered(pod, (decision.verdict, self._tries.is_over(pod.uid, decision.home)))
+        self._watch.answered(pod, self._said(pod, decision))
         state.write(_DECIDED, _Decided(decision))
         return SUCCESS, None
 
@@ -234,15 +232,14 @@ class StickyNode(
             return None
         if decision.action is not Action.TRY_HOME:
             return decision.verdict
-        home = decision.home
-        return (decision.verdict, self._tries.is_over(pod.uid, home), bool(pod.nominated_node_name))
+        return (self._said(pod, decision), bool(pod.nominated_node_name))
 
     def _verdict(self, pod: Pod) -> Hashable:
         """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
-        if not isinstance(owner, Owner):
-            return str(owner)
-        decision = self._decided(owner, pod)
+        return self._said(pod, self._decided(owner, pod)) if isinstance(owner, Owner) else str(owner)
+
+    def _said(self, pod: Pod, decision: Decision) -> Hashable:
         return (decision.verdict, self._tries.is_over(pod.uid, decision.home))
 
     def _ends_at(self, pod: Pod) -> float | None:

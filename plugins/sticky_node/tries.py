@@ -73,7 +73,3 @@ class Tries:
         if known is None or known.home != home or known.over:
             return None
         return self._wall_clock() + known.ends_at - self._now()
-
-    def forget(self, uid: str) -> None:
-        """It is bound, or gone."""
-        self._tries.pop(uid, None)
