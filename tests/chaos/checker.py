@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
-Kind: TypeAlias = Literal["Pod", "Node", "Lease", "VirtualMachine"]
+Kind: TypeAlias = Literal["Pod", "Node", "Lease", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home"]
 Change: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 HARD: Final = "DoNotSchedule"
@@ -166,10 +166,10 @@ def _kept(pod: Json, constraint: Json, counts: Mapping[str, int], nodes: Mapping
 
 
 def judge_rest(history: Iterable[Event]) -> list[Violation]:
-    """Every hard constraint of every bound pod, in the state after the last event."""
+    """Every hard constraint of every bound pod, in the state after the last event, on the nodes as they are then."""
     events = ordered(history)
     state = _State()
-    for event in events:
+    for event in sorted(events, key=lambda it: it.kind != "Node"):
         state.apply(event)
     found = []
     for pod, constraint in _groups(state.pods.values()):
