@@ -95,6 +95,7 @@ class Arena:
         kubeconfig: Path | None = None,
         module: str = "homeport",
         environment: Mapping[str, str] | None = None,
+        log_level: str = "warning",
     ) -> Homeport:
         """Start a Homeport that has a profile for each of these names, or none for any; ended with the arena."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
@@ -103,7 +104,7 @@ class Arena:
         kind = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
         named = {"profiles": profiles} if profiles else {}
         config.write_text(yaml.safe_dump({**kind, **named, **(settings or {})}))
-        flags = [f"--config={config}", "--log-level=warning"]
+        flags = [f"--config={config}", f"--log-level={log_level}"]
         started = Homeport(kubeconfig or self.plane.kubeconfig, folder, flags, module, environment)
         return self._cleanup.enter_context(started)
 

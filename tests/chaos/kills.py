@@ -95,7 +95,9 @@ def kills(count: int, seed: int, seconds: float) -> Report:
     with Arena(NODES, KINDS) as arena:
         log = arena.folder / "failpoints.log"
         aims = [at for at in aimed_at() if not matches(at, READS)]
-        faults = environment((*FAILING_WRITES, *DELAYS), seed=seed, log=log, kills=count, aims=aims, patience=PATIENCE)
+        faults = environment(
+            (*FAILING_WRITES, *DELAYS), seed=seed, log=log, kills=count, aims=aims, patience=PATIENCE, periods=PERIODS
+        )
         homeport = arena.homeport((), SETTINGS, module="tests.chaos.faulty", environment=faults)
         arena.scheduler(STOCK[0], homeport, **waves.QUICK_RETRIES)
         with (

@@ -19,7 +19,7 @@ from tests.controlplane.client import RESOURCES
 from tests.controlplane.controlplane import ControlPlane
 
 _PAUSE: Final = 0.1
-_OF_STATUS: Final = ("allocatable", "migrationState", "nodeInfo", "nodeName")
+_OF_STATUS: Final = ("allocatable", "migrationState", "nodeInfo", "nodeName", "nominatedNodeName")
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 
 
