@@ -295,9 +295,7 @@ def _seen(event: Event, first: float) -> Json:
         "seconds": round(event.received - first, 3),
         "node": pod["spec"].get("nodeName", ""),
         "nominated": status.get("nominatedNodeName", ""),
-        "homeport": {
-            key: it for key, it in homes.annotations_of(pod).items() if key.startswith(HOME.partition("/")[0])
-        },
+        "annotations": ours,
     }
     return {key: it for key, it in said.items() if it}
 
