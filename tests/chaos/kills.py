@@ -28,7 +28,7 @@ from tests.controlplane.client import ApiError
 
 NODES: Final = 12
 PER_APP: Final = 8
-PATIENCE: Final = 2.0
+PATIENCE: Final = 1.5
 """Seconds a process waits to come to the point at which it is to be killed, before it is killed anywhere."""
 
 KINDS: Final = ("Node", "Pod", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home")
@@ -56,10 +56,11 @@ DELAYS: Final = (
     Rule("app.runtime.acting:Acting.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
-    Rule("plugins.sticky_node.recording:Recorder.hear:1", "error", "before", probability=0.1),
+    Rule("app.writes.api_writes:ApiWriter._sent:1", "error", "before", probability=0.05, error=UNAVAILABLE),
+    Rule("plugins.sticky_node.recording:Recorder.record:1", "error", "before", probability=0.3),
 )
-"""Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes, homes that
-cannot be written at once.
+"""Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes, homes and
+marks that cannot be written at once.
 """
 
 PERIODS: Final = {"plugins.sticky_node.watched_pods:SEARCH_SECONDS": 1.0, "app.writes.events:LOOK_SECONDS": 1.0}

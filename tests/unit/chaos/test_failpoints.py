@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.virtual import settle, virtual_time
 from tests.chaos import failpoints
-from tests.chaos.failpoints import CONTROL, MODULES, KillPlan, Rule, noted, points_of, rewritten
+from tests.chaos.failpoints import CONTROL, MODULES, KillPlan, Passed, Rule, aim_among, noted, points_of, rewritten
 
 ROOT = Path(__file__).parents[3]
 SOURCE = '''
@@ -206,6 +206,39 @@ def test_nobody_is_killed_once_it_is_over(tmp_path: Path) -> None:
     assert not plan.strikes("app.verbs.bind:BindVerb._run:1:before", Random(1))
 
 
+def test_a_process_waits_for_its_aim_before_it_is_killed_anywhere() -> None:
+    seconds, chance = [0.0], Random(1)
+    plan = KillPlan(budget=1, aim="rare", patience=2.0, clock=lambda: seconds[0])
+
+    assert not any(plan.strikes("often", chance) for _ in range(100))
+    assert any(plan.strikes("rare", chance) for _ in range(100))
+    seconds[0] = 2.0
+    assert plan.strikes("often", chance)
+
+
+def test_the_next_aim_is_where_fewest_were_killed_or_waited_for(everything: Everything, tmp_path: Path) -> None:
+    log, chance = tmp_path / "log", Random(1)
+    aims = []
+    for _ in range(4):
+        aims.append(aim_among(("one", "two"), noted(log), chance))
+        CONTROL.set([], plan=KillPlan(budget=1, aim=aims[-1], patience=1.0), log=log)
+    CONTROL.set([])
+
+    assert (2, 2) == (aims.count("one"), aims.count("two"))
+    assert {aims[0], aims[1]} == {"one", "two"}
+    assert "" == aim_among((), {}, chance)
+
+
+async def test_what_was_passed_is_counted_by_all_who_share_the_file(everything: Everything, tmp_path: Path) -> None:
+    file, names = tmp_path / "passed", [f"{it}:before" for it in NAMES]
+    for _ in range(2):
+        CONTROL.set([], passed=Passed(file, names))
+        await everything()
+    CONTROL.set([])
+
+    assert dict.fromkeys(names, 2) == Passed(file, names).counts()
+
+
 KILLED = """
 import asyncio, sys
 from pathlib import Path
@@ -238,6 +271,19 @@ def test_a_kill_strikes_a_real_module_before_or_after(tmp_path: Path, side: str,
 
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, output), ended.stderr
     assert noted(log)["kill"] == {f"plugins.default_binder:DefaultBinder.bind:1:{side}": 1}
+
+
+def test_a_kill_loses_nothing_of_what_was_passed(tmp_path: Path) -> None:
+    """Of two processes that come to the same point."""
+    at = "plugins.default_binder:DefaultBinder.bind:1:before"
+    passed = "passed=failpoints.Passed(Path({file!r}), [{at!r}])".format(file=str(tmp_path / "passed"), at=at)
+    code = KILLED.format(action="kill", side="before", log=str(tmp_path / "log"))
+    code = code.replace("log=Path", f"{passed}, log=Path")
+    for _ in range(2):
+        ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+    assert Passed(tmp_path / "passed", [at]).counts() == {at: 2}
 
 
 def test_a_stop_stands_still_until_it_is_continued(tmp_path: Path) -> None:
