@@ -310,10 +310,10 @@ class KillPlan:
         return self._known[at]
 
 
-def aim_among(points: Sequence[str], told: Mapping[str, Counter[str]], chance: random.Random) -> str:
-    """One of those at which fewest were killed or waited for; ``told``: what the log holds. Empty without points."""
+def aim_among(points: Sequence[str], told: Mapping[str, Counter[str]]) -> str:
+    """The first of those at which fewest were to be killed; ``told``: what the log holds. Empty without points."""
     tried = told.get("aim", Counter())
-    return min(points, key=lambda at: (tried[at], chance.random()), default="")
+    return min(points, key=tried.__getitem__, default="")
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:

@@ -35,9 +35,16 @@ from tests.chaos.failpoints import (
 )
 
 FAULTS: Final = "HOMEPORT_CHAOS"
-"""JSON: ``rules`` (fields of ``Rule``), ``seed``, ``log`` (a path), ``kills`` (in all), ``aims`` (points with their
-side, one of which each process is to be killed at), ``patience`` (seconds it waits for that), ``pause`` (seconds
-stopped), ``periods`` (seconds by ``module:NAME``, in place of those that are longer than a process lives here).
+"""JSON, of which any may be left out:
+
+``rules``     fields of ``Rule``
+``seed``
+``log``       a path
+``kills``     how many in all
+``aims``      points with their side, at which processes are to be killed, one each, by turns
+``patience``  seconds a process waits for that
+``pause``     seconds it is stopped
+``periods``   seconds by ``module:NAME``, in place of those that are longer than a process lives here
 """
 
 _LONGEST_QUIET: Final = 400
@@ -120,7 +127,7 @@ def _set(faults: Mapping[str, Any], generation: int, sides: Sequence[str]) -> No
 
 def _plan(faults: Mapping[str, Any], log: Path, chance: random.Random) -> KillPlan:
     told = noted(log)
-    aim = aim_among(faults.get("aims", ()), told, chance)
+    aim = aim_among(faults.get("aims", ()), told)
     return KillPlan(
         int(faults["kills"]),
         0 if aim else chance.randrange(_LONGEST_QUIET),

@@ -31,6 +31,9 @@ PER_APP: Final = 8
 PATIENCE: Final = 1.5
 """Seconds a process waits to come to the point at which it is to be killed, before it is killed anywhere."""
 
+TOLD_SECONDS: Final = (1.0, 30.0)
+"""How long to wait for an Event while there are kills, and when there are none any more."""
+
 KINDS: Final = ("Node", "Pod", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home")
 FOREIGN: Final = "no-profile"
 """Pods that Homeport has no profile for: it binds them all the same."""
@@ -57,13 +60,22 @@ DELAYS: Final = (
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
     Rule("app.writes.api_writes:ApiWriter._sent:1", "error", "before", probability=0.05, error=UNAVAILABLE),
+    Rule("app.writes.events:ApiRecorder._write:1", "error", "before", probability=0.1, error=UNAVAILABLE),
     Rule("plugins.sticky_node.recording:Recorder.record:1", "error", "before", probability=0.3),
 )
-"""Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes, homes and
-marks that cannot be written at once.
+"""Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes, homes,
+marks and Events that cannot be written at once.
 """
 
 PERIODS: Final = {"plugins.sticky_node.watched_pods:SEARCH_SECONDS": 1.0, "app.writes.events:LOOK_SECONDS": 1.0}
+
+FIRST: Final = (
+    "plugins.sticky_node.plugin:StickyNode.post_bind:1:before",
+    "plugins.sticky_node.recording:Recorder.record:1:before",
+    "plugins.sticky_node.recording:Recorder.hear:1:before",
+    "app.writes.api_writes:ApiWriter.annotate:1:before",
+)
+"""Where a kill leaves a home on a pod that has not reached its owner: whatever is short is to have that, too."""
 
 ELSEWHERE: Final = (
     *READS,
@@ -95,9 +107,16 @@ def kills(count: int, seed: int, seconds: float) -> Report:
     report = Report("killed at failpoints")
     with Arena(NODES, KINDS) as arena:
         log = arena.folder / "failpoints.log"
-        aims = [at for at in aimed_at() if not matches(at, READS)]
+        over = over_file(log)
+        over.touch()
         faults = environment(
-            (*FAILING_WRITES, *DELAYS), seed=seed, log=log, kills=count, aims=aims, patience=PATIENCE, periods=PERIODS
+            (*FAILING_WRITES, *DELAYS),
+            seed=seed,
+            log=log,
+            kills=count,
+            aims=_aims(seed),
+            patience=PATIENCE,
+            periods=PERIODS,
         )
         homeport = arena.homeport((), SETTINGS, module="tests.chaos.faulty", environment=faults)
         arena.scheduler(STOCK[0], homeport, **waves.QUICK_RETRIES)
@@ -106,12 +125,13 @@ def kills(count: int, seed: int, seconds: float) -> Report:
             PlainBinder(arena.observer, FOREIGN, [homeport.url], arena.nodes, seed, workers=1),
         ):
             campaign = Campaign(arena, (STOCK[0], PLAIN, PLAIN), seed)
+            over.unlink()
             until = time.monotonic() + seconds
             while killed(log) < count and time.monotonic() < until:
                 campaign.wave()
                 progress(f"{killed(log)} kills, {campaign.waves.tally.seconds:.0f} s")
-            over_file(log).touch()
-            campaign.wave()
+            over.touch()
+            campaign.wave(is_last=True)
             waves.judge(report, campaign.waves)
             waves.consistency(report, homeport)
             report.details["outcomes"] = dict(plain.outcomes)
@@ -125,6 +145,13 @@ def aimed_at() -> list[str]:
     return [at for at in sides_of(points_of()) if not matches(at, ELSEWHERE)]
 
 
+def _aims(seed: int) -> list[str]:
+    """In the order in which processes are to be killed there."""
+    rest = [at for at in aimed_at() if not matches(at, (*READS, *FIRST))]
+    random.Random(seed).shuffle(rest)
+    return [*FIRST, *rest]
+
+
 class Campaign:
     """Waves of pods beside the lives of those that have homes."""
 
@@ -135,8 +162,11 @@ class Campaign:
         self._chance = random.Random(seed)
         self._number = 0
 
-    def wave(self) -> None:
-        """Pods together with those that have homes, and annotations that change meanwhile; then all are shut down."""
+    def wave(self, *, is_last: bool = False) -> None:
+        """Pods together with those that have homes, and annotations that change meanwhile; then all are shut down.
+
+        In the last one nobody is killed any more, so that what takes some time is seen to its end.
+        """
         started = time.monotonic()
         self._number += 1
         self.lives.prepare()
@@ -148,7 +178,7 @@ class Campaign:
             self.lives.uncordon()
             self.waves.wait_and_judge(judge_rest=True)
             self.lives.started()
-            self.lives.meanwhile()
+            self.lives.meanwhile(patience=TOLD_SECONDS[is_last])
         self._arena.clear()
         self.lives.shut_down()
         self.waves.tally.seconds += time.monotonic() - started

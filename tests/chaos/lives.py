@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tests.chaos import homes
@@ -38,8 +39,6 @@ CORDON_SECONDS: Final = 15.0
 
 _POLL_SECONDS: Final = 0.05
 _MOVED: Final = 2
-_UNDECIDED: Final = 2
-"""How often somebody moves a home to and fro."""
 
 CROWDED: Final = "crowded"
 MOST_OF_NOBODY: Final = 1000
@@ -273,21 +272,31 @@ class Lives:
 
     # while they run
 
-    def meanwhile(self) -> None:
-        """Some migrate, and people move and release the homes of others."""
+    def meanwhile(self, patience: float) -> None:
+        """Some migrate, and people move and release the homes of others. ``patience``: seconds to wait for Events."""
         at_home = [it for it in self._booting if it.node and it.node == self.truth[it.place]]
         self._chance.shuffle(at_home)
         some = iter(at_home)
         moving, staying = list(_take(some, _MOVED)), list(_take(some, 1))
         self._arena.each(lambda it: self._migrate(it, succeeds=it in moving), [*moving, *staying])
         for it in _take(some, 1):
-            other = self._elsewhere(it.node)
-            for node in (other, it.node) * _UNDECIDED:
-                self._give(it.place, node)
-            self._give(it.place, other)
+            self._move_to_and_fro(it, patience)
         for it in _take(some, 1):
             self._give(it.place, "")
         self.rest()
+
+    def _move_to_and_fro(self, machine: Machine, patience: float) -> None:
+        """By a person who cannot decide: the Event of it is repeated."""
+        other = self._elsewhere(machine.node)
+        for node, times in ((other, 1), (machine.node, 1), (other, 2)):
+            self._give(machine.place, node)
+            self._until(partial(self._is_told, machine, node, times), patience)
+
+    def _is_told(self, machine: Machine, node: str, times: int) -> bool:
+        """Whether one Event says so often that the home was moved there."""
+        found = self._client.list("Event", "default", fields=f"involvedObject.name={machine.name},reason=HomeMoved")
+        counts = ((it.get("series") or {}).get("count", 1) for it in found if it["related"]["name"] == node)
+        return max(counts, default=0) >= times
 
     def _migrate(self, machine: Machine, *, succeeds: bool) -> None:
         """The target pod keeps away from the source, which is on the node of the machine."""
