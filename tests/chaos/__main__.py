@@ -44,7 +44,6 @@ class Sizes:
     stock_room_binds: int
     machines: int
     restarts: int
-    sampled_soft: bool
 
 
 FULL: Final = Sizes(
@@ -62,7 +61,6 @@ FULL: Final = Sizes(
     stock_room_binds=5_000,
     machines=200,
     restarts=50,
-    sampled_soft=True,
 )
 SHORT: Final = replace(
     FULL,
@@ -75,7 +73,6 @@ SHORT: Final = replace(
     stock_room_binds=0,
     machines=20,
     restarts=5,
-    sampled_soft=False,
 )
 FRESHNESS: Final = 35.0
 """Seconds after which Homeport is told to take its picture for too old in the outages."""
@@ -87,16 +84,16 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "failing": lambda sizes, seed: waves.failing(sizes.binds, sizes.per_app, seed),
     "in-tree": lambda sizes, seed: waves.in_tree(sizes.in_tree_binds, IN_TREE_PER_APP, seed),
     "kills": lambda sizes, seed: kills.kills(sizes.kills, seed, sizes.kill_seconds),
-    "restarts": lambda sizes, seed: restarts.restarts(
-        sizes.machines, sizes.restarts, seed, sampled_soft=sizes.sampled_soft
-    ),
+    "restarts": lambda sizes, seed: restarts.hard(sizes.machines, sizes.restarts, seed),
+    "restarts-soft": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=False),
+    "restarts-sampled": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=True),
     "outage": lambda sizes, seed: outage.outages(sizes.outage, FRESHNESS, seed, sizes.outage_kinds),
     "leaders": lambda sizes, seed: leaders.leaders(sizes.leader_failures, seed),
     "overbook": lambda sizes, seed: overbook.overbook(sizes.room_binds, sizes.stock_room_binds, seed),
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }
-IN_SHORT: Final = ("race", "overbook", "kills", "restarts", "leaders", "outage")
+IN_SHORT: Final = ("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "outage")
 
 
 def memory(events: int, seed: int) -> Report:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tests.beside import beside
 from tests.chaos import checker, homes
@@ -73,21 +73,24 @@ class Tally:
     seconds: float = 0.0
 
 
-def restarts(machines: int, times: int, seed: int, *, sampled_soft: bool) -> Report:
-    """So many machines are started so many times again, under ``hard`` and under ``soft``.
-
-    Hard ones where the scheduler samples, soft ones where it asks about all nodes. ``sampled_soft``: also where it
-    samples, to be told: how long a soft machine waits for a home that is not asked about has a limit.
-    """
-    report = Report(f"{machines} machines started {times} times again under load")
+def hard(machines: int, times: int, seed: int) -> Report:
+    """So many machines are started so many times again, where the scheduler asks about a sample of the nodes."""
+    report = Report(f"{machines} hard machines started {times} times again under load")
     with playing(SAMPLED) as (arena, homeport):
         play(report, arena, homeport, Campaign(arena, "hard", machines, seed), times)
-    with playing(SHOWN) as (arena, homeport):
-        play(report, arena, homeport, Campaign(arena, "soft", machines, seed), times)
-    if sampled_soft:
-        with playing(SAMPLED) as (arena, homeport):
-            campaign = Campaign(arena, "soft", machines, seed)
-            play(report, arena, homeport, campaign, times, whose="soft, sampled: ", wanted=None)
+    return report
+
+
+def soft(machines: int, times: int, seed: int, *, is_sampled: bool) -> Report:
+    """The same where it asks about all. ``is_sampled``: about a sample of the nodes, to be told.
+
+    How long a soft machine waits for a home that is not asked about has a limit.
+    """
+    of_a_sample = ", asked about a sample" if is_sampled else ""
+    report = Report(f"{machines} soft machines{of_a_sample} started {times} times again under load")
+    with playing(SAMPLED if is_sampled else SHOWN) as (arena, homeport):
+        campaign = Campaign(arena, "soft", machines, seed)
+        play(report, arena, homeport, campaign, times, wanted=None if is_sampled else 0)
     return report
 
 
@@ -101,42 +104,33 @@ def playing(nodes: int) -> Iterator[tuple[Arena, Homeport]]:
 
 
 def play(
-    report: Report,
-    arena: Arena,
-    homeport: Homeport,
-    campaign: Campaign,
-    times: int,
-    *,
-    whose: str = "",
-    wanted: float | None = 0,
+    report: Report, arena: Arena, homeport: Homeport, campaign: Campaign, times: int, wanted: float | None = 0
 ) -> None:
-    """``whose``: goes before the names of the figures; the policy, unless said otherwise."""
+    """``wanted``: how many starts elsewhere than at home are good; ``None`` if they are only told."""
     tally = campaign.tally
     campaign.begin()
     with campaign.load():
         for number in range(times):
             campaign.restart()
             progress(f"{campaign.policy}: {number + 1} times, {tally.seconds:.0f} s, {len(tally.missed)} missed")
-    whose = whose or f"{campaign.policy}: "
     late = campaign.rest()
     history = arena.observer.history()
-    waits = seconds_until_bound(history, campaign.policy)
-    report.add(f"{whose}starts", tally.starts)
-    report.add(f"{whose}starts elsewhere than at home", len(tally.missed), wanted)
-    report.add(f"{whose}machines stuck", len(tally.stuck), 0)
-    report.add(f"{whose}homes that are not as they should be", len(late), 0)
-    report.add(f"{whose}pods bound twice", len(checker.bound_twice(history)), 0)
-    report.add(f"{whose}other pods bound meanwhile", campaign.others)
-    report.add(f"{whose}starts per second", round(tally.starts / max(tally.seconds, 1e-9), 1), unit="/s")
+    waits = seconds_until_bound(history)
+    report.add("starts", tally.starts)
+    report.add("starts elsewhere than at home", len(tally.missed), wanted)
+    report.add("machines stuck", len(tally.stuck), 0)
+    report.add("homes that are not as they should be", len(late), 0)
+    report.add("pods bound twice", len(checker.bound_twice(history)), 0)
+    report.add("other pods bound meanwhile", campaign.others)
+    report.add("starts per second", round(tally.starts / max(tally.seconds, 1e-9), 1), unit="/s")
     for name, value in percentiles(waits).items():
-        report.add(f"{whose}seconds from pod to binding, {name}", round(value, 3), unit=" s")
+        report.add(f"seconds from pod to binding, {name}", round(value, 3), unit=" s")
     consistency(report, homeport)
     said = homeport.log().splitlines()
     missed = [{**it, "log": [line for line in said if it["pod"] in line][:EVIDENCE]} for it in tally.missed]
-    report.details[f"{whose}missed"] = missed[:EVIDENCE]
-    report.details[f"{whose}stuck"] = tally.stuck[:EVIDENCE]
-    report.details[f"{whose}not as they should be"] = late[:EVIDENCE]
-    campaign.end()
+    report.details["missed"] = missed[:EVIDENCE]
+    report.details["stuck"] = tally.stuck[:EVIDENCE]
+    report.details["not as they should be"] = late[:EVIDENCE]
 
 
 class Campaign:
@@ -250,16 +244,11 @@ class Campaign:
     def rest(self) -> list[str]:
         """Wait until what is written of homes is right; what is not in time."""
         truth = {Place("VirtualMachine", f"default/{it.name}"): it.home for it in self._machines}
+        present = self._arena.observer.present
         deadline = time.monotonic() + PATIENCE
-        while (late := homes.judge_rest(self._present(), truth).every) and time.monotonic() < deadline:
+        while (late := homes.judge_rest(present(), truth).every) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         return late
-
-    def _present(self) -> list[Event]:
-        """Without the homes of others."""
-        mine = f"{self.policy}-"
-        there = self._arena.observer.present()
-        return [it for it in there if it.kind != "Home" or it.found["spec"]["owner"]["name"].startswith(mine)]
 
     @contextmanager
     def load(self) -> Iterator[None]:
@@ -278,11 +267,6 @@ class Campaign:
                 there.append(self._client.create(pod)["metadata"]["name"])
             else:
                 self._arena.delete([there.pop(chance.randrange(len(there)))])
-
-    def end(self) -> None:
-        """All are stopped for good, and the other pods are gone."""
-        self._arena.clear()
-        self._arena.each(lambda it: self._client.delete("VirtualMachineInstance", it.name), self._machines)
 
 
 def _seen(event: Event, first: float) -> Json:
@@ -305,13 +289,12 @@ def _away_from(zone: str) -> Json:
     return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
 
 
-def seconds_until_bound(history: Collection[Event], policy: str) -> list[float]:
+def seconds_until_bound(history: Collection[Event]) -> list[float]:
     """Of the pods of machines, from when they were seen first."""
     made: dict[str, float] = {}
     found: dict[str, float] = {}
     for event in history:
-        name: Any = (event.found["metadata"].get("labels") or {}).get("vm.kubevirt.io/name", "")
-        if event.kind == "Pod" and name.startswith(f"{policy}-"):
+        if event.kind == "Pod" and "vm.kubevirt.io/name" in (event.found["metadata"].get("labels") or {}):
             made.setdefault(event.uid, event.received)
             if event.found["spec"].get("nodeName"):
                 found.setdefault(event.uid, event.received - made[event.uid])

@@ -16,17 +16,15 @@ def pod(name: str, machine: str, node: str = "") -> Json:
 
 
 def test_seconds_are_those_from_a_pod_to_its_binding() -> None:
-    """Of machines of the policy alone; a pod that has no node yet counts for nothing."""
+    """Of machines alone; a pod that has no node yet counts for nothing."""
     history = [
         Event("Pod", "ADDED", pod("first", "hard-1"), 10.0),
         Event("Pod", "ADDED", pod("waits", "hard-2"), 10.5),
         Event("Pod", "ADDED", pod("other", ""), 11.0),
-        Event("Pod", "ADDED", pod("soft", "soft-1"), 11.0),
         Event("Pod", "MODIFIED", pod("first", "hard-1"), 11.5),
         Event("Pod", "MODIFIED", pod("first", "hard-1", "n1"), 12.25),
         Event("Pod", "MODIFIED", pod("first", "hard-1", "n1"), 13.0),
         Event("Pod", "MODIFIED", pod("other", "", "n1"), 13.0),
-        Event("Pod", "MODIFIED", pod("soft", "soft-1", "n2"), 14.0),
     ]
 
-    assert [pytest.approx(2.25)] == seconds_until_bound(history, "hard")
+    assert [pytest.approx(2.25)] == seconds_until_bound(history)
