@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, Literal, TypeAlias
@@ -271,7 +272,8 @@ def _path_of(module: str) -> Path:
 @dataclass(slots=True)
 class KillPlan:
     """Kill at the point ``aim``; after ``patience`` seconds anywhere, at points rarely killed at rather: with
-    ``1 / (1 + kills there) ** 1.5``. Until ``budget`` is spent.
+    ``1 / (1 + kills there) ** 1.5``. Until ``budget`` is spent. Patience runs from when ``begins`` is passed first: a
+    process that starts on a busy machine does nothing yet.
 
     ``spared`` are points at which nobody is killed: how a client lists and watches is no part of a bind. Nor is anybody
     killed without an aim before it has passed ``quiet`` others, so that some work is done by every process. Once the
@@ -284,17 +286,20 @@ class KillPlan:
     spared: tuple[str, ...] = ()
     over: Path | None = None
     aim: str = ""
+    begins: str = ""
     patience: float = 0.0
     clock: Callable[[], float] = time.monotonic
     _known: dict[str, bool] = field(default_factory=dict)
     _until: float = 0.0
 
     def __post_init__(self) -> None:
-        self._until = self.clock() + self.patience if self.aim else 0.0
+        self._until = inf if self.aim else 0.0
 
     def strikes(self, at: str, chance: random.Random) -> bool:
         if self.made.total() >= self.budget or self._is_spared(at):
             return False
+        if at == self.begins and self._until == inf:
+            self._until = self.clock() + self.patience
         if at == self.aim:
             wanted = AIMED
         elif self.clock() < self._until:

@@ -42,10 +42,13 @@ FAULTS: Final = "HOMEPORT_CHAOS"
 ``log``       a path
 ``kills``     how many in all
 ``aims``      points with their side, at which processes are to be killed, one each, by turns
-``patience``  seconds a process waits for that
+``patience``  seconds a process waits for that, once its picture is complete
 ``pause``     seconds it is stopped
 ``periods``   seconds by ``module:NAME``, in place of those that are longer than a process lives here
 """
+
+BEGINS: Final = "app.controllers.repair:Repair.run:1:after"
+"""By then the picture is complete."""
 
 _LONGEST_QUIET: Final = 400
 """A bind passes some 30 points."""
@@ -135,6 +138,7 @@ def _plan(faults: Mapping[str, Any], log: Path, chance: random.Random) -> KillPl
         READS,
         over_file(log),
         aim,
+        BEGINS,
         float(faults.get("patience", 0.0)),
     )
 

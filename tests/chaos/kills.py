@@ -29,7 +29,7 @@ from tests.controlplane.client import ApiError
 NODES: Final = 12
 PER_APP: Final = 8
 PATIENCE: Final = 1.5
-"""Seconds a process waits to come to the point at which it is to be killed, before it is killed anywhere."""
+"""Seconds a process works, and waits to come to the point at which it is to be killed, before it is killed anywhere."""
 
 TOLD_SECONDS: Final = (1.0, 30.0)
 """How long to wait for an Event while there are kills, and when there are none any more."""

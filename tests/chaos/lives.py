@@ -162,7 +162,9 @@ class Lives:
         self._of_nobody += [f"gone-{number}" for number in numbers]
 
     def _give(self, place: Place, home: str) -> None:
-        """A person's word; empty releases."""
+        """A person's word; empty releases. What is so already is nobody's write."""
+        if self.truth[place] == home:
+            return
         key = f"{HOME}.{place.slot}" if place.slot else HOME
         name = place.name.partition("/")[2]
         found = self._client.patch(place.kind, name, {"metadata": {"annotations": {key: home or None}}})

@@ -208,11 +208,16 @@ def test_nobody_is_killed_once_it_is_over(tmp_path: Path) -> None:
 
 def test_a_process_waits_for_its_aim_before_it_is_killed_anywhere() -> None:
     seconds, chance = [0.0], Random(1)
-    plan = KillPlan(budget=1, aim="rare", patience=2.0, clock=lambda: seconds[0])
+    plan = KillPlan(budget=1, aim="rare", begins="ready", patience=2.0, clock=lambda: seconds[0])
 
+    seconds[0] = 100.0
+    assert not any(plan.strikes("often", chance) for _ in range(100))
+    assert not plan.strikes("ready", chance)
     assert not any(plan.strikes("often", chance) for _ in range(100))
     assert any(plan.strikes("rare", chance) for _ in range(100))
-    seconds[0] = 2.0
+    seconds[0] = 101.0
+    assert not plan.strikes("ready", chance)
+    seconds[0] = 102.0
     assert plan.strikes("often", chance)
 
 

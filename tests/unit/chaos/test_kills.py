@@ -5,6 +5,7 @@ from importlib import import_module
 import pytest
 
 from tests.chaos.failpoints import HOMES, MODULES, READS, SIDES, Rule, matches, points_of
+from tests.chaos.faulty import BEGINS
 from tests.chaos.kills import DELAYS, ELSEWHERE, FIRST, PERIODS, aimed_at
 from tests.chaos.waves import FAILING_WRITES
 
@@ -32,4 +33,4 @@ def test_every_module_with_failpoints_is_killed_in() -> None:
     aimed = {at.partition(":")[0] for at in aimed_at() if not matches(at, READS)}
 
     assert aimed == {*MODULES} >= {*HOMES}
-    assert {*FIRST} <= {*aimed_at()}
+    assert {*FIRST, BEGINS} <= {*aimed_at()}
