@@ -103,6 +103,9 @@ READS: Final = tuple(
 AIMED: Final = 0.5
 """How often a process is killed at the point it is to be killed at: not always the first time."""
 
+UNAIMED: Final = 0.05
+"""How often, at a point that was not aimed at: else nobody would ever get through a bind that comes late."""
+
 _COUNT_BYTES: Final = 8
 _FIRE: Final = "__fire__"
 _IMPORT: Final = f"from {__name__} import fire as {_FIRE}"
@@ -271,7 +274,7 @@ def _path_of(module: str) -> Path:
 
 @dataclass(slots=True)
 class KillPlan:
-    """Kill at the point ``aim``; after ``patience`` seconds anywhere, at points rarely killed at rather: with
+    """Kill at the point ``aim``; after ``patience`` seconds anywhere, at points rarely killed at rather: as often as
     ``1 / (1 + kills there) ** 1.5``. Until ``budget`` is spent. Patience runs from when ``begins`` is passed first: a
     process that starts on a busy machine does nothing yet.
 
@@ -306,7 +309,8 @@ class KillPlan:
             return False
         else:
             self.quiet -= 1
-            wanted = (self.quiet < 0) / (1 + self.made[at]) ** 1.5
+            often = UNAIMED if self.aim else 1.0
+            wanted = often * (self.quiet < 0) / (1 + self.made[at]) ** 1.5
         return chance.random() < wanted and (self.over is None or not self.over.exists())
 
     def _is_spared(self, at: str) -> bool:
