@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
@@ -115,6 +116,7 @@ class StickyNode(
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
+        self._is_asked = handle.is_asked
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._making = Making()
@@ -124,7 +126,8 @@ class StickyNode(
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
         self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
-        clocks = Clocks(self._standings, self._owners, handle)
+        self._clocks = clocks = Clocks(self._standings, self._owners, handle)
+        self._has_failed = False
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
         self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
@@ -151,16 +154,20 @@ class StickyNode(
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
-            self._watch.answered(pod, str(owner))
+            self._answered(pod, str(owner))
             return OWNER_UNKNOWN, None
         if owner is None:
             return SKIP, None
         decision = self._decided(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
-        self._watch.answered(pod, self._said(pod, decision))
+        self._answered(pod, self._said(pod, decision))
         state.write(_DECIDED, _Decided(decision))
         return SUCCESS, None
+
+    def _answered(self, pod: Pod, verdict: Hashable) -> None:
+        if not self._is_asked():
+            self._watch.answered(pod, verdict)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         decision = state.read(_DECIDED).decision
@@ -209,7 +216,7 @@ class StickyNode(
         One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
         for it elsewhere.
         """
-        if self._tries.is_over(pod.uid, home):
+        if self._is_asked() or self._tries.is_over(pod.uid, home):
             return True
         if pod.nominated_node_name:
             self._tries.end(pod.uid, home)
@@ -336,8 +343,18 @@ class StickyNode(
         yield from self._standing_census.figures()
 
     async def run(self) -> None:
-        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes."""
-        await together(self._watch.run, self._upkeep.run)
+        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
+
+        Where it is begun anew after a fault, this process has decided all the time, and what it has seen holds.
+        """
+        if not self._has_failed:
+            self._clocks.begin()
+        self._has_failed = True
+        try:
+            await together(self._watch.run, self._upkeep.run)
+        except asyncio.CancelledError:
+            self._has_failed = False
+            raise
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()
