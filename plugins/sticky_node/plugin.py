@@ -247,7 +247,8 @@ class StickyNode(
         return self._said(pod, self._decided(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
     def _said(self, pod: Pod, decision: Decision) -> Hashable:
-        return (decision.verdict, self._tries.is_over(pod.uid, decision.home))
+        is_tried = decision.action is Action.TRY_HOME and self._tries.is_over(pod.uid, decision.home)
+        return (decision.home, decision.action, decision.reason, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
         """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
