@@ -778,7 +778,10 @@ class LookUpPlugin(Protocol):
 
     @abstractmethod
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision."""
+        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision.
+
+        Of the kinds that the plugin declares, and ``NODES``, whose namespace is empty.
+        """
         ...
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
@@ -40,7 +39,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import Kind
+from app.kube.kinds import NODES, Kind
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.census import Census
@@ -117,6 +116,7 @@ class StickyNode(
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
         self._is_asked = handle.is_asked
+        self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._making = Making()
@@ -148,8 +148,12 @@ class StickyNode(
         )
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        """An owner that the watch has not brought yet, and the node of a home that seems to be gone: one read more."""
         found = self._owners.of(pod)
-        return ((found.kind, found.namespace, found.name),) if isinstance(found, Missing) else ()
+        if isinstance(found, Missing):
+            return ((found.kind, found.namespace, found.name),)
+        home = "" if found is None else recorded_home(found)
+        return ((NODES, "", home),) if home and self._misses_node(home) else ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
@@ -350,11 +354,11 @@ class StickyNode(
         """
         if not self._has_failed:
             self._clocks.begin()
-        self._has_failed = True
+        self._has_failed = False
         try:
             await together(self._watch.run, self._upkeep.run)
-        except asyncio.CancelledError:
-            self._has_failed = False
+        except Exception:
+            self._has_failed = True
             raise
 
     def homes(self) -> Iterator[Home | None]:

@@ -4,7 +4,8 @@ Source of the marks: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` 
 the heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint keeps nobody out: it marks
 nothing.
 
-That a node is gone is the API server's word: the picture has it from a consistent list, and from every event since.
+That a node is gone is the API server's word: the picture has it from a consistent list and every event since, and
+before a pod of that home is judged the node is read once more.
 """
 
 from __future__ import annotations
