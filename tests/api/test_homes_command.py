@@ -23,6 +23,7 @@ default    StatefulSet/db/0        n1             usable  at home    hard
 default    StatefulSet/db/2        n2             away    elsewhere  hard
 default    StatefulSet/db/10       n3             usable  idle       hard
 machines   VirtualMachine/db01     n1             usable  waiting    grace
+machines   VirtualMachine/gone01   n3             owner gone  idle   grace
 machines   VirtualMachine/idle01   n2             away    idle       grace
 machines   VirtualMachine/lost01   n9             gone    waiting    grace
 machines   VirtualMachine/mail01   n1             usable  at home    grace
@@ -84,6 +85,11 @@ def squeezed(text: str) -> list[list[str]]:
         pytest.param(["list", "-A"], LISTED, id="said in full"),
         pytest.param(["-n", "machines", "--away", "-o", "wide"], WIDE, id="of a namespace, in full"),
         pytest.param(["-A", "--contradictory"], CONTRADICTORY, id="what cannot be"),
+        pytest.param(
+            ["-n", "machines", "--orphaned", "-o", "name"],
+            "".join(f"virtualmachine.kubevirt.io/{it}\n" for it in ("gone01", "lost01", "odd01")),
+            id="names of orphans",
+        ),
         pytest.param(
             ["-A", "--away", "-o", "name"],
             "statefulset.apps/db/2\nvirtualmachine.kubevirt.io/idle01\n",
@@ -150,6 +156,7 @@ def test_an_owner_that_cannot_be_is_refused(
             "VirtualMachine machines/idle01 has no pod: there is no node to keep; move can name one",
         ),
         ("virtualmachines.kubevirt.io/db01", "VirtualMachine machines/db01: its pod launcher-db01 has no node yet"),
+        ("vm/gone01", "VirtualMachine machines/gone01 is gone, and its home is remembered; release forgets it"),
         ("VirtualMachine/no", "VirtualMachine machines/no has neither a home nor a pod, as far as Homeport knows"),
     ],
 )

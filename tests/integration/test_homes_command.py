@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from app.__main__ import main
-from plugins.sticky_node.memory import HOMES, memory_name
+from app.kube.homes_v1alpha1 import memory_name
+from plugins.sticky_node.memory import HOMES
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
@@ -153,6 +154,44 @@ def test_a_home_that_is_remembered_of_an_earlier_machine_is_listed_and_stays_rel
     finally:
         if client.find("Home", name):
             client.delete("Home", name)
+
+
+def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is listed as long as it is remembered; made anew after that, it has no home."""
+    client = plane.client
+    install_kubevirt(client)
+    client.install(yaml.safe_load((ROOT / "helm" / "homeport" / "crds" / "homes.yaml").read_text()))
+    make_zones(plane, {"zone-a": 1})
+    create_machine(client, "db01", "zone-a-0")
+    name = memory_name("kubevirt.io/v1", "VirtualMachine", "db01", "")
+    homeport, nobody = start_homeport(), Account(plane, "homes-nobody")
+    person = Person(homeport, plane.kubeconfig, capsys)
+    client.wait_for(lambda: client.find("Home", name) is not None, what="the home to be remembered")
+
+    client.delete("VirtualMachine", "db01")
+    client.wait_for(
+        lambda: (
+            [(it["owner"]["name"], it["node"], it["state"]) for it in person.sees("--orphaned")]
+            == [("db01", "zone-a-0", "owner_gone")]
+        ),
+        what="the home to be listed as one that is remembered",
+    )
+    assert (
+        1,
+        "",
+        "homeport: VirtualMachine default/db01 is gone, and its home is remembered; release forgets it\n",
+    ) == (person.does("keep", "vm/db01"))
+    nobody.may([{**READS, "verbs": ["get"]}])
+    code, _, err = Person(homeport, nobody.kubeconfig, capsys).does("release", "vm/db01")
+    assert (1, True) == (code, 'cannot get resource "homes" in API group "homeport.dev"' in err)
+
+    told = "VirtualMachine default/db01 is gone: that its home was zone-a-0 is remembered no more\n"
+    assert (0, told, "") == person.does("release", "vm/db01")
+    assert client.find("Home", name) is None
+    client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
+    assert (1, "", "homeport: there is no VirtualMachine default/db01\n") == person.does("release", "vm/db01")
 
 
 def test_what_is_forced_is_written_as_it_is(
