@@ -19,7 +19,8 @@ from app.config.settings import Loaded, Settings, SettingsError, load_settings, 
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
 from app.framework.interface import DEFAULT_RELEASE, PluginSpec
-from app.kube.credentials import CredentialsError, load
+from app.kube.credentials import CredentialsError, load, namespace_in_use
+from app.kube.names import is_label, shown
 from app.main import certificates_of, serve
 from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import DuplicatePlugin, Registry
@@ -63,6 +64,8 @@ examples:
   homeport serve --config homeport.yaml                      in a pod, with its service account
 """
 
+
+_WHERE: Final = "whose current context names the namespace"
 
 _HOMES: Final = """\
 Ask a running Homeport who lives where. Without an action, homes are listed. move, release and keep write to the API
@@ -165,9 +168,19 @@ def _server(arguments: argparse.Namespace) -> service.Server:
     )
 
 
+def _namespace(arguments: argparse.Namespace) -> str:
+    """The one that was asked for, or the one that kubectl would take. Raises ``CommandError``."""
+    found: str | None = arguments.namespace
+    if found is None:
+        found = namespace_in_use(arguments.kubeconfig)
+    if not is_label(found):
+        raise service.CommandError(f"{shown(found)} cannot be the name of a namespace")
+    return found
+
+
 def _list_homes(arguments: argparse.Namespace) -> None:
     asked = homes.Asked(
-        "" if arguments.all_namespaces else arguments.namespace,
+        "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
         orphaned=arguments.orphaned,
         away=arguments.away,
@@ -182,18 +195,18 @@ def _list_homes(arguments: argparse.Namespace) -> None:
 
 
 def _move_home(arguments: argparse.Namespace) -> None:
-    owner = homes.owner_of(_server(arguments), arguments.namespace, arguments.owner)
+    owner = homes.owner_of(_server(arguments), _namespace(arguments), arguments.owner)
     print(homes.move(arguments.kubeconfig, owner, arguments.node, force=arguments.force))  # noqa: T201  # the answer
 
 
 def _release_home(arguments: argparse.Namespace) -> None:
-    owner = homes.owner_of(_server(arguments), arguments.namespace, arguments.owner)
+    owner = homes.owner_of(_server(arguments), _namespace(arguments), arguments.owner)
     print(homes.release(arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
 
 
 def _keep_home(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
-    owner = homes.owner_of(server, arguments.namespace, arguments.owner)
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
     print(homes.keep(server, arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
 
 
@@ -203,7 +216,7 @@ def _drain(arguments: argparse.Namespace) -> None:
 
 def _explain(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
-    answer = explain.run(server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
+    answer = explain.run(server, _namespace(arguments), arguments.pod, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
 
 
@@ -279,7 +292,7 @@ def _add_explain(commands: Any) -> None:
         description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
     )
     parser.add_argument("pod", metavar="POD", help="name of the pod")
-    parser.add_argument("-n", "--namespace", default="default", help="its namespace. Default: default.")
+    _add_namespace(parser, "of the pod", _WHERE)
     _add_server(parser)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
     parser.set_defaults(run=_explain)
@@ -316,7 +329,7 @@ def _add_homes(commands: Any) -> None:
 
 def _add_list(actions: Any) -> None:
     parser = actions.add_parser("list", help="homes, by namespace, kind, name and ordinal")
-    parser.add_argument("-n", "--namespace", default="default", help="of the owners. Default: default.")
+    _add_namespace(parser, "of the owners", _WHERE)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("--node", default="", help="homes on this node")
     parser.add_argument("--orphaned", action="store_true", help="homes whose node is gone, or is another machine")
@@ -327,17 +340,20 @@ def _add_list(actions: Any) -> None:
     parser.set_defaults(run=_list_homes)
 
 
+def _add_namespace(parser: argparse.ArgumentParser, of: str, told: str) -> None:
+    """As kubectl has it. ``told``: what the kubeconfig is for."""
+    default = "Default: that of the kubeconfig's current context, or of the pod this runs in, else default."
+    parser.add_argument("-n", "--namespace", help=f"{of}. {default}")
+    sources = "Default: $KUBECONFIG, a pod's service account, ~/.kube/config."
+    parser.add_argument("--kubeconfig", metavar="FILE", help=f"{told}. {sources}")
+
+
 def _add_change(
     actions: Any, name: str, run: Callable[[argparse.Namespace], None], told: str
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=told, description=f"{told.capitalize()}.")
     parser.add_argument("owner", metavar="OWNER", help="KIND/NAME, or KIND/NAME/ORDINAL")
-    parser.add_argument("-n", "--namespace", default="default", help="of the owner. Default: default.")
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="who you are. Default: $KUBECONFIG, a pod's service account, ~/.kube/config.",
-    )
+    _add_namespace(parser, "of the owner", "who you are, and where")
     _add_server(parser)
     parser.set_defaults(run=run)
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -66,6 +67,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(http.base_url)
 
 
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person without a kubeconfig."""
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+
+
+def context(folder: Path, namespace: str) -> str:
+    """A kubeconfig whose current context has a namespace."""
+    found = {"current-context": "here", "contexts": [{"name": "here", "context": {"namespace": namespace}}]}
+    (folder / "kubeconfig").write_text(yaml.safe_dump(found))
+    return str(folder / "kubeconfig")
+
+
 def ran(capsys: pytest.CaptureFixture[str], url: str, *arguments: str) -> tuple[int, str, str]:
     """Exit code, output, errors."""
     code = main(["homes", *arguments, "--server", url])
@@ -101,6 +115,33 @@ def test_lists(url: str, capsys: pytest.CaptureFixture[str], arguments: list[str
     code, out, err = ran(capsys, url, *arguments)
 
     assert (0, squeezed(expected), "") == (code, squeezed(out), err)
+
+
+def test_the_namespace_is_that_of_the_current_context(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with kubectl; who names one, or asks for all, need not have a kubeconfig at all."""
+    monkeypatch.setenv("KUBECONFIG", context(tmp_path, "machines"))
+    of_the_context = ran(capsys, url, "--away", "-o", "name")
+    of_another = ran(capsys, url, "--away", "-o", "name", "-n", "default")
+    of_all = ran(capsys, url, "--away", "-o", "name", "-A")
+    kept = ran(capsys, url, "keep", "vm/idle01")
+    monkeypatch.delenv("KUBECONFIG")
+    of_a_file = ran(capsys, url, "--away", "-o", "name", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    no_file = ran(capsys, url, "--kubeconfig", "/nowhere")
+
+    machine, member = "virtualmachine.kubevirt.io/idle01\n", "statefulset.apps/db/2\n"
+    assert [(0, machine, ""), (0, member, ""), (0, member + machine, "")] == [of_the_context, of_another, of_all]
+    told = "VirtualMachine machines/idle01 has no pod: there is no node to keep; move can name one"
+    assert (1, "", f"homeport: {told}\n") == kept
+    assert [(0, machine, ""), (2, "", "homeport: kubeconfig /nowhere: there is no such file\n")] == [of_a_file, no_file]
+
+
+@pytest.mark.parametrize("namespace", ["Not One", "../x", ""])
+def test_what_no_namespace_is_called_is_refused(url: str, capsys: pytest.CaptureFixture[str], namespace: str) -> None:
+    told = (1, "", f"homeport: {namespace!r} cannot be the name of a namespace\n")
+
+    assert [told, told] == [ran(capsys, url, *it, "-n", namespace) for it in ([], ["release", "vm/db01"])]
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])

@@ -37,7 +37,8 @@ class Person:
 
     def sees(self, *asked: str) -> list[dict[str, Any]]:
         """The homes listed."""
-        code, out, err = self._ran(*asked, "-o", "json")
+        where = () if asked[:1] == ("drain",) else ("-n", "default")
+        code, out, err = self._ran(*asked, *where, "-o", "json")
         assert (0, "") == (code, err)
         return list(json.loads(out)["items"])
 
