@@ -109,10 +109,11 @@ def keepers(server: Server) -> list[Json]:
 def name_of(owner: Json) -> str:
     """As kubectl names objects: ``virtualmachine.kubevirt.io/db01``, with the ordinal after it."""
     group, slash, _ = owner["apiVersion"].rpartition("/")
-    return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{_named(owner)}"
+    return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{named(owner)}"
 
 
-def _named(owner: Json) -> str:
+def named(owner: Json) -> str:
+    """Its name, with the ordinal after it."""
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 
@@ -130,7 +131,7 @@ def _rows(found: Sequence[Json], asked: Asked, *, wide: bool) -> list[str]:
 def _cells(home: Json) -> dict[str, str]:
     cells = {
         "namespace": home["owner"]["namespace"],
-        "owner": f"{home['owner']['kind']}/{_named(home['owner'])}",
+        "owner": f"{home['owner']['kind']}/{named(home['owner'])}",
         "node": home["node"],
         "state": _words(home["state"]),
         "because": home["mark"],

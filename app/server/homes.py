@@ -163,7 +163,7 @@ def homes_router(homes: Homes, problem: Problem) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Who lives where")
-    async def listed(asked: Annotated[HomesQuery, Query()]) -> Response:
+    async def who_lives_where(asked: Annotated[HomesQuery, Query()]) -> Response:
         after = _place(asked.continue_)
         require_picture(problem)
         page = _Page()
@@ -227,13 +227,13 @@ def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any
             {"apiVersion": it.api_version, "kind": it.kind, "plugin": plugin, "perSlot": it.per_slot}
             for plugin, it in keepers
         ],
-        "items": [_listed(it) for it in page.homes.values()],
+        "items": [listed(it) for it in page.homes.values()],
         "continue": "" if last is None else base64.urlsafe_b64encode(msgspec.json.encode(last)).decode(),
         "remaining": page.remaining,
     }
 
 
-def _listed(home: Home) -> dict[str, Any]:
+def listed(home: Home) -> dict[str, Any]:
     """A ``ListedHome``."""
     owner = home.owner
     return {
