@@ -362,8 +362,9 @@ def _add_change(
 def _add_drain(actions: Any) -> None:
     parser = actions.add_parser(
         "drain",
-        help="who lives on a node, who could go where, who would wait",
-        description="Tell who lives on a node, and where each could run without it. Homeport evicts nobody.",
+        help="who lives on a node, where each would go, who would wait",
+        description="Tell where those who live or run on a node would go, beside one another, and who would wait for what. "
+        "Homeport evicts nobody.",
     )
     parser.add_argument("node", metavar="NODE")
     parser.add_argument("--dry-run", action="store_true", required=True, help="tell alone; kubectl drain does it")

@@ -487,8 +487,7 @@ class _Placing:
             return min(nodes.names, key=lambda it: (-totals[it], len(nodes.info(it).pods), it))
 
     def _known(self, names: Sequence[str]) -> Candidates:
-        nodes = self._cluster.nodes
-        return Candidates([it for it in names if it in nodes], nodes.__getitem__)
+        return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)
 
     def _laid(self, *, alone: bool) -> AbstractContextManager[None]:
         """The picture as it would be."""

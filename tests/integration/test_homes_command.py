@@ -256,6 +256,53 @@ def test_what_a_drain_would_mean(
     running, idle = person.sees("drain", "zone-a-0", "--dry-run")
 
     assert ("db01", ["zone-a-1", "zone-b-0"]) == (running["owner"]["name"], sorted(running["couldRunOn"]))
+    assert f"waits for zone-a-0; after its grace starts on {running['goesTo']}" == running["then"]
     assert ("idle01", None) == (idle["owner"]["name"], idle["couldRunOn"])
     assert before == [annotations(client, name) for name in ("db01", "idle01")]
     assert "zone-a-0" == client.node_of(launcher)
+
+
+def test_what_a_drain_says_is_what_becomes_of_the_machines(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Each of three would find room elsewhere, all three do not: the two that it names go where it says."""
+    client = plane.client
+    install_kubevirt(client)
+    for name, cpu in (("large", "64"), ("small", "2")):
+        client.create_node(objects.node(name, cpu=cpu, memory="64Gi", pods="110"))
+    profiles = [
+        {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "StickyNode", "args": {"policy": "soft"}}]},
+        {"schedulerName": "judge", "preset": "complete"},
+    ]
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    config = tmp_path / "homeport.yaml"
+    config.write_text(yaml.safe_dump({**head, "profiles": profiles}))
+    homeport = start_homeport(f"--config={config}")
+    person = Person(homeport, plane.kubeconfig, capsys)
+    names = [f"db0{number}" for number in range(3)]
+
+    with start_scheduler(plane, homeport):
+        launchers = {}
+        for name in names:
+            machine = create_machine(client, name, "large")
+            instance = client.create(objects.virtual_machine_instance(name, machine["metadata"]["uid"]))
+            launcher = client.create(objects.launcher_pod(instance, suffix="first", requests={"cpu": "1"}))
+            launchers[name] = launcher["metadata"]["name"]
+        assert ["large"] * 3 == [client.wait_bound(it) for it in launchers.values()]
+        client.wait_for(lambda: len(person.sees("--node", "large")) == 3, what="all to be listed at home")
+
+        plan = {it["owner"]["name"]: (it["goesTo"], it["then"]) for it in person.sees("drain", "large", "--dry-run")}
+        said = [("small", "starts on small"), ("small", "starts on small"), ("", "waits: the others take its room")]
+        assert said == [plan[name] for name in names]
+
+        client.patch("Node", "large", {"spec": {"unschedulable": True}})
+        again = {}
+        for name in names:
+            client.delete("Pod", launchers[name])
+            instance = client.get("VirtualMachineInstance", name)
+            launcher = client.create(objects.launcher_pod(instance, suffix="second", requests={"cpu": "1"}))
+            again[name] = launcher["metadata"]["name"]
+            if plan[name][0]:
+                assert plan[name][0] == client.wait_bound(again[name])
+        client.wait_for(lambda: is_refused(client, again["db02"]), what="the third to be refused")
+        assert "" == client.node_of(again["db02"])
