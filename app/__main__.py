@@ -76,10 +76,12 @@ KIND/NAME/ORDINAL where each pod has a home of its own, as sts/db/0.
 _HOMES_EPILOG: Final = """\
 examples:
   homeport homes -A -o wide                                  all homes, with policies, times and pods
-  homeport homes -A --orphaned                               those whose node is gone
+  homeport homes -A --orphaned                               those whose node, or whose owner, is gone
   homeport homes move vm/db01 node-b3 -n machines            db01 lives on node-b3 from now on
   homeport homes release sts/db/0                            pod 0 of StatefulSet db may start anywhere
   homeport homes drain node-b2 --dry-run                     who lives there, and what would become of them
+
+what narrows a list: homeport homes list -h
 """
 
 
@@ -191,7 +193,8 @@ def _list_homes(arguments: argparse.Namespace) -> None:
         print(found)  # noqa: T201  # the answer of the command
     elif arguments.output != "name":
         where = f"in namespace {asked.namespace} (-A: in all)" if asked.namespace else "anywhere"
-        print(f"homeport: no such homes {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        what = "no such homes" if asked.narrows else "no homes"
+        print(f"homeport: {what} {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
 def _move_home(arguments: argparse.Namespace) -> None:
@@ -332,7 +335,9 @@ def _add_list(actions: Any) -> None:
     _add_namespace(parser, "of the owners", _WHERE)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("--node", default="", help="homes on this node")
-    parser.add_argument("--orphaned", action="store_true", help="homes whose node is gone, or is another machine")
+    parser.add_argument(
+        "--orphaned", action="store_true", help="homes whose node is gone or another machine, or whose owner is gone"
+    )
     parser.add_argument("--away", action="store_true", help="homes whose node takes no pods now")
     parser.add_argument("--contradictory", action="store_true", help="homes with something else that says otherwise")
     _add_homes_output(parser)
@@ -363,8 +368,8 @@ def _add_drain(actions: Any) -> None:
     parser = actions.add_parser(
         "drain",
         help="who lives on a node, where each would go, who would wait",
-        description="Tell where those who live or run on a node would go, beside one another, and who would wait for what. "
-        "Homeport evicts nobody.",
+        description="Tell where those who live or run on a node would go, beside one another, and who would wait for "
+        "what. Homeport evicts nobody.",
     )
     parser.add_argument("node", metavar="NODE")
     parser.add_argument("--dry-run", action="store_true", required=True, help="tell alone; kubectl drain does it")

@@ -61,11 +61,12 @@ def _others(found: Json, *, wide: bool) -> Iterator[str]:
     if others:
         waiting = [it for it in others if not it["goesTo"]]
         yield ""
-        yield f"pods without a home: {len(others)} would go too, {len(others) - len(waiting)} find a node"
+        placed = len(others) - len(waiting)
+        yield f"pods without a home that would go too: {len(others)}; of these with a node to go to: {placed}"
         shown = others if wide else waiting[:_MOST_OTHERS]
         yield from (f"- {it['namespace']}/{it['pod']} {it['then']}{_because(it)}" for it in shown)
         if not wide and len(waiting) > _MOST_OTHERS:
-            yield f"- and {len(waiting) - _MOST_OTHERS} more that find none"
+            yield f"- and {len(waiting) - _MOST_OTHERS} more without one"
     if lost:
         yield ""
         yield f"pods that no controller makes anew: {lost}, not counted"

@@ -71,6 +71,11 @@ class Asked(Struct, frozen=True):
     contradictory: bool = False
 
     @property
+    def narrows(self) -> bool:
+        """Whether homes are left out, but for those of other namespaces."""
+        return bool(self.query.keys() - {"namespace"})
+
+    @property
     def query(self) -> dict[str, str]:
         texts = {"namespace": self.namespace, "node": self.node}
         flags = {name: "true" for name in ("orphaned", "away", "contradictory") if getattr(self, name)}

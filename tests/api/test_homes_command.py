@@ -157,6 +157,7 @@ def test_for_a_pipe_it_is_what_the_page_says(url: str, capsys: pytest.CaptureFix
     ("arguments", "told"),
     [
         (["--node", "n1", "-n", "nowhere"], "homeport: no such homes in namespace nowhere (-A: in all)\n"),
+        (["-n", "nowhere"], "homeport: no homes in namespace nowhere (-A: in all)\n"),
         (["--node", "n99", "-A"], "homeport: no such homes anywhere\n"),
         (["--node", "n99", "-A", "-o", "name"], ""),
     ],

@@ -84,11 +84,11 @@ def test_other_pods_are_counted_and_those_that_would_wait_are_named() -> None:
     found = plan(others=[pod("api", "starts on n2", "n2", goes_to="n2"), *waits], lost=2)
 
     lines = text(found).splitlines()
-    assert "pods without a home: 13 would go too, 1 find a node" == lines[2]
+    assert "pods without a home that would go too: 13; of these with a node to go to: 1" == lines[2]
     assert "- shop/web-0 waits: the others take its room (1 of 1: Fit: no cpu)" == lines[3]
-    assert ["- and 2 more that find none", "", "pods that no controller makes anew: 2, not counted"] == lines[13:16]
+    assert ["- and 2 more without one", "", "pods that no controller makes anew: 2, not counted"] == lines[13:16]
     wide = text(found, wide=True)
-    assert ("- shop/api starts on n2\n" in wide, "shop/web-11" in wide, "more that" in wide) == (True, True, False)
+    assert ("- shop/api starts on n2\n" in wide, "shop/web-11" in wide, "more without" in wide) == (True, True, False)
 
 
 @pytest.mark.parametrize(
