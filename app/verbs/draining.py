@@ -56,10 +56,12 @@ _A_STEP: Final = 512
 
 _COMPLETE: Final = "complete"
 _DELEGATED: Final = "delegated"
-_FREE: Final = frozenset({"off", "soft", ""})
+_OFF: Final = "off"
+_SOFT: Final = "soft"
 _GRACE: Final = "grace"
-_NO_GRACE: Final = frozenset({"leaving", "other_machine"})
-"""States in which a grace is over at once."""
+_TARGET: Final = "target"
+_NO_GRACE: Final = frozenset({"leaving", "other_machine", "volume_elsewhere"})
+"""States in which a grace is none."""
 
 _OWNER_GONE: Final = "owner_gone"
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
@@ -141,12 +143,6 @@ class _Goer(Struct, frozen=True):
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
     @property
-    def tries_home(self) -> bool:
-        """Whether its home is another node, which takes pods."""
-        home = self.home
-        return home is not None and bool(home.node) and not (home.is_away or home.is_orphaned)
-
-    @property
     def waits_for(self) -> str:
         """The home that it waits for, at least for a while; empty for none."""
         return self.home.node if self.home is not None and self.way is not Way.FREE else ""
@@ -190,14 +186,27 @@ def _told(plugin: str, reasons: Iterable[str]) -> str:
 
 def way_of(home: Home, node: str) -> Way:
     """When a pod with that home may start again, once ``node`` takes no pods."""
-    if not home.node or home.policy in _FREE:
+    if not home.node or home.policy in (_OFF, _SOFT) or home.state == _TARGET:
         return Way.FREE
     has_grace = home.policy == _GRACE
-    if home.node != node and not (home.is_away or home.is_orphaned):
+    if has_grace and home.state in _NO_GRACE:
+        return Way.FREE
+    if _is_elsewhere(home, node):
         return Way.HOME if has_grace else Way.HELD_HOME
-    if not has_grace:
-        return Way.HELD
-    return Way.FREE if home.state in _NO_GRACE else Way.GRACE
+    return Way.GRACE if has_grace else Way.HELD
+
+
+def _is_elsewhere(home: Home, node: str) -> bool:
+    """Whether the home is another node, to which the pod may go."""
+    is_usable = not (home.is_away or home.is_orphaned or home.state in _NO_GRACE)
+    return is_usable and home.node not in ("", node)
+
+
+def _tried_first(home: Home | None, node: str) -> str:
+    """The home, where it is another node that the pod would go to before any other; else empty."""
+    if home is None or home.policy == _OFF or home.state == _TARGET or not _is_elsewhere(home, node):
+        return ""
+    return home.node
 
 
 class DrainVerb:
@@ -397,8 +406,7 @@ class _Placing:
         rules, said = self._rules_of(goer)
         if rules is None:
             return goer.told(said, is_judged=False)
-        if goer.tries_home and goer.home is not None and goer.home.node != self._node:
-            home = goer.home.node
+        if home := _tried_first(goer.home, self._node):
             found = await self._search(rules, goer, (home,))
             if found.best:
                 return self._place(goer, found, f"goes home to {home}", waits_for="")

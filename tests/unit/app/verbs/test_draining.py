@@ -241,6 +241,19 @@ class TestHomes:
 
         assert [("db", "goes home to small")] == becomes(await planned(world, home("db", "small", "soft")))
 
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param(home("db", "small", "off"), id="nobody looks at it"),
+            pytest.param(home("db", "small", "soft", is_away=True), id="it takes no pods"),
+            pytest.param(home("db", "small", "grace", "volume_elsewhere"), id="it cannot reach a volume"),
+        ],
+    )
+    async def test_one_that_may_not_go_to_its_home_does_not_try_it(self, found: Home) -> None:
+        world = complete(node("n1", 64), node("n2", 64), node("small", 4), pod("db"))
+
+        assert [("db", "starts on n2")] == becomes(await planned(world, found))
+
     async def test_one_that_waits_for_its_home_there_is_judged_as_one_that_runs(self) -> None:
         world = complete(node("n1", 64), node("n2", 4), pod("db", node="", nominated="n1"))
 
@@ -316,6 +329,10 @@ class TestHomes:
         pytest.param(home("db", "n2", "hard", is_orphaned=True), Way.HELD, id="hard, and its home is gone"),
         pytest.param(home("db", "n2", "soft", is_orphaned=True), Way.FREE, id="soft, and its home is gone"),
         pytest.param(home("db", "", "hard", "none"), Way.FREE, id="it has no home"),
+        pytest.param(home("db", "n2", "grace", "volume_elsewhere"), Way.FREE, id="grace, and its volume is elsewhere"),
+        pytest.param(home("db", "n2", "hard", "volume_elsewhere"), Way.HELD, id="hard, and its volume is elsewhere"),
+        pytest.param(home("db", policy="hard", state="target"), Way.FREE, id="the target of a migration"),
+        pytest.param(home("db", policy="", state="unknown"), Way.HELD, id="what cannot be read is strict"),
         pytest.param(home("db", policy="of somebody else's"), Way.HELD, id="what nobody knows is strict"),
     ],
 )
