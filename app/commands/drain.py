@@ -67,6 +67,8 @@ def _others(found: Json, *, wide: bool) -> Iterator[str]:
         yield from (f"- {it['namespace']}/{it['pod']} {it['then']}{_because(it)}" for it in shown)
         if not wide and len(waiting) > _MOST_OTHERS:
             yield f"- and {len(waiting) - _MOST_OTHERS} more without one"
+        if found["moreOthers"]:
+            yield f"- and {found['moreOthers']} more that are not counted"
     if lost:
         yield ""
         yield f"pods that no controller makes anew: {lost}, not counted"

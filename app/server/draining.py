@@ -69,8 +69,9 @@ class DrainPlan(_Model):
     counted: list[str] = Field(description="The filters that judged.")
     not_counted: list[str] = Field(description="Filters of kube-scheduler's default profile that did not.")
     items: list[DrainedHome] = Field(description=f"{MOST_HOMES} at most.")
-    others: list[DrainedPod] = Field(description=f"{MOST_PODS} of them are judged at most.")
+    others: list[DrainedPod] = Field(description=f"{MOST_PODS} at most.")
     more: int = Field(description="Homes of the node that are not among the items.")
+    more_others: int = Field(description="Pods that would go and are not among the others.")
     lost: int = Field(description="Pods of the node that no controller would make anew.")
 
 
@@ -105,6 +106,7 @@ def _answer(plan: Plan) -> dict[str, Any]:
         "items": [{**listed(it.home), **_told(it)} for it in plan.homes if it.home is not None],
         "others": [{"namespace": it.namespace, "pod": it.pod, **_told(it)} for it in plan.others],
         "more": plan.more,
+        "moreOthers": plan.more_others,
         "lost": plan.lost,
     }
 

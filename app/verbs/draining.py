@@ -43,7 +43,7 @@ MOST_HOMES: Final = 1000
 """Homes of one node that are told of, and so the pods of them that are judged; the rest is counted."""
 
 MOST_PODS: Final = 512
-"""Other pods of one node that are judged. Kubelets run 110 unless they are told otherwise."""
+"""Other pods of one node that are judged, and told of. Kubelets run 110 unless they are told otherwise."""
 
 MOST_NAMES: Final = 100
 """Nodes that are named of those on which a pod could run."""
@@ -69,7 +69,6 @@ _STAYING: Final = frozenset({"DaemonSet", "Node"})
 
 OUT_OF_TIME: Final = "not judged: it took too long"
 NO_PROFILE: Final = "not judged: no profile for its schedulerName"
-TOO_MANY: Final = "not judged: too many pods"
 
 
 class Way(Enum):
@@ -107,8 +106,8 @@ class Lodger(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """``profile``: by whose rules, empty for each pod's own · ``counted``, ``not_counted``: filter plugins.
 
-    ``homes`` and ``others`` are in the order in which they were judged · ``more``: homes of the node that are not told
-    of · ``lost``: pods that no controller would make anew.
+    ``homes`` and ``others`` are in the order in which they were judged · ``more``, ``more_others``: of each that
+    are not told of · ``lost``: pods that no controller would make anew.
     """
 
     node: str
@@ -120,6 +119,7 @@ class Plan(Struct, frozen=True):
     homes: Sequence[Lodger]
     others: Sequence[Lodger]
     more: int = 0
+    more_others: int = 0
     lost: int = 0
 
 
@@ -254,8 +254,9 @@ class DrainVerb:
             counted=counted,
             not_counted=[it for it in self._every_filter if it not in counted],
             homes=[*(it for it in told if it.home is not None), *lodging.staying],
-            others=[*(it for it in told if it.home is None), *lodging.unjudged],
+            others=[it for it in told if it.home is None],
             more=lodging.more,
+            more_others=lodging.more_others,
             lost=lodging.lost,
         )
 
@@ -301,8 +302,8 @@ class _Lodging:
         self.goers: list[_Goer] = []
         self.leaving: list[Pod] = []
         self.staying: list[Lodger] = []
-        self.unjudged: list[Lodger] = []
         self.more = 0
+        self.more_others = 0
         self.lost = 0
 
     def reading(self, homes: Iterator[Home | None]) -> Iterator[None]:
@@ -340,18 +341,18 @@ class _Lodging:
         """Pods without a home that a drain evicts."""
         info = self._cluster.nodes.get(self._node)
         known = {it.uid for it in self.leaving}
-        taken = 0
+        others = 0
         for pod in () if info is None else info.pods.values():
             if pod.uid in known or pod.terminating or (pod.owner is not None and pod.owner.kind in _STAYING):
                 continue
             self.leaving.append(pod)
             if pod.owner is None:
                 self.lost += 1
-            elif taken < MOST_PODS:
-                taken += 1
+                continue
+            others += 1
+            if others <= MOST_PODS:
                 self.goers.append(_Goer(pod, Way.FREE))
-            else:
-                self.unjudged.append(Lodger(pod.namespace, pod.name, None, TOO_MANY, is_judged=False))
+        self.more_others = max(0, others - MOST_PODS)
 
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:

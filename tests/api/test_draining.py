@@ -51,7 +51,7 @@ async def test_all_that_is_told_of_one(api: Api) -> None:
     assert head == {name: found[name] for name in head}
     assert {"NodeResourcesFit", "PodTopologySpread"} <= {*found["counted"]}
     assert "StickyNode" not in found["counted"]
-    assert ([], 0, 0) == (found["others"], found["more"], found["lost"])
+    assert ([], 0, 0, 0) == (found["others"], found["more"], found["moreOthers"], found["lost"])
 
 
 async def test_a_node_that_there_is_not(api: Api) -> None:

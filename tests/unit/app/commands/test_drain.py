@@ -32,7 +32,7 @@ def pod(name: str, then: str, *nodes: str, **more: Any) -> JsonObject:
 
 def plan(*items: JsonObject, **more: Any) -> JsonObject:
     head = {"node": "n1", "known": True, "profile": "", "preset": "complete", "counted": [], "notCounted": []}
-    return {**head, "items": list(items), "others": [], "more": 0, "lost": 0, **more}
+    return {**head, "items": list(items), "others": [], "more": 0, "moreOthers": 0, "lost": 0, **more}
 
 
 def text(found: JsonObject, *, wide: bool = False) -> str:
@@ -87,6 +87,7 @@ def test_other_pods_are_counted_and_those_that_would_wait_are_named() -> None:
     assert "pods without a home that would go too: 13; of these with a node to go to: 1" == lines[2]
     assert "- shop/web-0 waits: the others take its room (1 of 1: Fit: no cpu)" == lines[3]
     assert ["- and 2 more without one", "", "pods that no controller makes anew: 2, not counted"] == lines[13:16]
+    assert "- and 3 more that are not counted" in text({**found, "moreOthers": 3}).splitlines()
     wide = text(found, wide=True)
     assert ("- shop/api starts on n2\n" in wide, "shop/web-11" in wide, "more without" in wide) == (True, True, False)
 
