@@ -50,13 +50,14 @@ from app.rights.permissions import Kept, Lease, Work
 from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import ResolvedProfile, build, core_for, names_of, resolve, served_names
+from app.runtime.profiles import ResolvedProfile, build, core_for, default_filters, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
 from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
+from app.server.draining import draining_router
 from app.server.forward import Forwarder
 from app.server.homes import Homes, homes_router
 from app.server.listener import Listener, allow_open_files, listen
@@ -85,6 +86,7 @@ from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
+from app.verbs.draining import DrainVerb
 from app.verbs.filter import FilterVerb
 from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
@@ -149,7 +151,8 @@ class Service:
         self._metrics = Metrics()
         self._metrics.describe_process(version)
         self._counted = CountedCollector()
-        resolved = resolve(settings.profiles, Registry(specs, defaults))
+        registry = Registry(specs, defaults)
+        resolved = resolve(settings.profiles, registry)
 
         self._cluster = Cluster(core_for(resolved))
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
@@ -175,6 +178,7 @@ class Service:
         limits = {verb: settings.time_limits[verb] - _MARGIN for verb in VERBS}
         self._bind = self._bind_verb(context, limits["bind"])
         self._cycle = CycleVerb(context)
+        self._drain = DrainVerb(context, self.homes, every_filter=default_filters(registry))
         self._callers = self._called(context)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
@@ -503,6 +507,7 @@ class Service:
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(Homes(self.homes, self.keepers), self._feed.problem),
+            draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,

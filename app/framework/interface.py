@@ -857,10 +857,11 @@ class Home(Struct, frozen=True, gc=False):
 
     ``node``: as it is written, which anybody may have done; empty where a pod runs or waits without a home. ``state``:
     of the home, in the plugin's words; ``mark``: what says so of its node, as ``cordoned``. ``is_away``: the node is
-    there and takes no pods now; ``is_orphaned``: there is no such node, or it is another machine. ``machine``: what of
-    the pod, see ``WHEREABOUTS``. ``policy``, and by whose word (``policy_source``). ``since``: when the state began, in
-    RFC 3339; empty if nobody knows. ``pod``: the one that got furthest, and its node. ``contradiction``: what cannot
-    both be, in a sentence. ``is_judged``: whether the pod is one of the profile's, where several list the same home.
+    there and takes no pods now; ``is_orphaned``: there is no such node, it is another machine, or the home is
+    remembered of an owner that is gone. ``machine``: what of the pod, see ``WHEREABOUTS``. ``policy``, and by whose
+    word (``policy_source``). ``since``: when the state began, in RFC 3339; empty if nobody knows. ``pod``: the one that
+    got furthest, and its node. ``contradiction``: what cannot both be, in a sentence. ``is_judged``: whether the pod is
+    one of the profile's, where several list the same home.
     """
 
     owner: HomeOwner

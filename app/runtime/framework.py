@@ -119,6 +119,20 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         """Every plugin of the profile by name, without those that are asked at bind alone."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
+    def without_homes(self) -> Filtering:
+        """What decides where a pod could run if none were kept to a home, with what only bind asks. Keeps its own."""
+        return Filtering(
+            scheduler_name=self.scheduler_name,
+            slots={
+                point: tuple(slot for slot in of_point if not declares(type(slot.plugin), HomesPlugin))
+                for point, of_point in (self._at_bind or self).slots.items()
+            },
+            served=self._served,
+            nominations=self._nominations,
+            picture=self._picture,
+            guard=self._guard,
+        )
+
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
         """PreFilter and Filter for the one node a pod is to be bound to, by those plugins too that only bind asks."""
         if self._at_bind is not None:

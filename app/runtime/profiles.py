@@ -385,6 +385,15 @@ def _misplaced(mentions: Iterable[_Mention], specs: Mapping[str, PluginSpec[Any]
             yield Mistake((place,), f'{where}: plugin "{name}" has no extension point {point}')
 
 
+def default_filters(registry: Registry) -> list[str]:
+    """The filters of kube-scheduler's default profile that run here, in its order."""
+    return [
+        name
+        for name in KUBE_SCHEDULER_DEFAULTS
+        if (spec := registry.get(name)) is not None and has_point(spec, "filter")
+    ]
+
+
 def has_point(spec: PluginSpec[Any], point: str) -> bool:
     """Whether the plugin takes part at ``point``."""
     protocol = POINT_METHODS.get(point)

@@ -12,9 +12,12 @@ from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home
 from app.kube.kinds import STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
-from app.kube.meta_v1 import OwnerReference
+from app.kube.labels import NO_LABELS
+from app.kube.meta_v1 import OwnerReference, PartialObject
+from app.kube.names import is_subdomain
 from plugins.sticky_node.args import OwnerRule
 from plugins.sticky_node.memory import HOMES, remembered
+from plugins.sticky_node.slots import is_slot
 
 _JOBS: Final = owner_kind("batch/v1", "Job")
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -85,6 +88,7 @@ class Owners:
         self._chains: Final = {(it.kinds[0].api_version, it.kinds[0].kind): it for it in chains}
         self._objects = objects
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
+        self._remembered: Final = {(it.api_version, it.kind): it for it in self._by_name}
         self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
 
     def of(self, pod: Pod) -> Owner | Missing | None:
@@ -121,6 +125,23 @@ class Owners:
     def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
         """An object that keeps homes, with no pod in hand."""
         return Owner(kind, found, slot, found, self._before(kind, found, slot))
+
+    def gone(self, home: Home) -> Owner | None:
+        """The owner of a home that is remembered, as far as that tells of it; ``None`` while it is there.
+
+        Also ``None`` for a Home that no owner would ever find: anybody may have written it. Raises ``Unreadable``.
+        """
+        keeper = home.keeper
+        kind = self._remembered.get((keeper.api_version, keeper.kind))
+        if kind is None or bool(keeper.slot) != self.is_per_ordinal(kind):
+            return None
+        if not (is_subdomain(keeper.name) and is_slot(keeper.slot)):
+            return None
+        if self._objects.get(kind, home.namespace, keeper.name) is not None:
+            return None
+        was = PartialObject(home.namespace, keeper.name, keeper.uid, "", NO_LABELS, {}, None)
+        found = remembered(self._objects, kind, was, keeper.slot)
+        return Owner(kind, was, keeper.slot, was, home) if found is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
         """Whether an object of the kind keeps a home for each of its pods."""

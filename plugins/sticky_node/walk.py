@@ -13,6 +13,7 @@ from app.framework.interface import WHEREABOUTS, Objects, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.home import HOME, recorded_home
+from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.slots import slots
 
@@ -43,7 +44,10 @@ class Kept(Struct, frozen=True, gc=False):
 
 
 class Walk:
-    """Goes from the pods of controllers that lead to an owner to the owners: each time anew."""
+    """Goes from the pods of controllers that lead to an owner to the owners: each time anew.
+
+    What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
+    """
 
     def __init__(self, owners: Owners, objects: Objects) -> None:
         self._owners = owners
@@ -67,6 +71,16 @@ class Walk:
             if number % _STEP == _STEP - 1:
                 yield None
             yield replace(found, home=recorded_home(found.owner))
+
+    def remembered(self) -> Iterator[Kept | None]:
+        """The homes of owners that are not there any more, and ``None`` after each short step."""
+        for number, home in enumerate(self._objects.every(HOMES) if self._owners.remembers() else ()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            with suppress(Unreadable):  # it is there
+                owner = self._owners.gone(home)
+                if owner is not None:
+                    yield Kept(owner, home.node)
 
     def _living(self) -> Iterator[Pod]:
         for by_controller in self._pods.values():

@@ -59,7 +59,7 @@
 {{- end -}}
 {{- $owners = append $owners (ternary (set (deepCopy $owner) "through" $through) $owner (gt (len $through) 0)) -}}
 {{- end -}}
-{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (set (deepCopy .args) "owners" $owners)) -}}
+{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (set (deepCopy (default dict .args)) "owners" $owners)) -}}
 {{- end -}}
 {{- end -}}
 {{- $profiles := list -}}

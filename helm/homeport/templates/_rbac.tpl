@@ -50,7 +50,7 @@
   resources: [homes]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
-{{- if .Values.plugins.stickyNode.args.namespaces }}
+{{- if (default dict .Values.plugins.stickyNode.args).namespaces }}
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]
