@@ -92,7 +92,7 @@ from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
-from app.verbs.why import NothingToRead, Whys
+from app.verbs.why import Whys
 from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
@@ -170,7 +170,7 @@ class Service:
         self._guard = Guard(self._metrics)
         self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
-        self._whys = Whys(self._cluster, NothingToRead() if live is None else OneNodeReader(live.client), monotonic)
+        self._whys = Whys(self._cluster, None if live is None else OneNodeReader(live.client), monotonic)
         self._frameworks = self._build(resolved, registry)
         self._tell_changes(resolved)
 

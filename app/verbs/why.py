@@ -48,20 +48,10 @@ class Reader(Protocol):
         ...
 
 
-class NothingToRead:
-    """Implements ``Reader`` where there is no API server."""
-
-    async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
-        return None
-
-    async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        return None
-
-
 class Whys:
-    """Answers the profiles of a process."""
+    """Answers the profiles of a process. ``reader``: ``None`` where there is no API server to ask."""
 
-    def __init__(self, cluster: Cluster, reader: Reader, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, cluster: Cluster, reader: Reader | None, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
         self._cluster = cluster
         self._reader = reader
         self._clock = clock
@@ -101,14 +91,16 @@ class Whys:
             self._cluster.left_out.require(NODES, "", node_name)
             known = self._cluster.nodes.get(node_name)
             return None if known is None else (pod, known)
+        if self._reader is None:
+            return None
         async with self._alone:
-            node = await self._node(core, node_name)
+            node = await self._node(self._reader, core, node_name)
             whole = None if node is None else await self._reader.pod(core, *pod.key)
         if node is None or whole is None or whole.uid != pod.uid:
             return None
         return whole, node
 
-    async def _node(self, core: CoreV1, name: str) -> NodeInfo | None:
+    async def _node(self, reader: Reader, core: CoreV1, name: str) -> NodeInfo | None:
         """Raises ``OSError``."""
         key = (core.extras, name)
         at, node = self._kept.get(key, (0.0, None))
@@ -119,7 +111,7 @@ class Whys:
         if pause > 0:
             await self._sleep(pause)
         self._not_before = self._clock() + PAUSE_SECONDS
-        node = await self._reader.node(core, name)
+        node = await reader.node(core, name)
         if node is not None:
             self._kept[key] = (self._clock(), node)
             if len(self._kept) > MOST_KEPT:

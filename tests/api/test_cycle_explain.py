@@ -661,11 +661,33 @@ class TestExplainHome:
 
         found = await explained_with_homes(tmp_path, pod, database("db", home))
 
-        table = {"title": "home", "columns": COLUMNS, "rows": [["Database default/db", *row, ""]]}
-        assert ({"tables": [table], "unblock": unblock}, feasible) == (
-            found["plugins"]["StickyNode"],
-            found["feasible"],
+        table, *others = found["plugins"]["StickyNode"]["tables"]
+        assert {"title": "home", "columns": COLUMNS, "rows": [["Database default/db", *row, ""]]} == table
+        assert (unblock, feasible) == (found["plugins"]["StickyNode"]["unblock"], found["feasible"])
+        assert [["n2", "nothing that is known here"]] * len(others) == [it["rows"][0][:2] for it in others]
+
+    @pytest.mark.parametrize("preset", ["complete", "delegated"])
+    async def test_a_home_that_is_full(self, tmp_path: Path, preset: str) -> None:
+        """By the filters of the profile where it has them. Of a saved cluster nothing else is read."""
+        pod = pod_object(
+            "db-0",
+            owner=owned_by("db"),
+            containers=[{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
         )
+        profile = Profile.model_validate({**HOMES.model_dump(exclude_unset=True), "preset": preset})
+
+        async with serving(
+            Settings(cluster=saved(tmp_path, database("db", "n2")), profiles=(profile,)), IN_TREE, DEFAULT_WEIGHTS
+        ) as api:
+            _, found = await ask(api, "explain", {"pod": pod})
+
+        (*_, asked), unblock = (found["plugins"]["StickyNode"][it] for it in ("tables", "unblock"))
+        move = "move the home or release it: set or remove homeport.dev/home on Database default/db"
+        if preset == "complete":
+            assert ("home", [], True) == (asked["title"], found["feasible"], move in unblock)
+        else:
+            assert ["n2"] == found["feasible"]
+            assert ("asked of the home", []) == (asked["title"], unblock)
 
     async def test_a_pod_that_is_rejected_before_any_node_is_looked_at(self, tmp_path: Path) -> None:
         found = await explained_with_homes(tmp_path, pod_object("db-0", owner=owned_by("db")))
