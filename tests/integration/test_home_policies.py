@@ -126,6 +126,55 @@ def test_a_soft_home_that_is_not_shown_is_tried_first(
         wait_home(client, "full01", client.node_of(full))
 
 
+def test_a_machine_whose_home_does_not_take_it_is_told_why(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """One home is full, the other has a taint, of which Homeport's profile knows nothing; a third node has room."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="4")
+    crowd = fill(client, "zone-a-0", "3500m")
+    client.patch("Node", "zone-b-0", {"spec": {"taints": [objects.taint("example.com/dedicated")]}}, namespace="")
+    homes = {"full01": "zone-a-0", "tainted01": "zone-b-0"}
+    machines = {
+        "full01": lives(client, "full01", "zone-a-0"),
+        "tainted01": lives(client, "tainted01", "zone-b-0", policy="grace"),
+    }
+    homeport = start_homeport(configured(tmp_path, policy="hard"))
+
+    with start_scheduler(plane, homeport):
+        pods = {name: launch(client, machine, requests={"cpu": "1"}) for name, machine in machines.items()}
+        for name, pod in pods.items():
+            for each in (name, pod):
+                client.wait_for(lambda each=each: "HomeRefuses" in events_of(client, each), what=f"{each} to be told")
+        found = explained(homeport, pods["full01"])
+        client.delete("Pod", crowd)
+        client.patch("Node", "zone-b-0", {"spec": {"taints": None}}, namespace="")
+        assert homes == {name: client.wait_bound(pod) for name, pod in pods.items()}
+
+    notes = {
+        name: (events_of(client, name)["HomeRefuses"]["note"], events_of(client, pod)["HomeRefuses"]["note"])
+        for name, pod in pods.items()
+    }
+    full, tainted = (
+        "waits for zone-a-0: Insufficient cpu",
+        "waits for zone-b-0: node(s) had untolerated taint(s); from 20",
+    )
+    assert (f"default/{pods['full01']} {full}", f"the pod {full}") == notes["full01"]
+    assert notes["tainted01"][0].startswith(f"default/{pods['tainted01']} {tainted}")
+    assert notes["tainted01"][1].startswith(f"the pod {tainted}")
+
+    assert ["zone-a-0"] == found["feasible"]
+    (row,) = found["plugins"]["StickyNode"]["tables"][1]["rows"]
+    assert ["zone-a-0", "Insufficient cpu"] == row[:2]
+    assert "InterPodAffinity" in row[2]
+    assert [
+        "node zone-a-0 is the home, and does not take the pod: Insufficient cpu: see to that",
+        "move the home or release it: set or remove homeport.dev/home on VirtualMachine default/full01",
+        f"let the pod go elsewhere while its home does not take it: set {POLICY}=soft on VirtualMachine default/full01",
+    ] == found["plugins"]["StickyNode"]["unblock"]
+
+
 # lost
 
 
@@ -510,6 +559,8 @@ def test_a_home_that_spread_forbids_is_told_with_both_reasons(
     } == {node: [(it["plugin"], it["reasons"]) for it in statuses] for node, statuses in found["nodes"].items()}
     (row,) = found["plugins"]["StickyNode"]["tables"][0]["rows"]
     assert ["VirtualMachine default/web01", "zone-a-0", "hard (default)"] == row[:3]
+    move = "move the home or release it: set or remove homeport.dev/home on VirtualMachine default/web01"
+    assert move in found["plugins"]["StickyNode"]["unblock"]
     assert found["plugins"]["PodTopologySpread"]["unblock"]
 
 
