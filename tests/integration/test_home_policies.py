@@ -19,7 +19,7 @@ from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_events import told as events_of
-from tests.integration.test_home_identity import HOME_POD, annotations, fail, succeed, told, wait_home
+from tests.integration.test_home_identity import HOME_POD, annotations, fail, seen, succeed, told, wait_home
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
 from tests.integration.test_home_trust import NO_PATCH, lines
 from tests.integration.test_home_waking import AWAY, GRACE, annotate, configured, cordon, refused, since
@@ -144,9 +144,8 @@ def test_a_machine_whose_home_does_not_take_it_is_told_why(
 
     with start_scheduler(plane, homeport):
         pods = {name: launch(client, machine, requests={"cpu": "1"}) for name, machine in machines.items()}
-        for name, pod in pods.items():
-            for each in (name, pod):
-                client.wait_for(lambda each=each: "HomeRefuses" in events_of(client, each), what=f"{each} to be told")
+        for each in (*pods, *pods.values()):
+            seen(client, each, "HomeRefuses")
         found = explained(homeport, pods["full01"])
         client.delete("Pod", crowd)
         client.patch("Node", "zone-b-0", {"spec": {"taints": None}}, namespace="")
