@@ -48,7 +48,7 @@ from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
-from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
+from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.one_node import OneNodeFilters
@@ -420,6 +420,7 @@ class Service:
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
             activate=NoActivationWhenAsked(self._writes.activate),
+            is_asked=is_asked,
         )
         return replace(handle, why=self._whys.of(OneNodeFilters(profile, registry, handle, self._guard)))
 

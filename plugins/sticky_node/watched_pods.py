@@ -15,6 +15,7 @@ from app.framework.interface import Handle, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
+from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import readable
 from plugins.sticky_node.owners import Owner, Owners
@@ -33,7 +34,7 @@ AGAIN_SECONDS: Final = 1.0
 
 NEW_LOOK_SECONDS: Final = 0.5
 SEARCH_SECONDS: Final = 30.0
-"""Between two searches for pods that wait and were never asked about."""
+"""Between two searches for pods that wait and were never asked about: so exactly is known when one's gates went."""
 
 AT_ONCE: Final = 10
 """Of those that are woken because this process has come to decide, in one tick: less than are woken in that time, so
@@ -73,9 +74,11 @@ class WatchedPods:
         ends_at: Callable[[Pod], float | None],
         decided: Callable[[Owner, Pod], Decision],
         kinds: Collection[Kind[Any]],
+        clocks: Clocks,
     ) -> None:
         self.refused = RefusedPods(owners, handle, self.waiting, decided)
         self._owners = owners
+        self._clocks = clocks
         self._verdict = verdict
         self._ends_at = ends_at
         self._decided = decided
@@ -120,7 +123,7 @@ class WatchedPods:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
         self._stamp, self._searched_at = self._stamp_now(), self._clock()
-        for pod in self._waiting():
+        for pod in self._waiting(set()):
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
                     decision = self._decided(owner, pod)
@@ -151,21 +154,31 @@ class WatchedPods:
         """What verdicts rest on, beside time."""
         return (self._nodes.generation, *map(self._objects.version, self._kinds))
 
-    def _waiting(self) -> Iterator[Pod]:
-        """Those of this profile. Pods may come and go while it is read."""
+    def _waiting(self, pending: set[str]) -> Iterator[Pod]:
+        """Those of this profile. Pods may come and go while it is read.
+
+        ``pending`` gets the UIDs of all that have no node; those that have gates are noted.
+        """
         for by_controller in self._pods:
             for uid in tuple(by_controller):
-                pods = [pod for pod in by_controller.get(uid, {}).values() if _waits(pod)]
-                yield from (pod for pod in pods if self._serves(pod.spec.scheduler_name))
+                pods = [pod for pod in by_controller.get(uid, {}).values() if not pod.node_name]
+                for pod in pods:
+                    pending.add(pod.uid)
+                    if pod.spec.gated:
+                        self._clocks.gated(pod)
+                    if _waits(pod) and self._serves(pod.spec.scheduler_name):
+                        yield pod
 
     async def _search(self, steps: Steps) -> None:
         """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
-        for pod in self._waiting():
+        pending: set[str] = set()
+        for pod in self._waiting(pending):
             if pod.uid not in self._waits:
                 with suppress(Unreadable):
                     if isinstance(owner := self._owners.of(pod), Owner):
                         self._meet(pod, self._decided(owner, pod))
             await steps()
+        self._clocks.ungated(pending)
 
     def _meet(self, pod: Pod, decision: Decision) -> None:
         """A pod that nothing holds is left alone: it can only be held later."""
