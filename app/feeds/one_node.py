@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -33,8 +33,6 @@ _STEP: Final = 16
 """Pods decoded at a time."""
 
 _NOT_FOUND: Final = 404
-
-T = TypeVar("T")
 
 
 class OneNodeReader:

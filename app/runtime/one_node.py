@@ -61,6 +61,7 @@ class OneNodeFilters:
         self._classes = _AnyDeviceClass()
         its_own = replace(handle, objects=cast("Objects", self._classes), release=profile.release)
         self._plugins: dict[str, Any] = {}
+        runs = {it.name for it in profile.at("filter")}
         unasked: list[str] = []
         parts: set[Part] = set()
         for name in registry.in_tree(profile.release):
@@ -72,7 +73,7 @@ class OneNodeFilters:
                 if _stands_alone(spec, args):
                     self._plugins[name] = spec.build(args, its_own)
                     parts.update(spec.parts or ())
-                elif name not in profile.specs:
+                elif name not in runs:
                     unasked.append(name)
         self.unasked = tuple(unasked)
         self.core: CoreV1 = core_v1(extras_of(parts))

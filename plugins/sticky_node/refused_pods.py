@@ -31,6 +31,9 @@ MOST: Final = 1024
 """Pods that are asked about; there is no word on those that come later."""
 
 TICK_SECONDS: Final = 0.25
+PACE_SECONDS: Final = 0.1
+"""From one pod to the next."""
+
 _MOST_REASONS: Final = 4
 _LONGEST_REASON: Final = 160
 """Characters."""
@@ -70,9 +73,13 @@ class RefusedPods:
         """This process decides from now on."""
         self._pods: dict[str, _Refused] = {}
 
+    def knows(self, pod: Pod) -> bool:
+        """Whether it is asked about the pod."""
+        return pod.uid in self._pods
+
     def note(self, pod: Pod) -> None:
-        """The scheduler has found no node for a pod that is held. Cheap: it may be said again and again."""
-        if pod.uid not in self._pods and len(self._pods) < MOST:
+        """The scheduler has found no node for a pod that is held."""
+        if len(self._pods) < MOST:
             self._pods[pod.uid] = _Refused(pod, self._clock() + FIRST_SECONDS)
 
     def forget(self, uid: str) -> None:
@@ -93,7 +100,7 @@ class RefusedPods:
                 await self._sleep(TICK_SECONDS)
             else:
                 await self._ask(due)
-                await self._sleep(0)
+                await self._sleep(PACE_SECONDS)
 
     async def _ask(self, uid: str) -> None:
         refused = self._pods[uid]

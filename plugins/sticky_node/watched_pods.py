@@ -206,13 +206,14 @@ class WatchedPods:
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
         is_untold = is_news or wait.told is None
-        if (is_untold or pod.unschedulable_since) and isinstance(owner := self._owners.of(pod), Owner):
+        is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
+        if (is_untold or is_refused) and isinstance(owner := self._owners.of(pod), Owner):
             decision = self._decided(owner, pod)
             if is_news and decision.action is not Action.WAIT:
                 self._activate((pod,))
             if is_untold:
                 self._tell(wait, owner, decision)
-            if pod.unschedulable_since and is_held(decision):
+            if is_refused and is_held(decision):
                 self.refused.note(pod)
 
     def waiting(self, pod: Pod) -> Pod | None:

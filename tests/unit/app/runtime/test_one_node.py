@@ -119,6 +119,7 @@ def test_a_profile_that_runs_a_filter_gives_its_arguments() -> None:
 def test_what_the_profile_runs_itself_is_known_elsewhere() -> None:
     assert () == filters_of({"preset": "complete"}).unasked
     assert UNASKED == FILTERS.unasked
+    assert UNASKED == filters_of({"bindRecheck": ["InterPodAffinity"]}).unasked
 
 
 def test_of_another_release_others_are_asked() -> None:

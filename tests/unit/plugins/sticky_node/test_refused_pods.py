@@ -29,10 +29,10 @@ TICKS: Final = 1.0
 """Until something that is due is done."""
 
 
-def refused(name: str = "launcher", seconds: float = 1) -> Pod:
+def refused(name: str = "launcher", machine: str = "db") -> Pod:
     """A pod of which the scheduler has said that no node was found."""
-    since = {"type": "PodScheduled", "status": "False", "lastTransitionTime": after(seconds)}
-    return launcher(name, resource_version="2", status={"conditions": [since]})
+    since = {"type": "PodScheduled", "status": "False", "lastTransitionTime": after(1)}
+    return launcher(name, machine, resource_version="2", status={"conditions": [since]})
 
 
 class Asked(Watched):
@@ -193,7 +193,7 @@ async def test_a_pod_that_is_not_held_is_not_asked_about() -> None:
     machines.machine(home="n1")
     async with machines.leading():
         await at(1)
-        machines.asks(launcher("soft", "soft"))
+        machines.asks(refused("soft", "soft"))
         machines.waits()
         await at(1 + FIRST_SECONDS / 2)
         machines.cluster.upsert_pod(bound(refused(), "n1", {}))
