@@ -46,16 +46,19 @@ def explain_home(
     return Explanation((Table("home", _COLUMNS, (row,)),), _unblock(owner, decision, nodes))
 
 
-def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None) -> Explanation:
+def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
     """Of a pod that may go to its home alone, which takes pods. ``verdict``: what in-tree filters say of the home.
 
-    ``None``: other filters of the profile refuse it, which is told of each node.
+    ``None``: other filters of the profile refuse it, which is told of each node. ``tried``: the scheduler has found no
+    node for the pod, so that somebody does; that it is not known who, is told then.
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:
         said = "other plugins refuse the pod there"
     else:
         said = in_words(verdict.reasons)
+        if not said and not tried:
+            return Explanation()
         tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
     if not said:
         return Explanation(tables)

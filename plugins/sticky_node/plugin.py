@@ -352,9 +352,8 @@ class StickyNode(
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner) or pod.node_name or not is_held(decision := self._decided(owner, pod)):
             return Explanation()
-        if decision.home not in feasible:
-            return explain_refused(owner, decision, None)
-        return explain_refused(owner, decision, await self._why(pod, decision.home))
+        verdict = await self._why(pod, decision.home) if decision.home in feasible else None
+        return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
     def figures(self) -> Iterator[Figure | None]:
         yield from self._census.figures()

@@ -169,11 +169,19 @@ def cures(said: str) -> tuple[str, ...]:
             id="in-tree filters refuse it",
         ),
         pytest.param(
+            {"home": "n2", "policy": "hard"},
+            launcher(status={"conditions": [UNSCHEDULABLE]}),
+            ["n2"],
+            NodeVerdict((), ("InterPodAffinity", "VolumeZone")),
+            Explanation(asked("nothing that is known here", "InterPodAffinity, VolumeZone")),
+            id="the scheduler has found no node, and it is not known why",
+        ),
+        pytest.param(
             {"home": "n2"},
             launcher(),
             ["n2"],
             NodeVerdict((), ("InterPodAffinity", "VolumeZone")),
-            Explanation(asked("nothing that is known here", "InterPodAffinity, VolumeZone")),
+            Explanation(),
             id="nothing is known",
         ),
         pytest.param(
