@@ -230,6 +230,47 @@ def test_a_lost_node_frees_its_machines_where_it_is_to(
         assert ("", "zone-a-1") == (client.node_of(waiting), home_of(client, "kept01"))
 
 
+def register(client: Client, name: str, machine: str) -> None:
+    """What a kubelet does, on a machine that its firmware calls so."""
+    info = {"systemUUID": machine, "machineID": "of this installation", "bootID": "of this boot"}
+    client.create_node(objects.node(name, cpu="16"))
+    client.patch_status("Node", name, {"nodeInfo": info})
+
+
+def test_a_reinstalled_node_is_home_and_another_machine_of_its_name_is_not(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """Both Nodes are deleted and registered anew while their machines are down; with ``identity: machine``."""
+    client = plane.client
+    install_kubevirt(client)
+    for name in ("same", "swapped", "other"):
+        register(client, name, f"{name}-machine")
+    places = {"same01": "same", "swap01": "swapped", "soft01": "swapped"}
+    machines = {name: client.create(objects.virtual_machine(name)) for name in places}
+    client.patch("VirtualMachine", "soft01", {"metadata": {"annotations": {POLICY: "soft"}}})
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="hard", identity="machine"))):
+        for name, place in places.items():
+            first = launch(client, machines[name], node_selector={objects.HOSTNAME_LABEL: place})
+            assert place == client.wait_bound(first)
+            wait_home(client, name, place)
+            shut_down(client, name, first)
+        for name, machine in (("same", "same-machine"), ("swapped", "another-machine")):
+            client.delete("Node", name)
+            register(client, name, machine)
+        for name in ("swap01", "soft01"):
+            seen(client, name, "HomeReplaced")
+        for name, requests in (("same", "8"), ("other", "1")):
+            fill(client, name, requests, f"crowd-{name}")
+        pods = {name: launch(client, machine, "second") for name, machine in machines.items()}
+        assert "same" == client.wait_bound(pods["same01"])
+        wait_refused(client, pods["swap01"], GONE)
+        soft = client.wait_bound(pods["soft01"])
+        wait_home(client, "soft01", soft)
+        annotate(client, "swap01", None)
+        assert client.wait_bound(pods["swap01"]) in ("swapped", "other")
+
+
 # evacuated and rebooted
 
 
