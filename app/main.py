@@ -30,6 +30,7 @@ from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.supervisor import Supervisor
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
+from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, Home, Keeper, PluginSpec
 from app.kube.client import REQUEST_SECONDS, KubeClient
@@ -50,6 +51,7 @@ from app.rights.permissions import Kept, Lease, Work
 from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
+from app.runtime.one_node import OneNodeFilters
 from app.runtime.profiles import ResolvedProfile, build, core_for, default_filters, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
@@ -92,6 +94,7 @@ from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
+from app.verbs.why import Whys
 from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
@@ -169,7 +172,8 @@ class Service:
         self._guard = Guard(self._metrics)
         self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
-        self._frameworks = self._build(resolved)
+        self._whys = Whys(self._cluster, None if live is None else OneNodeReader(live.client), monotonic)
+        self._frameworks = self._build(resolved, registry)
         self._tell_changes(resolved)
 
         self._refused = RefusedPods(self._metrics.refusals.labels)
@@ -300,12 +304,12 @@ class Service:
 
         return {"": verbs(lean=False), LEAN: verbs(lean=True)}
 
-    def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
+    def _build(self, resolved: Sequence[ResolvedProfile], registry: Registry) -> dict[str, Framework]:
         names = [profile.scheduler_name for profile in resolved]
         return {
             profile.scheduler_name: build(
                 profile,
-                self._handle(names_of(profile.scheduler_name, names)),
+                self._handle(profile, names_of(profile.scheduler_name, names), registry),
                 served=served_names(names),
                 nominations=self._nominations,
                 picture=self._cluster,
@@ -406,8 +410,8 @@ class Service:
         )
         return _Elected(replica, forwarder, client)
 
-    def _handle(self, serves: Container[str]) -> Handle:
-        return Handle(
+    def _handle(self, profile: ResolvedProfile, serves: Container[str], registry: Registry) -> Handle:
+        handle = Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
             writer=NoWritesWhenAsked(self._writes.writer),
@@ -421,6 +425,7 @@ class Service:
             activate=NoActivationWhenAsked(self._writes.activate),
             is_asked=is_asked,
         )
+        return replace(handle, why=self._whys.of(OneNodeFilters(profile, registry, handle, self._guard)))
 
     @property
     def metrics(self) -> Metrics:

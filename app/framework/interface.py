@@ -414,6 +414,28 @@ Sleep = Callable[[float], Awaitable[None]]
 """Seconds on the handle's clock."""
 
 
+class NodeVerdict(Struct, frozen=True):
+    """What in-tree filters say of one node for one pod, for a person.
+
+    ``reasons``: the constant texts of those that refuse the pod. ``unasked``: the names of those whose word is not
+    known. Without reasons the node is not known to take the pod, unless nobody is unasked either.
+    """
+
+    reasons: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+
+
+Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
+"""Why would in-tree filters refuse the pod on the node of this name? It may take seconds, and never raises."""
+
+
+NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
+
+
+async def _nobody_knows(_pod: Pod, _node_name: str) -> NodeVerdict:
+    return NOT_KNOWN
+
+
 def _any_scheduler(_scheduler_name: str) -> bool:
     return True
 
@@ -435,7 +457,8 @@ class Handle(Struct, frozen=True):
     ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
     the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
     seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it. ``is_asked``:
-    whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that.
+    whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that. ``why`` asks
+    in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide by.
     """
 
     counts: Counts
@@ -454,6 +477,7 @@ class Handle(Struct, frozen=True):
     sleep: Sleep = asyncio.sleep
     wall_clock: Clock = time.time
     is_asked: Callable[[], bool] = _never
+    why: Why = _nobody_knows
 
 
 class Plugin(Protocol):
@@ -809,6 +833,19 @@ class ExplainPlugin(Protocol):
 
     @abstractmethod
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation: ...
+
+
+@runtime_checkable
+class InquirePlugin(Protocol):
+    """Can say more than the picture holds, such as what ``Handle.why`` tells. Asked by people alone."""
+
+    @abstractmethod
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+        """What is to be added to the explanation of a pod. ``feasible``: the nodes that pass the profile's filters.
+
+        What takes longer than some seconds is left out.
+        """
+        ...
 
 
 class Figure(Struct, frozen=True):

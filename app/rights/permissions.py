@@ -128,6 +128,7 @@ def _core(sampling_guard: bool) -> Iterator[Need]:
         yield from _needs(("list", "watch"), "", guessed_plural(kind), _PICTURE)
     unclear = "reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet"
     yield from _needs(("get",), "", "pods", unclear)
+    yield from _needs(("get",), "", "pods", "saying why a node does not take a pod")
     yield from _needs(("create",), "", "pods/binding", "binding pods")
     late = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
     yield from _needs(("patch",), "", "pods/status", late)

@@ -6,8 +6,9 @@ Rejections are returned, faults raised as ``PluginError``. What decides is in ``
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from app.framework.interface import (
     FiguresPlugin,
     Home,
     HomesPlugin,
+    InquirePlugin,
     Keeper,
     LookUpPlugin,
     RepairPlugin,
@@ -40,6 +42,7 @@ from app.runtime.scoring import Scoring
 from app.runtime.slots import PluginSlot, declares, overrides
 from app.runtime.waiting import WaitingPods
 
+INQUIRY_SECONDS: Final = 6.0
 _TRIPLE: Final = 3
 _LARGEST_FIGURE: Final = 1 << 1023
 """Whole numbers beyond have no float, which is what is exposed."""
@@ -52,6 +55,7 @@ _ASIDE: Final = (
     (ClusterFilterPlugin, "depends_on", "DependsOn"),
     (ScorePlugin, "score_depends_on", "ScoreDependsOn"),
     (ScorePlugin, "normalize", "NormalizeScore"),
+    (InquirePlugin, "inquire", "Inquire"),
     (FiguresPlugin, "figures", "Figures"),
     (HomesPlugin, "homes", "Homes"),
     (RepairPlugin, "repair", "Repair"),
@@ -175,6 +179,22 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             if declares(type(plugin), ExplainPlugin)
         }
 
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> dict[str, Explanation]:
+        """What plugins can add to that, all at once. What takes longer than ``INQUIRY_SECONDS``, or fails, is left out.
+
+        ``feasible``: the nodes that pass all filters.
+        """
+        found: dict[str, Explanation] = {}
+
+        async def ask(name: str, plugin: InquirePlugin) -> None:
+            with suppress(PluginError, TimeoutError):  # a fault is logged by the guard
+                async with asyncio.timeout(INQUIRY_SECONDS):
+                    found[name] = await self._guard.acall(name, "Inquire", _inquired, plugin, pod, feasible)
+
+        asked = {name: it for name, it in self.plugins.items() if declares(type(it), InquirePlugin)}
+        await asyncio.gather(*(ask(name, plugin) for name, plugin in asked.items()))
+        return {name: found[name] for name in asked if name in found}
+
     def figures(self) -> Iterator[Figure | None]:
         """The figures of all plugins, step by step. One that fails, or gives something else, is left out."""
         for name, plugin in self.plugins.items():
@@ -256,8 +276,15 @@ def _required(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str
     return found
 
 
+async def _inquired(plugin: InquirePlugin, pod: Pod, feasible: Collection[str]) -> Explanation:
+    return _an_explanation(await plugin.inquire(pod, feasible))
+
+
 def _explained(plugin: ExplainPlugin, pod: Pod, nodes: Candidates) -> Explanation:
-    found: Any = plugin.explain(pod, nodes)
+    return _an_explanation(plugin.explain(pod, nodes))
+
+
+def _an_explanation(found: Any) -> Explanation:
     if not isinstance(found, Explanation):
         raise WrongAnswer(f"returned a {type(found).__name__}, not an Explanation")
     return found

@@ -90,5 +90,9 @@ class Registry:
             enabled = {**KUBE_SCHEDULER_DEFAULTS, **ours}
         return {name: weight for name, weight in enabled.items() if _DEFAULT_SINCE.get(name, "") <= release}
 
+    def in_tree(self, release: str) -> tuple[str, ...]:
+        """The default plugins of kube-scheduler of a release, in its order, whether or not they are here."""
+        return tuple(name for name in KUBE_SCHEDULER_DEFAULTS if _DEFAULT_SINCE.get(name, "") <= release)
+
     def get(self, name: str) -> PluginSpec[Any] | None:
         return self._specs.get(name)

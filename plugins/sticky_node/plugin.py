@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
 import structlog
@@ -22,6 +22,7 @@ from app.framework.interface import (
     Handle,
     Home,
     HomesPlugin,
+    InquirePlugin,
     Keeper,
     LastFilterPlugin,
     LookUpPlugin,
@@ -46,7 +47,7 @@ from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
 from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decider, Decision
-from plugins.sticky_node.explaining import explain_home, explain_missing
+from plugins.sticky_node.explaining import explain_home, explain_missing, explain_refused
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.listing import Describer, Listing
 from plugins.sticky_node.making import Making
@@ -54,6 +55,7 @@ from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
+from plugins.sticky_node.refused_pods import is_held
 from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
 from plugins.sticky_node.standing_census import StandingCensus
 from plugins.sticky_node.table import Action, Policy, Reason
@@ -106,6 +108,7 @@ class StickyNode(
     BackgroundPlugin,
     RepairPlugin,
     ExplainPlugin,
+    InquirePlugin,
     FiguresPlugin,
     HomesPlugin,
 ):
@@ -115,6 +118,7 @@ class StickyNode(
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
+        self._why = handle.why
         self._is_asked = handle.is_asked
         self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
@@ -342,6 +346,14 @@ class StickyNode(
         made = claim is not None and self._making.is_made(claim.pod)
         decision = self._decided(owner, pod)
         return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
+
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+        """What keeps a pod that waits from a home that takes pods, and what would help."""
+        owner = self._owners.of(pod)
+        if not isinstance(owner, Owner) or pod.node_name or not is_held(decision := self._decided(owner, pod)):
+            return Explanation()
+        verdict = await self._why(pod, decision.home) if decision.home in feasible else None
+        return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
     def figures(self) -> Iterator[Figure | None]:
         yield from self._census.figures()

@@ -19,6 +19,7 @@ from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import readable
 from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.refused_pods import RefusedPods, is_held
 from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Action, State
 
@@ -63,7 +64,7 @@ class _Wait(Struct):
 
 
 class WatchedPods:
-    """Keeps what filter went by for each pod that waits, and compares."""
+    """Keeps what filter went by for each pod that waits, and compares. ``refused``: those that their home refuses."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class WatchedPods:
         kinds: Collection[Kind[Any]],
         clocks: Clocks,
     ) -> None:
+        self.refused = RefusedPods(owners, handle, self.waiting, decided)
         self._owners = owners
         self._clocks = clocks
         self._verdict = verdict
@@ -92,6 +94,7 @@ class WatchedPods:
         self._forget_all()
 
     def _forget_all(self) -> None:
+        self.refused.begin()
         self._waits: dict[str, _Wait] = {}
         self._new: dict[str, _Wait] = {}
         self._backlog: deque[Pod] = deque()
@@ -189,10 +192,11 @@ class WatchedPods:
             await steps()
 
     def _look_at_one(self, wait: _Wait) -> None:
-        pod = self._newest(wait.pod)
-        if pod is None or not _waits(pod):
+        pod = self.waiting(wait.pod)
+        if pod is None:
             self._waits.pop(wait.pod.uid, None)
             self._new.pop(wait.pod.uid, None)
+            self.refused.forget(wait.pod.uid)
             return
         now, verdict = self._now(), self._verdict(pod)
         is_news = not verdict == wait.verdict == wait.answered
@@ -201,17 +205,23 @@ class WatchedPods:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
-        if (is_news or wait.told is None) and isinstance(owner := self._owners.of(pod), Owner):
+        is_untold = is_news or wait.told is None
+        is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
+        if (is_untold or is_refused) and isinstance(owner := self._owners.of(pod), Owner):
             decision = self._decided(owner, pod)
             if is_news and decision.action is not Action.WAIT:
                 self._activate((pod,))
-            self._tell(wait, owner, decision)
+            if is_untold:
+                self._tell(wait, owner, decision)
+            if is_refused and is_held(decision):
+                self.refused.note(pod)
 
-    def _newest(self, pod: Pod) -> Pod | None:
+    def waiting(self, pod: Pod) -> Pod | None:
+        """The pod as it is now; ``None`` if it waits no more."""
         if pod.owner is None:
             return None
         found = (by_controller.get(pod.owner.uid, {}).get(pod.uid) for by_controller in self._pods)
-        return next((it for it in found if it is not None), None)
+        return next((it for it in found if it is not None and _waits(it)), None)
 
     def _wake_backlog(self) -> None:
         pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
@@ -226,7 +236,7 @@ class WatchedPods:
         machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
         if decision.over:
             _LOG.info("grace over", machine=machine, node=node, pod=pod)
-            events.grace_over(self._events, owner, wait.pod, decision)
+            events.grace_over(self._events, owner, wait.pod, decision, self.refused.said(wait.pod, decision.home))
         elif state is State.VOLUME_ELSEWHERE:
             _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
             events.elsewhere(self._events, owner, wait.pod, decision)

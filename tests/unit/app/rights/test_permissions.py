@@ -14,7 +14,10 @@ from app.rights.permissions import Lease, Need, Permission, Rule, Work, guessed_
 PICTURE = "the picture of the cluster, without which nothing is decided"
 CORE = {
     "list, watch nodes, pods": (PICTURE,),
-    "get pods": ("reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet",),
+    "get pods": (
+        "reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet",
+        "saying why a node does not take a pod",
+    ),
     "create pods/binding": ("binding pods",),
 }
 GONE = "reading a node that seems to be gone: asked for by A"
