@@ -151,8 +151,7 @@ class Service:
         self._version = version
         self._ends_at = inf
         self._tracing = _tracing(settings, version)
-        self._metrics = Metrics()
-        self._metrics.describe_process(version)
+        self._metrics = _metrics(version)
         self._counted = CountedCollector()
         registry = Registry(specs, defaults)
         resolved = resolve(settings.profiles, registry)
@@ -678,6 +677,12 @@ def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
 
     rate = settings.tracing.sampling_rate_per_million
     return otlp(endpoint, rate, version=version, instance=socket.gethostname())
+
+
+def _metrics(version: str) -> Metrics:
+    found = Metrics()
+    found.describe_process(version)
+    return found
 
 
 def _live_feed(
