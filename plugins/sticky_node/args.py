@@ -29,6 +29,11 @@ def _unswitched(value: Any) -> Any:
 PolicyName = Annotated[Policy, BeforeValidator(_unswitched)]
 
 
+STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
+LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_NEVER_OWNERS: Final = frozenset({("v1", "Pod"), ("v1", "Node")})
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -42,6 +47,14 @@ class KindName(_Model):
     @property
     def pair(self) -> tuple[str, str]:
         return (self.api_version, self.kind)
+
+
+def _words(pair: tuple[str, str]) -> str:
+    return " ".join(pair)
+
+
+def _repeated(chain: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    return next(it for it in chain if chain.count(it) > 1)
 
 
 class OwnerRule(KindName):
@@ -58,12 +71,28 @@ class OwnerRule(KindName):
     policy: PolicyName | None = None
     remember: Literal["name", "uid"] | None = None
 
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        for it in self.chain:
+            if it in _NEVER_OWNERS:
+                raise ValueError(f"{_words(it)} neither keeps homes nor leads to what does")
+        if len(set(self.chain)) < len(self.chain):
+            raise ValueError(f"through: {_words(_repeated(self.chain))} is on the way twice")
+        if self.pair == LEADER_WORKER_SET and self.chain[:-1] != (STATEFUL_SET,):
+            raise ValueError(f"through: pods of {_words(self.pair)} belong to {_words(STATEFUL_SET)}, and to it alone")
+        return self
+
+    @property
+    def chain(self) -> tuple[tuple[str, str], ...]:
+        """Every kind on the way, from the pod's controller to the object that keeps the home."""
+        return tuple(it.pair for it in (*self.through, self))
+
     @property
     def by_name(self) -> bool:
         """Whether an owner made anew under the name has the home of the one before."""
         if self.remember is not None:
             return self.remember == "name"
-        is_set = self.pair == ("apps/v1", "StatefulSet") and self.per_ordinal
+        is_set = self.pair == STATEFUL_SET and self.per_ordinal
         return is_set or self.api_version.startswith("kubevirt.io/")
 
 
@@ -150,11 +179,21 @@ class StickyNodeArgs(PluginArgs):
     maintenance: tuple[Mark, ...] = MAINTENANCE
 
     @model_validator(mode="after")
-    def _each_pod_owner_once(self) -> Self:
+    def _each_chain_once(self) -> Self:
         seen = set()
         for rule in self.owners:
-            nearest = (rule.through[0] if rule.through else rule).pair
-            if nearest in seen:
-                raise ValueError(f"owners: more than one rule for pods of {nearest[0]} {nearest[1]}")
-            seen.add(nearest)
+            if rule.chain in seen:
+                raise ValueError(f"owners: more than one rule for pods of {' of '.join(map(_words, rule.chain))}")
+            seen.add(rule.chain)
+        return self
+
+    @model_validator(mode="after")
+    def _each_keeper_alike(self) -> Self:
+        """A home is looked after where it is written, whatever pods it is of: by what its kind says."""
+        first: dict[tuple[str, str], OwnerRule] = {}
+        for rule in self.owners:
+            other = first.setdefault(rule.pair, rule)
+            for word, is_same in (("policy", rule.policy == other.policy), ("remember", rule.by_name == other.by_name)):
+                if not is_same:
+                    raise ValueError(f"owners: rules for homes on {_words(rule.pair)} differ in {word}")
         return self

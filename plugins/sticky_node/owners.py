@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,14 +13,14 @@ from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home
 from app.kube.kinds import STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
 from app.kube.meta_v1 import OwnerReference
-from plugins.sticky_node.args import OwnerRule
+from plugins.sticky_node.args import LEADER_WORKER_SET, OwnerRule
 from plugins.sticky_node.memory import HOMES, remembered
 
 _JOBS: Final = owner_kind("batch/v1", "Job")
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """Label of the pods of an indexed Job, from Kubernetes 1.28 on."""
 
-_LEADER_WORKER_SETS: Final = owner_kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_LEADER_WORKER_SETS: Final = owner_kind(*LEADER_WORKER_SET)
 _SET: Final = "leaderworkerset.sigs.k8s.io/name"
 _GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
 _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -35,8 +35,11 @@ class Chain(Struct, frozen=True):
 
     @classmethod
     def of(cls, rule: OwnerRule) -> Chain:
-        kinds = tuple(owner_kind(*it.pair) for it in (*rule.through, rule))
-        return cls(kinds, rule.per_ordinal, rule.by_name)
+        return cls(tuple(owner_kind(*it) for it in rule.chain), rule.per_ordinal, rule.by_name)
+
+    def slot(self, pod: Pod) -> str | None:
+        """What tells the pod from others of its owner; ``None``: it has no home by this rule."""
+        return _slot(pod, self) if self.per_ordinal else ""
 
 
 Slot = tuple[str, str]
@@ -78,11 +81,17 @@ class Missing(Struct, frozen=True):
 
 
 class Owners:
-    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID."""
+    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID.
+
+    Of several that begin alike the longest counts that the references go along: what is nearer is owned itself then.
+    """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
-        chains = [Chain.of(rule) for rule in rules]
-        self._chains: Final = {(it.kinds[0].api_version, it.kinds[0].kind): it for it in chains}
+        chains = sorted(map(Chain.of, rules), key=lambda it: -len(it.kinds))
+        self._chains: Final[dict[tuple[str, str], list[Chain]]] = {}
+        for it in chains:
+            self._chains.setdefault((it.kinds[0].api_version, it.kinds[0].kind), []).append(it)
+        self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
         self._objects = objects
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
         self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
@@ -90,21 +99,31 @@ class Owners:
     def of(self, pod: Pod) -> Owner | Missing | None:
         """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early."""
         reference = pod.owner
-        chain = self._chains.get((reference.api_version, reference.kind)) if reference else None
-        if chain is None:
+        chains = self._chains.get((reference.api_version, reference.kind)) if reference else None
+        if chains is None:
             return None
-        slot = _slot(pod, chain) if chain.per_ordinal else ""
-        if slot is None:
+        slots = [it.slot(pod) for it in chains]
+        if all(it is None for it in slots):
             return None
-        return self._follow(chain, slot, pod, reference)
+        for chain, slot in zip(chains, slots, strict=True):
+            links = self._follow(chain, pod, reference)
+            if isinstance(links, Missing):
+                return links
+            if links:
+                return None if slot is None else self._owner(chain, slot, links)
+        return None
+
+    def _owner(self, chain: Chain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
+        kind, found = chain.kinds[-1], links[-1]
+        return Owner(kind, found, slot, links[0], self._before(kind, found, slot))
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
-        """The kinds of controllers whose pods may have a home."""
-        return [it.kinds[0] for it in self._chains.values()]
+        """The kinds of controllers whose pods may have a home, each once."""
+        return [it[0].kinds[0] for it in self._chains.values()]
 
     def keepers(self) -> Collection[Kind[AnnotatedObject]]:
         """The kinds that keep homes, each once."""
-        return dict.fromkeys(it.kinds[-1] for it in self._chains.values())
+        return self._keepers
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
         """Whether both have controllers of kinds that lead to a home; none is looked up."""
@@ -140,7 +159,8 @@ class Owners:
         home = remembered(self._objects, kind, found, slot)
         return home if home is not None and home.keeper.uid != found.uid else None
 
-    def _follow(self, chain: Chain, slot: str, pod: Pod, reference: OwnerReference | None) -> Owner | Missing | None:
+    def _follow(self, chain: Chain, pod: Pod, reference: OwnerReference | None) -> Sequence[AnnotatedObject] | Missing:
+        """What the references lead to, one object of each kind of the chain; nothing if they do not go along it."""
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:
@@ -152,26 +172,25 @@ class Owners:
                 links.append(leader_set)
                 break
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
-                return None
+                return ()
             found = self._objects.get(kind, namespace, reference.name)
             if found is None or not reference.uid or reference.uid != found.uid:
                 return Missing(kind, namespace, reference.name)
             links.append(found)
             reference = found.owner
-        keeper = chain.kinds[-1]
-        return Owner(keeper, links[-1], slot, links[0], self._before(keeper, links[-1], slot))
+        return links
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     """All kinds that the rules read."""
     every = tuple(rules)
     memory = (HOMES,) if any(it.by_name for it in every) else ()
-    return (*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)
+    return tuple(dict.fromkeys((*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)))
 
 
 def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """The kinds that keep homes."""
-    return tuple(Chain.of(rule).kinds[-1] for rule in rules)
+    """The kinds that keep homes, each once."""
+    return tuple(dict.fromkeys(Chain.of(rule).kinds[-1] for rule in rules))
 
 
 def _slot(pod: Pod, chain: Chain) -> str | None:

@@ -126,7 +126,9 @@ class StickyNode(
         self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
         clocks = Clocks(self._standings, self._owners, handle)
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
-        self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
+        self._keepers = tuple(
+            Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
+        )
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.clock, handle.wall_clock)
         self._upkeep = Upkeep(

@@ -35,6 +35,7 @@ NODES: Final = ("n1", "n2", "n3")
 INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
 MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
 SET: Final = owner_kind("apps/v1", "StatefulSet")
+LWS: Final = owner_kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 DATABASE: Final = owner_kind("example.com/v1", "Database")
 CORE: Final = core_v1(extras_of(PARTS))
 """How pods are decoded beside this plugin."""

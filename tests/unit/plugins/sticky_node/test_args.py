@@ -10,10 +10,17 @@ from plugins.sticky_node.args import KUBEVIRT, StickyNodeArgs
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.standing import KINDS
 from tests.builders import JsonObject
-from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, MACHINE, SET
+from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, LWS, MACHINE, SET
 
 STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
 INSTANCES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
+DATABASES = {"apiVersion": "example.com/v1", "kind": "Database"}
+IN_SETS = {
+    "apiVersion": "leaderworkerset.x-k8s.io/v1",
+    "kind": "LeaderWorkerSet",
+    "perOrdinal": True,
+    "through": [STATEFUL_SET],
+}
 MACHINES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
 
 
@@ -39,6 +46,21 @@ def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([IN_SETS, {**STATEFUL_SET, "perOrdinal": True}], id="the longer way first"),
+        pytest.param([{**STATEFUL_SET, "perOrdinal": True}, IN_SETS], id="and last"),
+    ],
+)
+def test_rules_may_begin_alike(owners: list[JsonObject]) -> None:
+    args = StickyNodeArgs.model_validate({"owners": owners})
+
+    kinds = SPEC.kinds(args)
+    assert ({SET, LWS, HOMES, *KINDS}, 5) == (set(kinds), len(kinds))
+    assert {SET: False, LWS: False, HOMES: True} == {it.kind: it.whole for it in SPEC.writes(args)}
+
+
+@pytest.mark.parametrize(
     ("args", "said"),
     [
         pytest.param({"owner": []}, "owner", id="an unknown argument"),
@@ -53,9 +75,34 @@ def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
             id="two rules for the same pods",
         ),
         pytest.param(
-            {"owners": [{**MACHINES, "through": [INSTANCES]}, INSTANCES]},
-            "owners: more than one rule for pods of kubevirt.io/v1 VirtualMachineInstance",
-            id="two rules that begin alike",
+            {"owners": [IN_SETS, IN_SETS]},
+            "owners: more than one rule for pods of apps/v1 StatefulSet of leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
+            id="two rules that go the same way",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET]}, {**DATABASES, "policy": "hard"}]},
+            "owners: rules for homes on example.com/v1 Database differ in policy",
+            id="two policies for the homes of one kind",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET]}, {**DATABASES, "remember": "name"}]},
+            "owners: rules for homes on example.com/v1 Database differ in remember",
+            id="homes of one kind that are remembered and are not",
+        ),
+        pytest.param(
+            {"owners": [{**IN_SETS, "through": []}]},
+            "through: pods of leaderworkerset.x-k8s.io/v1 LeaderWorkerSet belong to apps/v1 StatefulSet",
+            id="a way that no pod goes",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET, STATEFUL_SET]}]},
+            "through: apps/v1 StatefulSet is on the way twice",
+            id="a way in circles",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [{"apiVersion": "v1", "kind": "Pod"}]}]},
+            "v1 Pod neither keeps homes nor leads to what does",
+            id="through a pod",
         ),
     ],
 )
