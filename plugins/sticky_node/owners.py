@@ -1,9 +1,9 @@
-"""From a pod to the object that keeps its home, by controller owner references."""
+"""From a pod to the object that keeps its home: by controller owner references, else by the claims that it uses."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home
-from app.kube.kinds import STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
 from app.kube.meta_v1 import OwnerReference
+from app.kube.persistent_volumes import PersistentVolumeClaim
 from plugins.sticky_node.args import LEADER_WORKER_SET, OwnerRule
+from plugins.sticky_node.claims import Claims
 from plugins.sticky_node.memory import HOMES, remembered
 
 _JOBS: Final = owner_kind("batch/v1", "Job")
@@ -24,6 +26,8 @@ _LEADER_WORKER_SETS: Final = owner_kind(*LEADER_WORKER_SET)
 _SET: Final = "leaderworkerset.sigs.k8s.io/name"
 _GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
 _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+
+T = TypeVar("T", bound=AnnotatedObject)
 
 
 class Chain(Struct, frozen=True):
@@ -87,17 +91,29 @@ class Owners:
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
-        chains = sorted(map(Chain.of, rules), key=lambda it: -len(it.kinds))
+        every = tuple(rules)
+        chains = [Chain.of(rule) for rule in every]
         self._chains: Final[dict[tuple[str, str], list[Chain]]] = {}
-        for it in chains:
-            self._chains.setdefault((it.kinds[0].api_version, it.kinds[0].kind), []).append(it)
-        self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
+        for rule, chain in sorted(zip(every, chains, strict=True), key=lambda it: -len(it[1].kinds)):
+            if not rule.is_claim:
+                self._chains.setdefault(rule.chain[0], []).append(chain)
+        selector = next((it.claims for it in every if it.is_claim), None)
+        self._claims: Final = None if selector is None else Claims(selector, objects)
         self._objects = objects
+        self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
         self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
+        self._controlled: Final = {it: objects.by_controller(it) for it in self.controllers()}
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early."""
+        """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early.
+
+        Raises ``Unreadable``.
+        """
+        found = self._by_controllers(pod)
+        return found if found is not None or self._claims is None else self._by_claims(pod, self._claims)
+
+    def _by_controllers(self, pod: Pod) -> Owner | Missing | None:
         reference = pod.owner
         chains = self._chains.get((reference.api_version, reference.kind)) if reference else None
         if chains is None:
@@ -113,6 +129,12 @@ class Owners:
                 return None if slot is None else self._owner(chain, slot, links)
         return None
 
+    def _by_claims(self, pod: Pod, claims: Claims) -> Owner | Missing | None:
+        found = claims.of(pod)
+        if isinstance(found, str):
+            return Missing(PERSISTENT_VOLUME_CLAIMS, pod.namespace, found)
+        return None if found is None else self.keeper(PERSISTENT_VOLUME_CLAIMS, found, "")
+
     def _owner(self, chain: Chain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
         kind, found = chain.kinds[-1], links[-1]
         return Owner(kind, found, slot, links[0], self._before(kind, found, slot))
@@ -125,10 +147,37 @@ class Owners:
         """The kinds that keep homes, each once."""
         return self._keepers
 
+    def pods(self) -> Iterator[Pod]:
+        """All pods that may have a home, some of them twice. They may come and go while it is read."""
+        for groups in (*self._controlled.values(), *(() if self._claims is None else (self._claims.pods,))):
+            for group in tuple(groups):
+                yield from tuple(groups.get(group, {}).values())
+
+    def newest_pod(self, pod: Pod) -> Pod | None:
+        """One of these as it is now; ``None`` if it is gone."""
+        if pod.owner is not None:
+            for groups in self._controlled.values():
+                found = groups.get(pod.owner.uid, {}).get(pod.uid)
+                if found is not None:
+                    return found
+        return None if self._claims is None else self._claims.newest(pod)
+
+    def every(self, kind: Kind[T]) -> Iterator[T]:
+        """The objects of the kind that keep homes, which may come and go while it is read."""
+        return (it for it in self._objects.every(kind) if self.keeps(kind, it))
+
+    def keeps(self, kind: Kind[Any], found: AnnotatedObject) -> bool:
+        """Whether that object of the kind keeps homes: of claims those do that were selected."""
+        if self._claims is None or not isinstance(found, PersistentVolumeClaim) or kind not in self._keepers:
+            return True
+        return self._claims.keeps(found)
+
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
-        """Whether both have controllers of kinds that lead to a home; none is looked up."""
+        """Whether both have controllers of kinds that lead to a home, or a claim in common; none is looked up."""
         pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
-        return all(it in self._chains for it in pairs)
+        return all(it in self._chains for it in pairs) or (
+            self._claims is not None and self._claims.in_common(pod, other)
+        )
 
     def newest(self, owner: Owner) -> Owner | None:
         """The owner as it is now; ``None`` if it is gone."""

@@ -36,6 +36,7 @@ from app.framework.interface import (
     Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
@@ -119,11 +120,11 @@ class StickyNode(
         self._active = ActivePods(handle.objects)
         self._making = Making()
         self._recorder = Recorder(self._owners, self._active, self._making, handle)
-        walk = Walk(self._owners, handle.objects)
+        walk = Walk(self._owners)
         self._census = Census(walk, handle.objects, self._making)
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
+        self._standing_census = StandingCensus(self._owners, self._standings, self._policies)
         clocks = Clocks(self._standings, self._owners, handle)
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
         self._keepers = tuple(
@@ -367,7 +368,13 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args)) if args.owners else ()
+    if not args.owners:
+        return ()
+    return tuple(dict.fromkeys((*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))))
+
+
+def _parts(args: StickyNodeArgs) -> tuple[Part, ...]:
+    return () if args.claims is None else (Part.VOLUMES,)
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
@@ -384,6 +391,7 @@ SPEC: Final = PluginSpec(
     kinds=_kinds,
     writes=_writes,
     parts=PARTS,
+    parts_for=_parts,
     changed=tell,
     node_annotations=node_annotations,
 )

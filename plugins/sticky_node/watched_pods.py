@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
@@ -85,7 +85,6 @@ class WatchedPods:
         self._events = handle.event_recorder
         self._clock = handle.clock
         self._now = handle.wall_clock
-        self._pods: Final = tuple(handle.objects.by_controller(it) for it in owners.controllers())
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -117,14 +116,18 @@ class WatchedPods:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
         self._stamp, self._searched_at = self._stamp_now(), self._clock()
-        for pod in self._waiting():
+        seen: set[str] = set()
+        for pod in self._owners.pods():
+            await steps()
+            if pod.uid in seen or not self._is_waiting(pod):
+                continue
+            seen.add(pod.uid)
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
                     decision = self._decided(owner, pod)
                     is_held = decision.action in (Action.WAIT, Action.HOME)
                     (self._backlog.append if is_held else self._backlog.appendleft)(pod)
                     self._meet(pod, decision)
-            await steps()
 
     async def look(self, steps: Steps) -> None:
         """Wake those whose verdict has changed since."""
@@ -148,21 +151,19 @@ class WatchedPods:
         """What verdicts rest on, beside time."""
         return (self._nodes.generation, *map(self._objects.version, self._kinds))
 
-    def _waiting(self) -> Iterator[Pod]:
-        """Those of this profile. Pods may come and go while it is read."""
-        for by_controller in self._pods:
-            for uid in tuple(by_controller):
-                pods = [pod for pod in by_controller.get(uid, {}).values() if _waits(pod)]
-                yield from (pod for pod in pods if self._serves(pod.spec.scheduler_name))
+    def _is_waiting(self, pod: Pod) -> bool:
+        """Whether it waits for this profile."""
+        return _waits(pod) and self._serves(pod.spec.scheduler_name)
 
     async def _search(self, steps: Steps) -> None:
         """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
-        for pod in self._waiting():
-            if pod.uid not in self._waits:
-                with suppress(Unreadable):
-                    if isinstance(owner := self._owners.of(pod), Owner):
-                        self._meet(pod, self._decided(owner, pod))
+        for pod in self._owners.pods():
             await steps()
+            if pod.uid in self._waits or not self._is_waiting(pod):
+                continue
+            with suppress(Unreadable):
+                if isinstance(owner := self._owners.of(pod), Owner):
+                    self._meet(pod, self._decided(owner, pod))
 
     def _meet(self, pod: Pod, decision: Decision) -> None:
         """A pod that nothing holds is left alone: it can only be held later."""
@@ -176,7 +177,7 @@ class WatchedPods:
             await steps()
 
     def _look_at_one(self, wait: _Wait) -> None:
-        pod = self._newest(wait.pod)
+        pod = self._owners.newest_pod(wait.pod)
         if pod is None or not _waits(pod):
             self._waits.pop(wait.pod.uid, None)
             self._new.pop(wait.pod.uid, None)
@@ -193,12 +194,6 @@ class WatchedPods:
             if is_news and decision.action is not Action.WAIT:
                 self._activate((pod,))
             self._tell(wait, owner, decision)
-
-    def _newest(self, pod: Pod) -> Pod | None:
-        if pod.owner is None:
-            return None
-        found = (by_controller.get(pod.owner.uid, {}).get(pod.uid) for by_controller in self._pods)
-        return next((it for it in found if it is not None), None)
 
     def _wake_backlog(self) -> None:
         pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]

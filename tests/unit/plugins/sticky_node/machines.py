@@ -20,7 +20,7 @@ from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.plugin import StickyNode
+from plugins.sticky_node.plugin import SPEC, StickyNode
 from plugins.sticky_node.standing import PARTS, node_annotations
 from tests.builders import JsonObject, NodeFields, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
@@ -69,7 +69,8 @@ class Machines:
 
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
         self._args = StickyNodeArgs.model_validate({"adopt": False, **(args or {})})
-        self.cluster = Cluster(core_v1(extras_of(PARTS), node_annotations(self._args)))
+        parts = extras_of((*PARTS, *SPEC.parts_for(self._args)))
+        self.cluster = Cluster(core_v1(parts, node_annotations(self._args)))
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
         self.clock = ManualClock()

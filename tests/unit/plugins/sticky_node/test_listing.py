@@ -239,7 +239,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
         return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
 
     plugin = machines.plugin
-    listing = Listing(Walk(plugin._owners, machines.cluster), describe, machines.handle)
+    listing = Listing(Walk(plugin._owners), describe, machines.handle)
     (found,) = [it for it in listing.homes() if it is not None]
 
     assert [("db", "n1", "db-0")] == asked
@@ -264,7 +264,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
 )
 def test_states_that_say_that_the_home_is_away_or_lost(state: State, away: bool, orphaned: bool) -> None:
     machines = databases("n1")
-    walk = Walk(machines.plugin._owners, machines.cluster)
+    walk = Walk(machines.plugin._owners)
     listing = Listing(walk, lambda *_: Described(state, "hard", "default"), machines.handle)
 
     (found,) = [it for it in listing.homes() if it is not None]
