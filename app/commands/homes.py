@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -27,8 +28,17 @@ Output = Literal["table", "wide", "json", "yaml", "name"]
 Json = dict[str, Any]
 
 _MOST: Final = "500"
-_SHORT: Final = {"vm": "virtualmachine", "vms": "virtualmachine", "sts": "statefulset"}
+_SHORT: Final = {
+    "vm": "virtualmachine",
+    "vms": "virtualmachine",
+    "sts": "statefulset",
+    "pvc": "persistentvolumeclaim",
+    "lws": "leaderworkerset",
+}
 """kubectl's short names of kinds that keep homes."""
+
+_ORDINAL: Final = re.compile(r"[0-9]+(-[0-9]+)?")
+"""Of a LeaderWorkerSet's pods the group's number and the worker's."""
 
 _PARTS: Final = 3
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
@@ -164,7 +174,7 @@ def owner_of(server: Server, namespace: str, asked: str) -> Owner:
 def _taken_apart(asked: str) -> tuple[str, str, str]:
     parts = asked.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
-    if not sound or (len(parts) == _PARTS and not (parts[-1].isascii() and parts[-1].isdecimal())):
+    if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
         raise CommandError(f"{shown(asked)} is no owner: say KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
