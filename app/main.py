@@ -47,7 +47,7 @@ from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
-from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
+from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile, build, core_for, names_of, resolve, served_names
@@ -415,6 +415,7 @@ class Service:
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
             activate=NoActivationWhenAsked(self._writes.activate),
+            is_asked=is_asked,
         )
 
     @property

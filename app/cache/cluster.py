@@ -271,11 +271,17 @@ class Cluster:
             if not is_same(old, node):
                 self.node_changes.note(node.name)
 
+    def upsert_read_node(self, node: Node) -> None:
+        """Take in a node that was read past the watch, unless the watch shows that one, or has shown it deleted."""
+        if node.name not in self._nodes and node.uid not in self._gone:
+            self.upsert_node(node)
+
     def delete_node(self, name: str) -> None:
         """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
+        self._gone.add(info.node.uid)
         self._changes += 1
         self._node_changes += 1
         if info.pods:

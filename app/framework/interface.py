@@ -426,6 +426,10 @@ def _any_scheduler(_scheduler_name: str) -> bool:
     return True
 
 
+def _never() -> bool:
+    return False
+
+
 def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
     raise LookupError("there is no profile whose filters could be run")
 
@@ -438,7 +442,8 @@ class Handle(Struct, frozen=True):
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
     ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
     the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
-    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it.
+    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it. ``is_asked``:
+    whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that.
     """
 
     counts: Counts
@@ -456,6 +461,7 @@ class Handle(Struct, frozen=True):
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
     sleep: Sleep = asyncio.sleep
     wall_clock: Clock = time.time
+    is_asked: Callable[[], bool] = _never
 
 
 class Plugin(Protocol):
@@ -780,7 +786,10 @@ class LookUpPlugin(Protocol):
 
     @abstractmethod
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision."""
+        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision.
+
+        Of the kinds that the plugin declares, and ``NODES``, whose namespace is empty.
+        """
         ...
 
 

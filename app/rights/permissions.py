@@ -163,6 +163,10 @@ def _certified(secrets: Iterable[Kept]) -> Iterator[Need]:
 
 
 def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterator[Need]:
+    looks_up = [use for use in uses if use.looks_up]
+    if looks_up:
+        gone = f"reading a node that seems to be gone: asked for by {_plugins(looks_up)}"
+        yield from _needs(("get",), "", "nodes", gone)
     by_kind: dict[Kind[Any], list[Use]] = {}
     for use in uses:
         by_kind.setdefault(use.kind, []).append(use)

@@ -40,7 +40,7 @@ from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import Kind
+from app.kube.kinds import NODES, Kind
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.census import Census
@@ -116,6 +116,8 @@ class StickyNode(
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
+        self._is_asked = handle.is_asked
+        self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._making = Making()
@@ -125,7 +127,8 @@ class StickyNode(
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
         self._standing_census = StandingCensus(self._owners, self._standings, self._policies)
-        clocks = Clocks(self._standings, self._owners, handle)
+        self._clocks = clocks = Clocks(self._standings, self._owners, handle)
+        self._has_failed = False
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
@@ -148,22 +151,30 @@ class StickyNode(
         )
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        """An owner that the watch has not brought yet, and the node of a home that seems to be gone: one read more."""
         found = self._owners.of(pod)
-        return ((found.kind, found.namespace, found.name),) if isinstance(found, Missing) else ()
+        if isinstance(found, Missing):
+            return ((found.kind, found.namespace, found.name),)
+        home = "" if found is None else recorded_home(found)
+        return ((NODES, "", home),) if home and self._misses_node(home) else ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
-            self._watch.answered(pod, str(owner))
+            self._answered(pod, str(owner))
             return OWNER_UNKNOWN, None
         if owner is None:
             return SKIP, None
         decision = self._decided(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
-        self._watch.answered(pod, self._said(pod, decision))
+        self._answered(pod, self._said(pod, decision))
         state.write(_DECIDED, _Decided(decision))
         return SUCCESS, None
+
+    def _answered(self, pod: Pod, verdict: Hashable) -> None:
+        if not self._is_asked():
+            self._watch.answered(pod, verdict)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         decision = state.read(_DECIDED).decision
@@ -212,7 +223,7 @@ class StickyNode(
         One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
         for it elsewhere.
         """
-        if self._tries.is_over(pod.uid, home):
+        if self._is_asked() or self._tries.is_over(pod.uid, home):
             return True
         if pod.nominated_node_name:
             self._tries.end(pod.uid, home)
@@ -243,7 +254,8 @@ class StickyNode(
         return self._said(pod, self._decided(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
     def _said(self, pod: Pod, decision: Decision) -> Hashable:
-        return (decision.verdict, self._tries.is_over(pod.uid, decision.home))
+        is_tried = decision.action is Action.TRY_HOME and self._tries.is_over(pod.uid, decision.home)
+        return (decision.home, decision.action, decision.reason, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
         """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
@@ -339,8 +351,18 @@ class StickyNode(
         yield from self._standing_census.figures()
 
     async def run(self) -> None:
-        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes."""
-        await together(self._watch.run, self._upkeep.run)
+        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
+
+        Where it is begun anew after a fault, this process has decided all the time, and what it has seen holds.
+        """
+        if not self._has_failed:
+            self._clocks.begin()
+        self._has_failed = False
+        try:
+            await together(self._watch.run, self._upkeep.run)
+        except Exception:
+            self._has_failed = True
+            raise
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
@@ -15,6 +15,7 @@ from app.framework.interface import Handle, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
+from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import readable
 from plugins.sticky_node.owners import Owner, Owners
@@ -32,7 +33,7 @@ AGAIN_SECONDS: Final = 1.0
 
 NEW_LOOK_SECONDS: Final = 0.5
 SEARCH_SECONDS: Final = 30.0
-"""Between two searches for pods that wait and were never asked about."""
+"""Between two searches for pods that wait and were never asked about: so exactly is known when one's gates went."""
 
 AT_ONCE: Final = 10
 """Of those that are woken because this process has come to decide, in one tick: less than are woken in that time, so
@@ -72,8 +73,10 @@ class WatchedPods:
         ends_at: Callable[[Pod], float | None],
         decided: Callable[[Owner, Pod], Decision],
         kinds: Collection[Kind[Any]],
+        clocks: Clocks,
     ) -> None:
         self._owners = owners
+        self._clocks = clocks
         self._verdict = verdict
         self._ends_at = ends_at
         self._decided = decided
@@ -116,12 +119,7 @@ class WatchedPods:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
         self._stamp, self._searched_at = self._stamp_now(), self._clock()
-        seen: set[str] = set()
-        for pod in self._owners.pods():
-            await steps()
-            if pod.uid in seen or not self._is_waiting(pod):
-                continue
-            seen.add(pod.uid)
+        async for pod in self._waiting(set(), steps):
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
                     decision = self._decided(owner, pod)
@@ -151,19 +149,30 @@ class WatchedPods:
         """What verdicts rest on, beside time."""
         return (self._nodes.generation, *map(self._objects.version, self._kinds))
 
-    def _is_waiting(self, pod: Pod) -> bool:
-        """Whether it waits for this profile."""
-        return _waits(pod) and self._serves(pod.spec.scheduler_name)
+    async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
+        """Those of this profile, each once. Pods may come and go while it is read.
+
+        ``pending`` gets the UIDs of all that have no node; those that have gates are noted.
+        """
+        for pod in self._owners.pods():
+            await steps()
+            if pod.node_name or pod.uid in pending:
+                continue
+            pending.add(pod.uid)
+            if pod.spec.gated:
+                self._clocks.gated(pod)
+            if _waits(pod) and self._serves(pod.spec.scheduler_name):
+                yield pod
 
     async def _search(self, steps: Steps) -> None:
         """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
-        for pod in self._owners.pods():
-            await steps()
-            if pod.uid in self._waits or not self._is_waiting(pod):
-                continue
-            with suppress(Unreadable):
-                if isinstance(owner := self._owners.of(pod), Owner):
-                    self._meet(pod, self._decided(owner, pod))
+        pending: set[str] = set()
+        async for pod in self._waiting(pending, steps):
+            if pod.uid not in self._waits:
+                with suppress(Unreadable):
+                    if isinstance(owner := self._owners.of(pod), Owner):
+                        self._meet(pod, self._decided(owner, pod))
+        self._clocks.ungated(pending)
 
     def _meet(self, pod: Pod, decision: Decision) -> None:
         """A pod that nothing holds is left alone: it can only be held later."""

@@ -52,7 +52,7 @@ class Watch:
     ) -> None:
         self._sleep = handle.sleep
         self._homes = WatchedHomes(owners, standings, policies, clocks, handle, kinds)
-        self._pods = WatchedPods(owners, handle, verdict, ends_at, decided, kinds)
+        self._pods = WatchedPods(owners, handle, verdict, ends_at, decided, kinds, clocks)
 
     def answered(self, pod: Pod, verdict: Hashable) -> None:
         """Filter went by this for a pod. Only the first word for a pod counts: on the hot path, and cheap."""

@@ -30,6 +30,9 @@
 {{- end }}
 {{- if and .Values.plugins.stickyNode.enabled .Values.plugins.stickyNode.owners }}
 - apiGroups: [""]
+  resources: [nodes]
+  verbs: [get]
+- apiGroups: [""]
   resources: [persistentvolumeclaims, persistentvolumes]
   verbs: [get, list, watch]
 {{- range .Values.plugins.stickyNode.owners }}

@@ -74,7 +74,9 @@ class Watched(Machines):
     @asynccontextmanager
     async def leading(self, plugin: StickyNode | None = None) -> AsyncIterator[None]:
         """This process decides, and does what clocks and waiting pods ask for. ``plugin``: that of another profile."""
-        running = asyncio.ensure_future((plugin or self.plugin)._watch.run())
+        decides = plugin or self.plugin
+        decides._clocks.begin()
+        running = asyncio.ensure_future(decides._watch.run())
         await asyncio.sleep(0)
         try:
             yield
