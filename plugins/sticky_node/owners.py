@@ -41,10 +41,6 @@ class Chain(Struct, frozen=True):
     def of(cls, rule: OwnerRule) -> Chain:
         return cls(tuple(owner_kind(*it) for it in rule.chain), rule.per_ordinal, rule.by_name)
 
-    def slot(self, pod: Pod) -> str | None:
-        """What tells the pod from others of its owner; ``None``: it has no home by this rule."""
-        return _slot(pod, self) if self.per_ordinal else ""
-
 
 Slot = tuple[str, str]
 """(UID of the owner, slot): what a home belongs to."""
@@ -88,6 +84,7 @@ class Owners:
     """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID.
 
     Of several that begin alike the longest counts that the references go along: what is nearer is owned itself then.
+    A pod that none of them leads anywhere may have its home from a claim.
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
@@ -103,7 +100,7 @@ class Owners:
         self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
         self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
-        self._controlled: Final = {it: objects.by_controller(it) for it in self.controllers()}
+        self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
         """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early.
@@ -115,13 +112,15 @@ class Owners:
 
     def _by_controllers(self, pod: Pod) -> Owner | Missing | None:
         reference = pod.owner
-        chains = self._chains.get((reference.api_version, reference.kind)) if reference else None
+        if reference is None:
+            return None
+        chains = self._chains.get((reference.api_version, reference.kind))
         if chains is None:
             return None
-        slots = [it.slot(pod) for it in chains]
-        if all(it is None for it in slots):
-            return None
-        for chain, slot in zip(chains, slots, strict=True):
+        for chain in chains:
+            slot = _slot(pod, chain) if chain.per_ordinal else ""
+            if slot is None and chain is chains[-1]:
+                return None
             links = self._follow(chain, pod, reference)
             if isinstance(links, Missing):
                 return links
@@ -149,14 +148,14 @@ class Owners:
 
     def pods(self) -> Iterator[Pod]:
         """All pods that may have a home, some of them twice. They may come and go while it is read."""
-        for groups in (*self._controlled.values(), *(() if self._claims is None else (self._claims.pods,))):
+        for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
             for group in tuple(groups):
                 yield from tuple(groups.get(group, {}).values())
 
     def newest_pod(self, pod: Pod) -> Pod | None:
         """One of these as it is now; ``None`` if it is gone."""
         if pod.owner is not None:
-            for groups in self._controlled.values():
+            for groups in self._controlled:
                 found = groups.get(pod.owner.uid, {}).get(pod.uid)
                 if found is not None:
                     return found

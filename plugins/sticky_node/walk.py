@@ -43,7 +43,7 @@ class Kept(Struct, frozen=True, gc=False):
 
 
 class Walk:
-    """Goes from the pods of controllers that lead to an owner to the owners: each time anew."""
+    """Goes from the pods that may have an owner to the owners: each time anew."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
