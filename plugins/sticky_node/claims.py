@@ -42,7 +42,7 @@ class Claims:
         if not names or _serves_another(pod):
             return None
         kept: list[PersistentVolumeClaim] = []
-        for name in names:
+        for name in sorted(names):
             claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, name)
             if claim is None:
                 return name

@@ -92,6 +92,7 @@ class TestWhich:
             pytest.param(("all", "logs"), "logs", id="one of a single node before one of many"),
             pytest.param(("all",), "all", id="one of many, alone"),
             pytest.param(("pod",), "pod", id="one of a single pod"),
+            pytest.param(("z-2", "z-1"), "missing PersistentVolumeClaim default/z-1", id="the first that is not there"),
             pytest.param(("zzz", "data"), "missing PersistentVolumeClaim default/zzz", id="one that is not there yet"),
         ],
     )
