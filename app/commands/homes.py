@@ -30,7 +30,13 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _MOST: Final = "500"
-_SHORT: Final = {"vm": "virtualmachine", "vms": "virtualmachine", "sts": "statefulset"}
+_SHORT: Final = {
+    "vm": "virtualmachine",
+    "vms": "virtualmachine",
+    "sts": "statefulset",
+    "pvc": "persistentvolumeclaim",
+    "lws": "leaderworkerset",
+}
 """kubectl's short names of kinds that keep homes."""
 
 _OWNER_GONE: Final = "owner_gone"

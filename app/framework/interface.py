@@ -282,6 +282,14 @@ class Objects(Protocol):
         """
         ...
 
+    def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
+        """The same pods by the claims that their volumes name, ephemeral ones apart, as ``namespace/name``.
+
+        Live; to be asked for once, when the plugin is built. Raises ``LookupError`` unless a plugin of some profile
+        names ``Part.VOLUMES``, in ``parts`` or ``parts_for``.
+        """
+        ...
+
     def has_node(self, name: str) -> bool: ...
 
     def misses_node(self, name: str) -> bool:
@@ -998,6 +1006,10 @@ def _no_writes(_args: Any) -> tuple[Writes, ...]:
     return ()
 
 
+def _no_parts(_args: Any) -> tuple[Part, ...]:
+    return ()
+
+
 def _no_annotations(_args: Any) -> tuple[str, ...]:
     return ()
 
@@ -1008,6 +1020,7 @@ class PluginSpec(Generic[Args]):
     ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
+    ``parts_for`` names those that it reads with some arguments alone; for plugins that read the cluster.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
     are; not of objects that come or go. ``came`` is told, just so, of those that come, at the start all there are: what
     a plugin waits for may be finished when it is first heard of. ``node_annotations`` names the annotations of nodes
@@ -1024,6 +1037,7 @@ class PluginSpec(Generic[Args]):
         writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
+        parts_for: Callable[[Args], Collection[Part]] = _no_parts,
         changed: Changed | None = None,
         came: Came | None = None,
         node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
@@ -1035,6 +1049,7 @@ class PluginSpec(Generic[Args]):
         self.writes = writes
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
+        self.parts_for = parts_for
         self.changed = changed
         self.came = came
         self.node_annotations = node_annotations

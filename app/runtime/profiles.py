@@ -128,8 +128,14 @@ class ResolvedProfile(Struct, frozen=True):
                 yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
 
     def parts(self) -> set[Part]:
-        """The parts of pods and nodes that its plugins name."""
-        return {part for spec in self.specs.values() for part in spec.parts or ()}
+        """The parts of pods and nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
+        found: set[Part] = set()
+        for name, spec in self.specs.items():
+            try:
+                found.update(spec.parts or (), spec.parts_for(self.args[name]))
+            except Exception as fault:  # foreign code: whatever it raises, say whose it is
+                raise ProfileErrors([self.fault(name, "cannot say what parts it reads", fault)]) from fault
+        return found
 
     def node_annotations(self) -> set[str]:
         """The annotations of nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""

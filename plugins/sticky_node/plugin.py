@@ -37,6 +37,7 @@ from app.framework.interface import (
     Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
@@ -129,11 +130,13 @@ class StickyNode(
         self._census = Census(walk, handle.objects, self._making)
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
+        self._standing_census = StandingCensus(self._owners, self._standings, self._policies)
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
         self._has_failed = False
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
-        self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
+        self._keepers = tuple(
+            Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
+        )
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.clock, handle.wall_clock)
         self._upkeep = Upkeep(
@@ -399,7 +402,13 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args)) if args.owners else ()
+    if not args.owners:
+        return ()
+    return tuple(dict.fromkeys((*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))))
+
+
+def _parts(args: StickyNodeArgs) -> tuple[Part, ...]:
+    return () if args.claims is None else (Part.VOLUMES,)
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
@@ -416,6 +425,7 @@ SPEC: Final = PluginSpec(
     kinds=_kinds,
     writes=_writes,
     parts=PARTS,
+    parts_for=_parts,
     changed=tell,
     node_annotations=node_annotations,
 )

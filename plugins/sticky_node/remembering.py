@@ -40,7 +40,7 @@ class Remembering:
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._turns = Turns(handle.objects, self._kinds.values())
+        self._turns = Turns(owners, self._kinds.values())
         self._turns_of_homes = Turns(handle.objects, (HOMES,))
 
     async def all(self) -> bool:
@@ -54,7 +54,9 @@ class Remembering:
             try:
                 found = self._objects.get(kind, home.namespace, home.keeper.name)
                 slot = home.keeper.slot
-                if found is None or self._memory.of(kind, found, slot) is not home or home_in(found, slot):
+                if found is None or not self._owners.keeps(kind, found):
+                    continue
+                if self._memory.of(kind, found, slot) is not home or home_in(found, slot):
                     continue
             except Unreadable:
                 complete = False

@@ -44,7 +44,7 @@ class Kept(Struct, frozen=True, gc=False):
 
 
 class Walk:
-    """Goes from the pods of controllers that lead to an owner to the owners: each time anew.
+    """Goes from the pods that may have an owner to the owners: each time anew.
 
     What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
     """
@@ -52,15 +52,15 @@ class Walk:
     def __init__(self, owners: Owners, objects: Objects) -> None:
         self._owners = owners
         self._objects = objects
-        self._pods: Final = {kind: objects.by_controller(kind) for kind in owners.controllers()}
 
     def __call__(self) -> Iterator[Kept | None]:
         """Each home once, and ``None`` after each short step. Pods and owners may come and go meanwhile."""
         seen: dict[Slot, Kept] = {}
-        for number, pod in enumerate(self._living()):
+        for number, pod in enumerate(self._owners.pods()):
             if number % _STEP == _STEP - 1:
                 yield None
-            self._note(pod, seen)
+            if not pod.terminating:
+                self._note(pod, seen)
         for number, owner in enumerate(self._recorded()):
             if number % _STEP == _STEP - 1:
                 yield None
@@ -82,11 +82,6 @@ class Walk:
                 if owner is not None:
                     yield Kept(owner, home.node)
 
-    def _living(self) -> Iterator[Pod]:
-        for by_controller in self._pods.values():
-            for uid in tuple(by_controller):
-                yield from [pod for pod in by_controller.get(uid, {}).values() if not pod.terminating]
-
     def _note(self, pod: Pod, seen: dict[Slot, Kept]) -> None:
         owner = None
         with suppress(Unreadable):
@@ -105,7 +100,7 @@ class Walk:
         """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name."""
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
-            for found in self._objects.every(kind):
+            for found in self._owners.every(kind):
                 for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
                     owner = Owner(kind, found, slot, found)
                     yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)

@@ -155,7 +155,7 @@ class WatchedHomes:
         self._stamp, self._looked_at = stamp, now
         there: set[str] = set()
         for kind in self._keepers:
-            for found in self._objects.every(kind):
+            for found in self._owners.every(kind):
                 there.add(found.uid)
                 known = self._known.get(found.uid)
                 if all_of_them or known is None or known.found is not found:

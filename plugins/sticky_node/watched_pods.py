@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
@@ -90,7 +90,6 @@ class WatchedPods:
         self._events = handle.event_recorder
         self._clock = handle.clock
         self._now = handle.wall_clock
-        self._pods: Final = tuple(handle.objects.by_controller(it) for it in owners.controllers())
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -123,14 +122,13 @@ class WatchedPods:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
         self._stamp, self._searched_at = self._stamp_now(), self._clock()
-        for pod in self._waiting(set()):
+        async for pod in self._waiting(set(), steps):
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
                     decision = self._decided(owner, pod)
                     is_held = decision.action in (Action.WAIT, Action.HOME)
                     (self._backlog.append if is_held else self._backlog.appendleft)(pod)
                     self._meet(pod, decision)
-            await steps()
 
     async def look(self, steps: Steps) -> None:
         """Wake those whose verdict has changed since."""
@@ -154,30 +152,29 @@ class WatchedPods:
         """What verdicts rest on, beside time."""
         return (self._nodes.generation, *map(self._objects.version, self._kinds))
 
-    def _waiting(self, pending: set[str]) -> Iterator[Pod]:
-        """Those of this profile. Pods may come and go while it is read.
+    async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
+        """Those of this profile, each once. Pods may come and go while it is read.
 
         ``pending`` gets the UIDs of all that have no node; those that have gates are noted.
         """
-        for by_controller in self._pods:
-            for uid in tuple(by_controller):
-                pods = [pod for pod in by_controller.get(uid, {}).values() if not pod.node_name]
-                for pod in pods:
-                    pending.add(pod.uid)
-                    if pod.spec.gated:
-                        self._clocks.gated(pod)
-                    if _waits(pod) and self._serves(pod.spec.scheduler_name):
-                        yield pod
+        for pod in self._owners.pods():
+            await steps()
+            if pod.node_name or pod.uid in pending:
+                continue
+            pending.add(pod.uid)
+            if pod.spec.gated:
+                self._clocks.gated(pod)
+            if _waits(pod) and self._serves(pod.spec.scheduler_name):
+                yield pod
 
     async def _search(self, steps: Steps) -> None:
         """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
         pending: set[str] = set()
-        for pod in self._waiting(pending):
+        async for pod in self._waiting(pending, steps):
             if pod.uid not in self._waits:
                 with suppress(Unreadable):
                     if isinstance(owner := self._owners.of(pod), Owner):
                         self._meet(pod, self._decided(owner, pod))
-            await steps()
         self._clocks.ungated(pending)
 
     def _meet(self, pod: Pod, decision: Decision) -> None:
@@ -218,10 +215,8 @@ class WatchedPods:
 
     def waiting(self, pod: Pod) -> Pod | None:
         """The pod as it is now; ``None`` if it waits no more."""
-        if pod.owner is None:
-            return None
-        found = (by_controller.get(pod.owner.uid, {}).get(pod.uid) for by_controller in self._pods)
-        return next((it for it in found if it is not None and _waits(it)), None)
+        found = self._owners.newest_pod(pod)
+        return found if found is not None and _waits(found) else None
 
     def _wake_backlog(self) -> None:
         pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]

@@ -173,6 +173,8 @@ def test_where_there_are_none_it_is_said_and_no_failure(
     [
         ("db01", "'db01' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("vm/db01/x", "'vm/db01/x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("lws/model/0-", "'lws/model/0-' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("lws/model/0-1-2", "'lws/model/0-1-2' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("vm//3", "'vm//3' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("vm/../x", "'vm/../x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("pod/db01", "no pod keeps homes here; kinds that do: VirtualMachine, StatefulSet"),
@@ -219,6 +221,26 @@ def test_two_kinds_of_one_name_are_told_apart_by_their_group(
     choices = "Database.a.example.com/x or Database.b.example.com/x"
     assert (1, f"homeport: database may be more than one kind: say {choices}\n") == (code, err)
     assert (1, "homeport: Database default/x has neither a home nor a pod, as far as Homeport knows\n") == (other, none)
+
+
+def test_owners_of_every_sort_can_be_named(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "perOrdinal": True}
+    through = [{"apiVersion": "apps/v1", "kind": "StatefulSet"}]
+    claims = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "selector": {}}
+    args = {"owners": [{**group, "through": through}, claims]}
+    profile = {"schedulerName": "*", "pluginConfig": [{"name": "StickyNode", "args": args}]}
+    named = {
+        "lws/model/0-2": "LeaderWorkerSet default/model/0-2",
+        "pvc/data": "PersistentVolumeClaim default/data",
+        "persistentvolumeclaims/data": "PersistentVolumeClaim default/data",
+    }
+    with served(tmp_path_factory.mktemp("s"), "--config", configured(tmp_path_factory.mktemp("c"), profile)) as http:
+        found = {owner: ran(capsys, str(http.base_url), "keep", owner) for owner in named}
+
+    told = "has neither a home nor a pod, as far as Homeport knows"
+    assert {owner: (1, "", f"homeport: {it} {told}\n") for owner, it in named.items()} == found
 
 
 def test_without_a_cluster_nothing_is_written(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from tests.chart.rendering import HELMS, RefusedError, containers, of_kind, pod_
 Values = dict[str, Any]
 
 SERVICE: Final[Values] = {"mode": "service"}
+CLAIM: Final = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "resource": "persistentvolumeclaims"}
 TWICE: Final = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}
 
 CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
@@ -166,6 +167,10 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "an owner without its plural": (
         {"plugins": {"stickyNode": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}},
         "at '/plugins/stickyNode/owners/0': missing property 'resource'",
+    ),
+    "a claim that nobody can select": (
+        {"plugins": {"stickyNode": {"owners": [{**CLAIM, "selector": {"labels": {"a": "b"}}}]}}},
+        "at '/plugins/stickyNode/owners/0/selector': additional properties 'labels' not allowed",
     ),
     "no owner": (
         {"plugins": {"stickyNode": {"owners": []}}},

@@ -248,7 +248,7 @@ class TestCatalogue:
 
         assert {"StickyNode", "NodeResourcesFit"} <= found.keys()
         assert [] == [name for name, args in found.items() if args == specs[name].args()]
-        assert 3 == len(found["StickyNode"].owners)
+        assert 5 == len(found["StickyNode"].owners)
 
 
 def section(plugin: str) -> str:

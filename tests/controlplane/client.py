@@ -87,6 +87,7 @@ CLEARED: Final = (
     "PodDisruptionBudget",
     "VirtualMachineInstance",
     "VirtualMachine",
+    "LeaderWorkerSet",
     "ConfigMap",
     "Secret",
     "Lease",

@@ -570,6 +570,26 @@ class TestFaultsOfPlugins:
         said = 'profile "p": plugin "Delta" cannot say what kinds it reads: LookupError: no such rack '
         assert said == str(raised.value).partition("(")[0]
 
+    def test_parts_that_it_cannot_say(self) -> None:
+        def parts(_: object) -> tuple[()]:
+            raise LookupError("no such rack")
+
+        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, parts_for=parts)], {})
+
+        with pytest.raises(ProfileErrors) as raised:
+            core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
+
+        said = 'profile "p": plugin "Delta" cannot say what parts it reads: LookupError: no such rack '
+        assert said == str(raised.value).partition("(")[0]
+
+    def test_parts_that_it_reads_with_some_arguments(self) -> None:
+        def parts(args: PluginArgs) -> tuple[Part, ...]:
+            return (Part.VOLUMES,) if args == PluginArgs() else ()
+
+        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, parts=[Part.PORTS], parts_for=parts)], {})
+
+        assert {Part.PORTS, Part.VOLUMES} == resolved(profile({"multiPoint": "Delta"}), registry).parts()
+
     def test_annotations_that_it_cannot_say(self) -> None:
         def keys(_: object) -> tuple[()]:
             raise LookupError("no such rack")
