@@ -60,8 +60,8 @@ class UnwillingWriter(MemoryWriter):
             failure = do if isinstance(do, Exception) else do()
             if failure is not None:
                 raise failure
-        self.written.append((found.name, annotations))
         await super().annotate(kind, found, annotations)
+        self.written.append((found.name, annotations))
 
 
 class Machines:

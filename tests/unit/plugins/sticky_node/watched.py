@@ -63,7 +63,7 @@ class Watched(Machines):
         self.uncordon(*NODES)
 
     def _activate(self, pods: Iterable[Pod]) -> None:
-        self.woken += [(now() - BEGINS, it.name) for it in pods]
+        self.woken += [(round(now() - BEGINS, 6), it.name) for it in pods]
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
