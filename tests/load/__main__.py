@@ -32,6 +32,8 @@ class Part(Struct, frozen=True):
     tried: tuple[str, ...] = ()
 
 
+_FEWER: Final = "--systems=in-tree,homeport,at-most,complete,pick"
+
 PARTS: Final[Mapping[str, Part]] = {
     "calls": Part("bench", short=("--calls=500",), tried=("--nodes=100", "--pods=1000", "--calls=100")),
     "ratios": Part("ratios", tried=("--nodes=100", "--pods=1000", "--calls=100")),
@@ -56,6 +58,12 @@ PARTS: Final[Mapping[str, Part]] = {
         full=("--rounds=5",),
         short=("--rounds=1", "--label=short", "--part=0.5"),
         tried=("--rounds=1", "--matching=zone-hard/1000-nodes", "--scale=0.02"),
+    ),
+    "fewer": Part(
+        "scheduling",
+        full=("--rounds=3", "--matching=1000-nodes", _FEWER),
+        short=("--rounds=1", "--matching=zone-soft/1000-nodes,host-hard/1000-nodes", "--part=0.5", _FEWER),
+        tried=("--rounds=1", "--matching=zone-hard-host-soft/1000-nodes", "--scale=0.02", _FEWER),
     ),
 }
 
