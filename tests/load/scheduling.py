@@ -8,7 +8,7 @@
 Runs on a real etcd, kube-apiserver and kube-scheduler on loopback. All pods are there before a scheduler starts; what
 is measured begins when a tenth of them is bound and ends with the last. Runs of the systems alternate, each with
 fresh processes, and what counts is the ratio within a round. Every run also checks that all pods were placed and that
-hard constraints hold, and tells how even it left the domains of all of them. Prints JSON, and a table on standard error.
+hard constraints hold, and tells how even the pods of all constraints stand. Prints JSON, and tables on standard error.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _HOMEPORT: Final = "homeport"
 class Evenness(Struct, frozen=True):
     """How even the pods of a constraint stand at the end.
 
-    ``skew``: how far the fullest domain is ahead of the emptiest · ``above``: the share of the pods that were placed and
-    stand above the even share of their domain, which is rounded up.
+    ``skew``: how far the fullest domain is ahead of the emptiest · ``above``: how many pods stand in domains above the
+    even share of one, rounded up, by the number of pods that were placed.
     """
 
     skew: int

@@ -45,7 +45,7 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     "complete": _WHOLE,
     "pick": replace(_WHOLE, profile={**_WHOLE.profile, "pick": True}),
 }
-"""``at-most`` answers a hundred names; ``complete`` decides and scores all, and ``pick`` answers the best node alone."""
+"""``at-most`` answers a hundred names; ``complete`` has all filters and scores, and ``pick`` answers the best alone."""
 
 
 class Running(Struct, frozen=True):
