@@ -33,7 +33,7 @@ from tests.api.small import (
     by_object,
     filtered,
 )
-from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object
+from tests.builders import JsonObject, controller, encoded, make_pod, node_object, pod_object, workload_object
 from tests.fakes import FromSpec, spec_of
 from tests.filtering import Filter
 from tests.harness import World, only
@@ -321,6 +321,19 @@ class TestAtMost:
         answers = [(await ask(asked, nominated))[0]["NodeNames"] for _ in range(40)]
 
         assert {(True, MOST)} == {("n42" in it, len(set(it))) for it in answers}
+
+    @pytest.mark.parametrize("policy", ["soft", "grace", "hard"])
+    async def test_a_home_that_passes_is_all_that_is_answered(self, policy: str) -> None:
+        """Whatever the lot: among the nodes that are left there is no other."""
+        annotations = {"homeport.dev/home.0": "n42", "homeport.dev/home-pod.0": "another"}
+        database = workload_object("StatefulSet", "db")
+        database["metadata"].update(uid="uid-db", annotations=annotations)
+        owners = [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]
+        config = [{"name": "StickyNode", "args": {"policy": policy, "owners": owners}}]
+        world = World(*map(node_object, MANY), database, profile={"atMost": MOST, "pluginConfig": config})
+        pod = pod_object("db-0", owner=controller("StatefulSet", "db"))
+
+        assert ["n42"] == (await ask(Filter(world, lean=True), by_name(pod, MANY)))[0]["NodeNames"]
 
     async def test_what_was_answered_is_what_prioritize_is_expected_to_ask(self, asked: Filter) -> None:
         told = (await ask(asked, by_name(names=MANY)))[0]["NodeNames"]
