@@ -31,14 +31,14 @@ REFUSED_ONCE: Final = "not this time"
 
 
 @pytest.fixture
-def start(plane: ControlPlane, start_homeport: StartHomeport) -> Callable[[Mapping[str, Any]], Homeport]:
-    """Starts a Homeport with these words in its one profile."""
+def start(plane: ControlPlane, start_homeport: StartHomeport) -> StartHomeport:
+    """Starts a Homeport with these words in its one profile, and with further flags."""
 
-    def started(profile: Mapping[str, Any]) -> Homeport:
+    def started(profile: Mapping[str, Any], *flags: str) -> Homeport:
         head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
         config = plane.folder / "fewer.yaml"
         config.write_text(yaml.safe_dump({**head, "profiles": [{"schedulerName": "default-scheduler", **profile}]}))
-        return start_homeport(f"--config={config}")
+        return start_homeport(f"--config={config}", *flags)
 
     return started
 
@@ -57,9 +57,7 @@ def chi_square(found: Mapping[str, int], among: Sequence[str]) -> float:
     return sum((found.get(name, 0) - each) ** 2 / each for name in among)
 
 
-def test_with_a_lot_each_node_is_chosen_about_as_often(
-    plane: ControlPlane, start: Callable[[Mapping[str, Any]], Homeport]
-) -> None:
+def test_with_a_lot_each_node_is_chosen_about_as_often(plane: ControlPlane, start: StartHomeport) -> None:
     """400 draws among 200 equal nodes, of which 100 are answered. Fair ones give 199 and 20 to either side.
 
     Beyond 370 they are once in 10¹¹ times; with the same hundred each time it would be 600.
@@ -128,7 +126,7 @@ def placed_one_by_one(plane: ControlPlane) -> dict[str, str]:
 
 
 def test_pods_go_where_a_stock_kube_scheduler_sends_them_and_nothing_is_scored_twice(
-    plane: ControlPlane, start: Callable[[Mapping[str, Any]], Homeport]
+    plane: ControlPlane, start: StartHomeport
 ) -> None:
     make_varied_nodes(plane)
     with plane.start_scheduler({"profiles": [{"schedulerName": "default-scheduler"}]}):
@@ -144,12 +142,12 @@ def test_pods_go_where_a_stock_kube_scheduler_sends_them_and_nothing_is_scored_t
     assert (len(found), 0) == picks(homeport)
 
 
-def test_picks_in_a_row_know_of_each_other(plane: ControlPlane, start: Callable[[Mapping[str, Any]], Homeport]) -> None:
+def test_picks_in_a_row_know_of_each_other(plane: ControlPlane, start: StartHomeport) -> None:
     """Five equal nodes and 100 pods at once: each takes room of its node, so the next one goes elsewhere."""
     names = [f"n{number}" for number in range(5)]
     for name in names:
         plane.client.create_node(objects.node(name, cpu="32", memory="128Gi", pods="1000"))
-    homeport = start(PICK)
+    homeport = start(PICK, "--due-bind-wait=1s")  # a busy machine may take long to send one
     pods = [f"pod-{number}" for number in range(100)]
     for name in pods:
         plane.client.create(objects.pod(name, requests={"cpu": "1", "memory": "4Gi"}))
@@ -195,7 +193,7 @@ def binding_late(homeport: Homeport) -> Iterator[str]:
             thread.join()
 
 
-def test_a_bind_that_fails_costs_one_retry(plane: ControlPlane, start: Callable[[Mapping[str, Any]], Homeport]) -> None:
+def test_a_bind_that_fails_costs_one_retry(plane: ControlPlane, start: StartHomeport) -> None:
     for number in range(3):
         plane.client.create_node(objects.node(f"n{number}"))
     homeport = start(PICK)
