@@ -53,8 +53,8 @@ _HOMEPORT: Final = "homeport"
 class Evenness(Struct, frozen=True):
     """How even the pods of a constraint stand at the end.
 
-    ``skew``: how far the fullest domain is ahead of the emptiest · ``above``: how many pods stand in domains above the
-    even share of one, rounded up, by the number of pods that were placed.
+    ``skew``: how far the fullest domain is ahead of the emptiest · ``above``: how many pods the domains have
+    beyond an even share, rounded up, by the number of pods that were placed.
     """
 
     skew: int
