@@ -39,6 +39,7 @@ from app.kube.credentials import load
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
+from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.memory.refused_pods import RefusedPods
 from app.replicas.authority import Asked, Authority
@@ -286,6 +287,7 @@ class Service:
     def _called(self, context: VerbContext) -> dict[str, Verbs]:
         """The verbs as callers reach them, by the prefix of their paths."""
         results = FilterResultCache()
+        picks = Picks(made=self._metrics.picks, failed=self._metrics.failed_picks)
         refusals = RefusalCache(
             self._cluster,
             remembered=self._metrics.refusal_answers.labels("remembered"),
@@ -295,7 +297,7 @@ class Service:
 
         def verbs(*, lean: bool) -> Verbs:
             return {
-                "filter": FilterVerb(context, refusals, results, self._answered, lean=lean),
+                "filter": FilterVerb(context, refusals, results, self._answered, picks, lean=lean),
                 "prioritize": PrioritizeVerb(context, results, lean=lean),
                 "preempt": PreemptVerb(context),
                 "bind": self._bind,
@@ -739,5 +741,7 @@ def _profile_status(framework: Framework) -> ProfileStatus:
         scheduler_name=framework.scheduler_name,
         preset=framework.preset,
         bind_recheck=list(framework.added_at_bind),
+        at_most=framework.at_most,
+        pick=framework.picks,
         points=points,
     )

@@ -68,7 +68,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
 
     ``slots`` holds the plugins of every extension point in order, ``added_at_bind`` those that decide beside them where
     a node is checked once more for a bind, and nowhere else. ``served`` are the scheduler names whose nominated pods
-    count: those of the other profiles too. ``picture``: what is kept is brought up to date by it.
+    count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
+    ``pick``: how many nodes a lean answer names, and whether it is the best alone.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         *,
         added_at_bind: Mapping[str, Sequence[PluginSlot]] = {},
         preset: Preset = "delegated",
+        at_most: int = 0,
+        pick: bool = False,
         served: Container[str],
         nominations: Nominations,
         picture: Picture,
@@ -94,6 +97,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             guard=guard,
         )
         self.preset = preset
+        self.at_most = at_most
+        self.picks = pick
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
         self._at_bind: Filtering | None = None
         at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}

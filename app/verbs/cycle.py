@@ -215,7 +215,8 @@ class CycleVerb:
                 so_far = Cycle(pre_filter, statuses)
                 return _Unfinished(so_far) if statuses else so_far
             scores = framework.score(CycleState(), pod, feasible)
-        return Cycle(pre_filter, statuses, scores, _best(scores.totals))
+        node = random.choice(scores.best)  # noqa: S311  # ties, no secret
+        return Cycle(pre_filter, statuses, scores, node)
 
     def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
         """Raises ``PluginError`` or ``Unprepared``."""
@@ -299,8 +300,3 @@ def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:
     if result is None:
         return replace(found, post_filter=asked)
     return replace(found, post_filter=asked, nominated=result.nominated_node_name, victims=result.victims)
-
-
-def _best(totals: Mapping[str, int]) -> str:
-    most = max(totals.values())
-    return random.choice([name for name, total in totals.items() if total == most])  # noqa: S311  # ties, no secret

@@ -58,6 +58,10 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"extender": {"maxPriority": 100}},
         "extender.weight 2 cannot be had with extender.maxPriority 100: weight \u00d7 10 / maxPriority has to",
     ),
+    "fewer names in full answers": (
+        {"extender": {"lean": False, "atMost": 100}},
+        "extender.atMost needs extender.lean",
+    ),
     "a port that is taken": (
         {"extender": {"port": 10259}},
         "extender.port 10259 is taken in the pod",
@@ -158,6 +162,7 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "a text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
     "a number for a text": ({"image": {"tag": 1.3}}, "at '/image/tag': got number, want string"),
     "a mode that there is not": ({"mode": "sidecar"}, "at '/mode': value must be one of 'scheduler', 'service'"),
+    "fewer names than few": ({"extender": {"atMost": 99}}, "at '/extender/atMost'"),
     "a duration without a unit": ({"extender": {"httpTimeout": "5"}}, "at '/extender/httpTimeout': '5' does not match"),
     "no replica": ({"replicaCount": 0}, "at '/replicaCount': minimum: got 0, want 1"),
     "too little time to end": (

@@ -124,7 +124,7 @@ class TestSettings:
     def test_the_profiles_shown_are_good_ones(self) -> None:
         shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "configuration.md", "yaml") if "profiles:" in it]
 
-        assert ["default-scheduler", "batch", "*"] == [
+        assert ["default-scheduler", "batch", "*", "*"] == [
             Profile.model_validate(profile).scheduler_name for it in shown for profile in it["profiles"]
         ]
 

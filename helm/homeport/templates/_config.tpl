@@ -71,6 +71,9 @@
 {{- if $arguments -}}
 {{- $profile = merge $profile (dict "pluginConfig" $arguments) -}}
 {{- end -}}
+{{- with $.Values.extender.atMost -}}
+{{- $profile = merge $profile (dict "atMost" (int .)) -}}
+{{- end -}}
 {{- $profiles = append $profiles $profile -}}
 {{- end -}}
 {{- toYaml $profiles -}}
