@@ -19,7 +19,8 @@ from app.config.settings import Loaded, Settings, SettingsError, load_settings, 
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
 from app.framework.interface import DEFAULT_RELEASE, PluginSpec
-from app.kube.credentials import CredentialsError, load
+from app.kube.credentials import CredentialsError, load, namespace_in_use
+from app.kube.names import is_label, shown
 from app.main import certificates_of, serve
 from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import DuplicatePlugin, Registry
@@ -64,6 +65,8 @@ examples:
 """
 
 
+_WHERE: Final = "whose current context names the namespace"
+
 _HOMES: Final = """\
 Ask a running Homeport who lives where. Without an action, homes are listed. move, release and keep write to the API
 server what kubectl annotate would, with the rights of your kubeconfig. OWNER is KIND/NAME, as vm/db01, or
@@ -73,10 +76,12 @@ KIND/NAME/ORDINAL where each pod has a home of its own, as sts/db/0.
 _HOMES_EPILOG: Final = """\
 examples:
   homeport homes -A -o wide                                  all homes, with policies, times and pods
-  homeport homes -A --orphaned                               those whose node is gone
+  homeport homes -A --orphaned                               those whose node, or whose owner, is gone
   homeport homes move vm/db01 node-b3 -n machines            db01 lives on node-b3 from now on
   homeport homes release sts/db/0                            pod 0 of StatefulSet db may start anywhere
   homeport homes drain node-b2 --dry-run                     who lives there, and what would become of them
+
+what narrows a list: homeport homes list -h
 """
 
 
@@ -165,9 +170,19 @@ def _server(arguments: argparse.Namespace) -> service.Server:
     )
 
 
+def _namespace(arguments: argparse.Namespace) -> str:
+    """The one that was asked for, or the one that kubectl would take. Raises ``CommandError``."""
+    found: str | None = arguments.namespace
+    if found is None:
+        found = namespace_in_use(arguments.kubeconfig)
+    if not is_label(found):
+        raise service.CommandError(f"{shown(found)} cannot be the name of a namespace")
+    return found
+
+
 def _list_homes(arguments: argparse.Namespace) -> None:
     asked = homes.Asked(
-        "" if arguments.all_namespaces else arguments.namespace,
+        "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
         orphaned=arguments.orphaned,
         away=arguments.away,
@@ -178,22 +193,23 @@ def _list_homes(arguments: argparse.Namespace) -> None:
         print(found)  # noqa: T201  # the answer of the command
     elif arguments.output != "name":
         where = f"in namespace {asked.namespace} (-A: in all)" if asked.namespace else "anywhere"
-        print(f"homeport: no such homes {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        what = "no such homes" if asked.narrows else "no homes"
+        print(f"homeport: {what} {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
 def _move_home(arguments: argparse.Namespace) -> None:
-    owner = homes.owner_of(_server(arguments), arguments.namespace, arguments.owner)
+    owner = homes.owner_of(_server(arguments), _namespace(arguments), arguments.owner)
     print(homes.move(arguments.kubeconfig, owner, arguments.node, force=arguments.force))  # noqa: T201  # the answer
 
 
 def _release_home(arguments: argparse.Namespace) -> None:
-    owner = homes.owner_of(_server(arguments), arguments.namespace, arguments.owner)
+    owner = homes.owner_of(_server(arguments), _namespace(arguments), arguments.owner)
     print(homes.release(arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
 
 
 def _keep_home(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
-    owner = homes.owner_of(server, arguments.namespace, arguments.owner)
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
     print(homes.keep(server, arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
 
 
@@ -203,7 +219,7 @@ def _drain(arguments: argparse.Namespace) -> None:
 
 def _explain(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
-    answer = explain.run(server, arguments.namespace, arguments.pod, as_json=arguments.output == "json")
+    answer = explain.run(server, _namespace(arguments), arguments.pod, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
 
 
@@ -279,7 +295,7 @@ def _add_explain(commands: Any) -> None:
         description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
     )
     parser.add_argument("pod", metavar="POD", help="name of the pod")
-    parser.add_argument("-n", "--namespace", default="default", help="its namespace. Default: default.")
+    _add_namespace(parser, "of the pod", _WHERE)
     _add_server(parser)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
     parser.set_defaults(run=_explain)
@@ -316,10 +332,12 @@ def _add_homes(commands: Any) -> None:
 
 def _add_list(actions: Any) -> None:
     parser = actions.add_parser("list", help="homes, by namespace, kind, name and ordinal")
-    parser.add_argument("-n", "--namespace", default="default", help="of the owners. Default: default.")
+    _add_namespace(parser, "of the owners", _WHERE)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("--node", default="", help="homes on this node")
-    parser.add_argument("--orphaned", action="store_true", help="homes whose node is gone, or is another machine")
+    parser.add_argument(
+        "--orphaned", action="store_true", help="homes whose node is gone or another machine, or whose owner is gone"
+    )
     parser.add_argument("--away", action="store_true", help="homes whose node takes no pods now")
     parser.add_argument("--contradictory", action="store_true", help="homes with something else that says otherwise")
     _add_homes_output(parser)
@@ -327,17 +345,20 @@ def _add_list(actions: Any) -> None:
     parser.set_defaults(run=_list_homes)
 
 
+def _add_namespace(parser: argparse.ArgumentParser, of: str, told: str) -> None:
+    """As kubectl has it. ``told``: what the kubeconfig is for."""
+    default = "Default: that of the kubeconfig's current context, or of the pod this runs in, else default."
+    parser.add_argument("-n", "--namespace", help=f"{of}. {default}")
+    sources = "Default: $KUBECONFIG, a pod's service account, ~/.kube/config."
+    parser.add_argument("--kubeconfig", metavar="FILE", help=f"{told}. {sources}")
+
+
 def _add_change(
     actions: Any, name: str, run: Callable[[argparse.Namespace], None], told: str
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=told, description=f"{told.capitalize()}.")
     parser.add_argument("owner", metavar="OWNER", help="KIND/NAME, or KIND/NAME/ORDINAL")
-    parser.add_argument("-n", "--namespace", default="default", help="of the owner. Default: default.")
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="who you are. Default: $KUBECONFIG, a pod's service account, ~/.kube/config.",
-    )
+    _add_namespace(parser, "of the owner", "who you are, and where")
     _add_server(parser)
     parser.set_defaults(run=run)
     return parser
@@ -346,8 +367,9 @@ def _add_change(
 def _add_drain(actions: Any) -> None:
     parser = actions.add_parser(
         "drain",
-        help="who lives on a node, who could go where, who would wait",
-        description="Tell who lives on a node, and where each could run without it. Homeport evicts nobody.",
+        help="who lives on a node, where each would go, who would wait",
+        description="Tell where those who live or run on a node would go, beside one another, and who would wait for "
+        "what. Homeport evicts nobody.",
     )
     parser.add_argument("node", metavar="NODE")
     parser.add_argument("--dry-run", action="store_true", required=True, help="tell alone; kubectl drain does it")

@@ -30,6 +30,7 @@ from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.supervisor import Supervisor
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
+from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, Home, Keeper, PluginSpec
 from app.kube.client import REQUEST_SECONDS, KubeClient
@@ -38,6 +39,7 @@ from app.kube.credentials import load
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
+from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.memory.refused_pods import RefusedPods
 from app.replicas.authority import Asked, Authority
@@ -47,16 +49,18 @@ from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
-from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked
+from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import ResolvedProfile, build, core_for, names_of, resolve, served_names
+from app.runtime.one_node import OneNodeFilters
+from app.runtime.profiles import ResolvedProfile, build, core_for, default_filters, names_of, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
 from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
+from app.server.draining import draining_router
 from app.server.forward import Forwarder
 from app.server.homes import Homes, homes_router
 from app.server.listener import Listener, allow_open_files, listen
@@ -85,11 +89,13 @@ from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
+from app.verbs.draining import DrainVerb
 from app.verbs.filter import FilterVerb
 from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
+from app.verbs.why import Whys
 from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
@@ -146,10 +152,10 @@ class Service:
         self._version = version
         self._ends_at = inf
         self._tracing = _tracing(settings, version)
-        self._metrics = Metrics()
-        self._metrics.describe_process(version)
+        self._metrics = _metrics(version)
         self._counted = CountedCollector()
-        resolved = resolve(settings.profiles, Registry(specs, defaults))
+        registry = Registry(specs, defaults)
+        resolved = resolve(settings.profiles, registry)
 
         self._cluster = Cluster(core_for(resolved))
         live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
@@ -166,7 +172,8 @@ class Service:
         self._guard = Guard(self._metrics)
         self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
-        self._frameworks = self._build(resolved)
+        self._whys = Whys(self._cluster, None if live is None else OneNodeReader(live.client), monotonic)
+        self._frameworks = self._build(resolved, registry)
         self._tell_changes(resolved)
 
         self._refused = RefusedPods(self._metrics.refusals.labels)
@@ -175,6 +182,7 @@ class Service:
         limits = {verb: settings.time_limits[verb] - _MARGIN for verb in VERBS}
         self._bind = self._bind_verb(context, limits["bind"])
         self._cycle = CycleVerb(context)
+        self._drain = DrainVerb(context, self.homes, every_filter=default_filters(registry))
         self._callers = self._called(context)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
@@ -279,6 +287,7 @@ class Service:
     def _called(self, context: VerbContext) -> dict[str, Verbs]:
         """The verbs as callers reach them, by the prefix of their paths."""
         results = FilterResultCache()
+        picks = Picks(made=self._metrics.picks, failed=self._metrics.failed_picks)
         refusals = RefusalCache(
             self._cluster,
             remembered=self._metrics.refusal_answers.labels("remembered"),
@@ -288,7 +297,7 @@ class Service:
 
         def verbs(*, lean: bool) -> Verbs:
             return {
-                "filter": FilterVerb(context, refusals, results, self._answered, lean=lean),
+                "filter": FilterVerb(context, refusals, results, self._answered, picks, lean=lean),
                 "prioritize": PrioritizeVerb(context, results, lean=lean),
                 "preempt": PreemptVerb(context),
                 "bind": self._bind,
@@ -296,12 +305,12 @@ class Service:
 
         return {"": verbs(lean=False), LEAN: verbs(lean=True)}
 
-    def _build(self, resolved: Sequence[ResolvedProfile]) -> dict[str, Framework]:
+    def _build(self, resolved: Sequence[ResolvedProfile], registry: Registry) -> dict[str, Framework]:
         names = [profile.scheduler_name for profile in resolved]
         return {
             profile.scheduler_name: build(
                 profile,
-                self._handle(names_of(profile.scheduler_name, names)),
+                self._handle(profile, names_of(profile.scheduler_name, names), registry),
                 served=served_names(names),
                 nominations=self._nominations,
                 picture=self._cluster,
@@ -402,8 +411,8 @@ class Service:
         )
         return _Elected(replica, forwarder, client)
 
-    def _handle(self, serves: Container[str]) -> Handle:
-        return Handle(
+    def _handle(self, profile: ResolvedProfile, serves: Container[str], registry: Registry) -> Handle:
+        handle = Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
             writer=NoWritesWhenAsked(self._writes.writer),
@@ -415,7 +424,9 @@ class Service:
             serves=serves.__contains__,
             event_recorder=DeafWhenAsked(self._events),
             activate=NoActivationWhenAsked(self._writes.activate),
+            is_asked=is_asked,
         )
+        return replace(handle, why=self._whys.of(OneNodeFilters(profile, registry, handle, self._guard)))
 
     @property
     def metrics(self) -> Metrics:
@@ -502,6 +513,7 @@ class Service:
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(Homes(self.homes, self.keepers), self._feed.problem),
+            draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,
@@ -669,6 +681,12 @@ def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
     return otlp(endpoint, rate, version=version, instance=socket.gethostname())
 
 
+def _metrics(version: str) -> Metrics:
+    found = Metrics()
+    found.describe_process(version)
+    return found
+
+
 def _live_feed(
     settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], tracing: Tracing | None
 ) -> LiveFeed | None:
@@ -723,5 +741,7 @@ def _profile_status(framework: Framework) -> ProfileStatus:
         scheduler_name=framework.scheduler_name,
         preset=framework.preset,
         bind_recheck=list(framework.added_at_bind),
+        at_most=framework.at_most,
+        pick=framework.picks,
         points=points,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from app.feeds.saved import NothingToRead
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
+from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.verbs.context import VerbContext
 from app.verbs.filter import FilterVerb
@@ -27,10 +28,14 @@ class Tally:
 
 
 class Filter:
-    """``remembered`` and ``computed`` count refusals. The keywords limit what is remembered."""
+    """``remembered`` and ``computed`` count refusals, ``picked`` and ``failed`` picks.
+
+    The keywords limit what is remembered.
+    """
 
     def __init__(self, world: World, *, due_wait: float = 0.0, lean: bool = False, **limits: Any) -> None:
         self.due = ExpectedBinds(world.clock, wait_seconds=due_wait, observe=lambda _: None)
+        self.world = world
         self.problem = ""
         self.remembered, self.computed = Tally(), Tally()
         self.framework = framework = world.framework
@@ -38,7 +43,10 @@ class Filter:
         context = VerbContext(
             world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due
         )
-        self.verb = FilterVerb(context, self.standing, FilterResultCache(), lambda *_: None, lean=lean)
+        self.picked, self.failed = Tally(), Tally()
+        picks = Picks(made=self.picked, failed=self.failed)
+        self.results = FilterResultCache()
+        self.verb = FilterVerb(context, self.standing, self.results, lambda *_: None, picks, lean=lean)
 
     def raw(self, pod: JsonObject, names: Sequence[str], spelled: Callable[[bytes], bytes] = bytes) -> bytes:
         """The answer to a request in names form, which takes no time and waits for nobody."""

@@ -1,4 +1,8 @@
-"""How many volumes of pods on nodes name a claim: what tells whether one that a single pod may use is in use."""
+"""What pods make of claims.
+
+How many volumes of pods on nodes name one, which tells whether one that a single pod may use is in use; and which pods,
+wherever they are.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +67,42 @@ class ClaimUses:
         for name in self._nodes:
             add(self._on.get(name, {}), found)
         yield "" if found == self._uses else _DIFFER
+
+
+class PodsByClaim:
+    """The pods that name each claim, by its namespace and name; of ephemeral volumes none is named."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self.kept: dict[str, dict[str, Pod]] = {}
+        for pod in pods:
+            self.move(None, pod)
+
+    def move(self, old: Pod | None, new: Pod | None) -> None:
+        """From one form of a pod to another."""
+        if old is not None:
+            for key in claim_keys(old):
+                self._leave(key, old.uid)
+        if new is not None:
+            for key in claim_keys(new):
+                self.kept.setdefault(key, {})[new.uid] = new
+
+    def _leave(self, key: str, uid: str) -> None:
+        pods = self.kept.get(key)
+        if pods is not None:
+            pods.pop(uid, None)
+            if not pods:
+                del self.kept[key]
+
+    def has(self, pod: Pod) -> bool:
+        """Whether the pod is where it belongs, as it is."""
+        return all(self.kept.get(key, {}).get(pod.uid) == pod for key in claim_keys(pod))
+
+
+def claim_keys(pod: Pod) -> tuple[str, ...]:
+    """The claims that the pod names, each once: ``namespace/name``. Raises ``NotDecoded`` without ``Part.VOLUMES``."""
+    if not pod.spec.volumes:
+        return ()
+    return tuple(_claims(pod))
 
 
 def _key(namespace: str, name: str) -> str:

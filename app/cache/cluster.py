@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from app.cache.aggregates import KEPT, Aggregates, Derived, Index
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
-from app.cache.claims import ClaimUses
+from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
 from app.cache.counters import Counters
 from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore, precedes
-from app.cache.overlay import ByController, Overlay, is_counted, nomination_of
+from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
 from app.framework.interface import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
@@ -34,6 +34,7 @@ Object = TypeVar("Object", bound=KubeObject)
 _AS_IT_IS: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
 _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
+_BY_CLAIM_DIFFER: Final = "pods by claim differ from the pods"
 
 
 class Recounted(Protocol):
@@ -65,7 +66,9 @@ class Cluster:
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
-        self._controllers: dict[str, ByController] = {}
+        self._controllers: dict[str, Groups] = {}
+        self._by_claim: PodsByClaim | None = None
+        self._claiming: Groups | None = None
         self._gone = Gone()
         self._recounts: list[Recounted] = []
         self._changes = 0
@@ -147,7 +150,7 @@ class Cluster:
         name = kind.kind
         if name not in self._controlled:
             self._controlled[name] = self._controlled_by(name)
-            self._controllers[name] = ByController(lambda: self._controlled_now(name))
+            self._controllers[name] = Groups(lambda: self._controlled_now(name))
         return self._controllers[name]
 
     def _controlled_now(self, kind: str) -> Mapping[str, Mapping[str, Pod]]:
@@ -160,6 +163,21 @@ class Cluster:
             if pod.owner is not None and pod.owner.kind == kind:
                 found.setdefault(pod.owner.uid, {})[pod.uid] = pod
         return found
+
+    def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by the claims that they name: ``namespace/name``. Kept from the first call on.
+
+        Raises ``NotDecoded`` without ``Part.VOLUMES``.
+        """
+        if Extra.VOLUMES not in self.core.extras:
+            raise NotDecoded(Extra.VOLUMES)
+        if self._claiming is None:
+            by_claim = self._by_claim = PodsByClaim(self.pods())
+            self._claiming = Groups(lambda: self._claiming_now(by_claim.kept))
+        return self._claiming
+
+    def _claiming_now(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
+        return kept if self._overlay is None else self._overlay.claiming(kept)
 
     def has_node(self, name: str) -> bool:
         return name in self._nodes
@@ -253,11 +271,17 @@ class Cluster:
             if not is_same(old, node):
                 self.node_changes.note(node.name)
 
+    def upsert_read_node(self, node: Node) -> None:
+        """Take in a node that was read past the watch, unless the watch shows that one, or has shown it deleted."""
+        if node.name not in self._nodes and node.uid not in self._gone:
+            self.upsert_node(node)
+
     def delete_node(self, name: str) -> None:
         """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
+        self._gone.add(info.node.uid)
         self._changes += 1
         self._node_changes += 1
         if info.pods:
@@ -434,7 +458,9 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Move a pod among those of its controller, if somebody asked for that kind."""
+        """Move a pod among those of its controller, if somebody asked for that kind, and of its claims."""
+        if self._by_claim is not None:
+            self._by_claim.move(old, new)
         if old is not None and old.owner is not None and old.owner.kind in self._controlled:
             _discard(self._controlled[old.owner.kind], old.owner.uid, old.uid)
         if new is not None and new.owner is not None and new.owner.kind in self._controlled:
@@ -487,6 +513,8 @@ class Cluster:
             for kind, controllers in self._controlled.items():
                 for uid in tuple(controllers):
                     yield self._of_another(kind, uid)
+            for key in tuple(self._by_claim.kept) if self._by_claim is not None else ():
+                yield self._of_another_claim(key)
             yield from self.counts.differences(recount)
             for index in self._derived:
                 yield from index.differences()
@@ -505,6 +533,8 @@ class Cluster:
         of_kind = self._controlled.get(pod.owner.kind) if pod.owner is not None else None
         if pod.owner is not None and of_kind is not None and of_kind.get(pod.owner.uid, {}).get(pod.uid) != pod:
             return _CONTROLLERS_DIFFER
+        if self._by_claim is not None and not self._by_claim.has(pod):
+            return _BY_CLAIM_DIFFER
         on_node = self._on_node(pod.node_name).get(pod.uid)
         return "" if on_node == (pod if pod.node_name else None) else _ON_NODES_DIFFER
 
@@ -516,6 +546,10 @@ class Cluster:
         pods = self._controlled[kind].get(uid, {}).values()
         right = all(self.pod(*it.key) == it and it.owner is not None and it.owner.uid == uid for it in pods)
         return "" if right else _CONTROLLERS_DIFFER
+
+    def _of_another_claim(self, key: str) -> str:
+        pods = self._by_claim.kept.get(key, {}).values() if self._by_claim is not None else ()
+        return "" if all(self.pod(*it.key) == it and key in claim_keys(it) for it in pods) else _BY_CLAIM_DIFFER
 
     def _on_node(self, name: str) -> Mapping[str, Pod]:
         info = self._nodes.get(name)

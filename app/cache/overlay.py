@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
 from typing import Final, TypeVar
 
+from app.cache.claims import claim_keys
 from app.cache.counters import Domains, Scope, covers, new_stamp
 from app.framework.interface import DomainCounts
 from app.framework.node_info import NodeInfo
@@ -194,7 +195,7 @@ class Overlay(CountedMoves):
         if self._nodes is None:
             rows = {
                 name: _node_info(kept[name], gone, came)
-                for name, (gone, came) in self._rows(_node_of).items()
+                for name, (gone, came) in self._rows(_nodes_of).items()
                 if name in kept
             }
             self._nodes = Overlaid(kept, rows) if rows else kept
@@ -202,21 +203,25 @@ class Overlay(CountedMoves):
 
     def touched(self) -> Collection[str]:
         """The nodes that pods left or came to."""
-        return self._rows(_node_of).keys()
+        return self._rows(_nodes_of).keys()
 
     def nominated(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
         """Waiting pods by UID, by the node they are nominated to."""
         if self._nominated is None:
-            self._nominated = self._grouped(kept, nomination_of)
+            self._nominated = self._grouped(kept, _nominations_of)
         return self._nominated
 
     def controlled(self, kind: str, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
         """Pods by UID, by the UID of their controller of the kind of this name."""
 
-        def controller_of(pod: Pod) -> str:
-            return pod.owner.uid if pod.owner is not None and pod.owner.kind == kind else ""
+        def controllers_of(pod: Pod) -> Sequence[str]:
+            return (pod.owner.uid,) if pod.owner is not None and pod.owner.kind == kind else ()
 
-        return self._grouped(kept, controller_of)
+        return self._grouped(kept, controllers_of)
+
+    def claiming(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
+        """Pods by UID, by the claims that they name."""
+        return self._grouped(kept, claim_keys)
 
     def annotated(self, kept: Sequence[Pod]) -> Sequence[Pod]:
         """Bound pods with annotations."""
@@ -225,35 +230,37 @@ class Overlay(CountedMoves):
         return [*(pod for pod in kept if pod.key not in self.moves), *came]
 
     def _grouped(
-        self, kept: Mapping[str, Mapping[str, Pod]], row_of: Callable[[Pod], str]
+        self, kept: Mapping[str, Mapping[str, Pod]], rows_of: Callable[[Pod], Sequence[str]]
     ) -> Mapping[str, Mapping[str, Pod]]:
         rows: dict[str, Mapping[str, Pod] | None] = {}
-        for name, (gone, came) in self._rows(row_of).items():
+        for name, (gone, came) in self._rows(rows_of).items():
             stay = {uid: pod for uid, pod in kept.get(name, {}).items() if uid not in gone}
             rows[name] = stay | came or None
         return Overlaid(kept, rows) if rows else kept
 
-    def _rows(self, row_of: Callable[[Pod], str]) -> dict[str, tuple[set[str], dict[str, Pod]]]:
-        """By row: the UIDs that are gone from it, and the pods that came. ``row_of`` is empty for none."""
+    def _rows(self, rows_of: Callable[[Pod], Sequence[str]]) -> dict[str, tuple[set[str], dict[str, Pod]]]:
+        """By row: the UIDs that are gone from it, and the pods that came."""
         found: dict[str, tuple[set[str], dict[str, Pod]]] = {}
         for old, new in self.moves.values():
-            if old is not None and (row := row_of(old)):
-                found.setdefault(row, (set(), {}))[0].add(old.uid)
-            if new is not None and (row := row_of(new)):
-                found.setdefault(row, (set(), {}))[1][new.uid] = new
+            if old is not None:
+                for row in rows_of(old):
+                    found.setdefault(row, (set(), {}))[0].add(old.uid)
+            if new is not None:
+                for row in rows_of(new):
+                    found.setdefault(row, (set(), {}))[1][new.uid] = new
         return found
 
 
-class ByController(Mapping[str, Mapping[str, Pod]]):
-    """The pods of one kind's controllers as they are seen at each look: plugins keep it from when they are built."""
+class Groups(Mapping[str, Mapping[str, Pod]]):
+    """Groups of pods as they are seen at each look: plugins keep it from when they are built."""
 
     __slots__ = ("_seen",)
 
     def __init__(self, seen: Callable[[], Mapping[str, Mapping[str, Pod]]]) -> None:
         self._seen = seen
 
-    def __getitem__(self, uid: str) -> Mapping[str, Pod]:
-        return self._seen()[uid]
+    def __getitem__(self, group: str) -> Mapping[str, Pod]:
+        return self._seen()[group]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._seen())
@@ -277,8 +284,13 @@ def nomination_of(pod: Pod) -> str:
     return "" if pod.node_name or pod.spec.gated else pod.nominated_node_name
 
 
-def _node_of(pod: Pod) -> str:
-    return pod.node_name
+def _nominations_of(pod: Pod) -> Sequence[str]:
+    nominated = nomination_of(pod)
+    return (nominated,) if nominated else ()
+
+
+def _nodes_of(pod: Pod) -> Sequence[str]:
+    return (pod.node_name,) if pod.node_name else ()
 
 
 def _node_info(kept: NodeInfo, gone: set[str], came: Mapping[str, Pod]) -> NodeInfo:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+import re
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 import yaml
 from msgspec import Struct
@@ -18,17 +19,29 @@ from app.commands import table
 from app.commands.service import CommandError, Server
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
-from app.writes.by_hand import ByHandError, Target, change
+from app.writes import by_hand
+from app.writes.by_hand import ByHandError, Target
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
 PATH: Final = "/api/v1/homes"
 
 Output = Literal["table", "wide", "json", "yaml", "name"]
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _MOST: Final = "500"
-_SHORT: Final = {"vm": "virtualmachine", "vms": "virtualmachine", "sts": "statefulset"}
+_SHORT: Final = {
+    "vm": "virtualmachine",
+    "vms": "virtualmachine",
+    "sts": "statefulset",
+    "pvc": "persistentvolumeclaim",
+    "lws": "leaderworkerset",
+}
 """kubectl's short names of kinds that keep homes."""
+
+_OWNER_GONE: Final = "owner_gone"
+_ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
+"""Of a LeaderWorkerSet: the group, and the place in it."""
 
 _PARTS: Final = 3
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
@@ -51,7 +64,7 @@ class Owner(Struct, frozen=True):
     @property
     def target(self) -> Target:
         annotation = f"{HOME}.{self.slot}" if self.slot else HOME
-        return Target(self.api_version, self.kind, self.namespace, self.name, annotation)
+        return Target(self.api_version, self.kind, self.namespace, self.name, annotation, self.slot)
 
 
 class Asked(Struct, frozen=True):
@@ -62,6 +75,11 @@ class Asked(Struct, frozen=True):
     orphaned: bool = False
     away: bool = False
     contradictory: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether homes are left out, but for those of other namespaces."""
+        return bool(self.query.keys() - {"namespace"})
 
     @property
     def query(self) -> dict[str, str]:
@@ -102,10 +120,11 @@ def keepers(server: Server) -> list[Json]:
 def name_of(owner: Json) -> str:
     """As kubectl names objects: ``virtualmachine.kubevirt.io/db01``, with the ordinal after it."""
     group, slash, _ = owner["apiVersion"].rpartition("/")
-    return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{_named(owner)}"
+    return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{named(owner)}"
 
 
-def _named(owner: Json) -> str:
+def named(owner: Json) -> str:
+    """Its name, with the ordinal after it."""
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 
@@ -123,7 +142,7 @@ def _rows(found: Sequence[Json], asked: Asked, *, wide: bool) -> list[str]:
 def _cells(home: Json) -> dict[str, str]:
     cells = {
         "namespace": home["owner"]["namespace"],
-        "owner": f"{home['owner']['kind']}/{_named(home['owner'])}",
+        "owner": f"{home['owner']['kind']}/{named(home['owner'])}",
         "node": home["node"],
         "state": _words(home["state"]),
         "because": home["mark"],
@@ -164,7 +183,7 @@ def owner_of(server: Server, namespace: str, asked: str) -> Owner:
 def _taken_apart(asked: str) -> tuple[str, str, str]:
     parts = asked.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
-    if not sound or (len(parts) == _PARTS and not (parts[-1].isascii() and parts[-1].isdecimal())):
+    if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
         raise CommandError(f"{shown(asked)} is no owner: say KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
@@ -184,18 +203,23 @@ def move(kubeconfig: str | None, owner: Owner, node: str, *, force: bool) -> str
     """The home is that node from now on. ``force``: even if there is no such node. Raises ``CommandError``."""
     if not node:
         raise CommandError(f"{owner}: a home has a name; release takes it away")
-    before = _changed(kubeconfig, owner.target, node, check_node=not force)
+    before = _done(by_hand.change(kubeconfig, owner.target, node, check_node=not force))
     if before == node:
         return f"{owner}: {node} is the home already"
     return f"{owner}: the home is {_readable(node)} now{f', it was {_readable(before)}' if before else ''}"
 
 
 def release(kubeconfig: str | None, owner: Owner) -> str:
-    """There is no home from now on, until a first bind makes one. Raises ``CommandError``."""
-    before = _changed(kubeconfig, owner.target, None)
-    if not before:
+    """There is no home from now on, until a first bind makes one. Of an owner that is gone none is remembered any more.
+
+    Raises ``CommandError``.
+    """
+    found = _done(by_hand.release(kubeconfig, owner.target))
+    if not found.before:
         raise CommandError(f"{owner} has no home")
-    return f"{owner}: {_readable(before)} is not the home any more; the next first bind makes one"
+    if found.remembered:
+        return f"{owner} is gone: that its home was {_readable(found.before)} is remembered no more"
+    return f"{owner}: {_readable(found.before)} is not the home any more; the next first bind makes one"
 
 
 def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
@@ -203,6 +227,8 @@ def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
     found = [*_known(server, owner), *_known(server, owner, state="none")]
     if not found:
         raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
+    if found[0]["state"] == _OWNER_GONE:
+        raise CommandError(f"{owner} is gone, and its home is remembered; release forgets it")
     if not found[0]["pod"]:
         raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
     if not found[0]["podNode"]:
@@ -217,9 +243,9 @@ def _known(server: Server, owner: Owner, **more: str) -> list[Json]:
     return [it for it in homes(server, asked) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]
 
 
-def _changed(kubeconfig: str | None, target: Target, value: str | None, *, check_node: bool = False) -> str:
+def _done(change: Coroutine[Any, Any, T]) -> T:
     try:
-        return asyncio.run(change(kubeconfig, target, value, check_node=check_node))
+        return asyncio.run(change)
     except ByHandError as failure:
         raise CommandError(str(failure)) from failure
 

@@ -82,5 +82,10 @@ def _tls(server: Server) -> ssl.SSLContext:
 def _said(detail: Any) -> str:
     """One sentence, or one for each part of what was asked that is wrong."""
     if isinstance(detail, list):
-        return "\n".join(f"{'.'.join(map(str, it['loc'][1:]))}: {it['msg']}" for it in detail)
+        return "\n".join(f"{_place(it['loc'])}: {it['msg']}" for it in detail)
     return str(detail).removeprefix("homeport: ")
+
+
+def _place(found: list[Any]) -> str:
+    """Of a parameter of the query, or of a part of the body."""
+    return ".".join(map(str, found[1:] if found[:1] == ["query"] else found))

@@ -37,6 +37,9 @@ RELEASES: Final[tuple[str, ...]] = get_args(Release)
 ANY: Final = "*"
 """The schedulerName of the profile that takes the pods of all names without one of their own."""
 
+LEAST_NAMES: Final = 100
+"""Of an answer that is cut short: as many nodes as kube-scheduler looks for at least where it samples."""
+
 Preset: TypeAlias = Literal["delegated", "complete"]
 """What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
 
@@ -120,6 +123,16 @@ class Profile(_Words):
     )
     bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=(), description="Plugins whose filter is asked once more at bind, and nowhere else."
+    )
+    at_most: int | None = Field(
+        default=None,
+        ge=LEAST_NAMES,
+        description="Of the nodes that pass, so many drawn by lot are answered below /lean. Default: all of them.",
+    )
+    pick: bool = Field(
+        default=False,
+        description="Below /lean filter answers the best node alone: for a profile with all of kube-scheduler's "
+        "filters and scores.",
     )
 
     @field_validator("release", mode="before")

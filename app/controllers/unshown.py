@@ -65,6 +65,4 @@ def open_to(pod: Pod) -> Callable[[Node], bool]:
 
 def best(framework: Framework, pod: Pod, nodes: Candidates) -> list[str]:
     """Those of ``nodes``, at least one, that our scores put first. Raises ``PluginError``."""
-    totals = framework.score(CycleState(), pod, nodes).totals
-    most = max(totals.values())
-    return [name for name, total in totals.items() if total == most]
+    return framework.score(CycleState(), pod, nodes).best

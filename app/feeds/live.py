@@ -205,7 +205,10 @@ class LiveFeed:
             return
         except ValueError as cause:
             raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
-        self._cluster.others.upsert_read(kind, found)
+        if kind == NODES:
+            self._cluster.upsert_read_node(found)
+        else:
+            self._cluster.others.upsert_read(kind, found)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""

@@ -149,7 +149,7 @@ class MemoryBinder:
 
 
 class MemoryWriter:
-    """Writes in the picture itself: nobody else does, so nothing conflicts."""
+    """Writes in the picture itself. Nobody else does but those who write here, profiles beside one another."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others
@@ -161,6 +161,8 @@ class MemoryWriter:
         known: Any = self._objects.get(kind, found.namespace, found.name)
         if known is None:
             raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
+        if known.resource_version != found.resource_version:
+            raise WriteConflict(f"{kind.kind} {found.namespace}/{found.name} was changed meanwhile")
         merged = {key: value for key, value in {**known.annotations, **annotations}.items() if value is not None}
         version = next_version(known.resource_version)
         self._objects.upsert(kind, replace(known, annotations=merged, resource_version=version))

@@ -282,6 +282,14 @@ class Objects(Protocol):
         """
         ...
 
+    def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
+        """The same pods by the claims that their volumes name, ephemeral ones apart, as ``namespace/name``.
+
+        Live; to be asked for once, when the plugin is built. Raises ``LookupError`` unless a plugin of some profile
+        names ``Part.VOLUMES``, in ``parts`` or ``parts_for``.
+        """
+        ...
+
     def has_node(self, name: str) -> bool: ...
 
     def misses_node(self, name: str) -> bool:
@@ -414,8 +422,34 @@ Sleep = Callable[[float], Awaitable[None]]
 """Seconds on the handle's clock."""
 
 
+class NodeVerdict(Struct, frozen=True):
+    """What in-tree filters say of one node for one pod, for a person.
+
+    ``reasons``: the constant texts of those that refuse the pod. ``unasked``: the names of those whose word is not
+    known. Without reasons the node is not known to take the pod, unless nobody is unasked either.
+    """
+
+    reasons: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+
+
+Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
+"""Why would in-tree filters refuse the pod on the node of this name? It may take seconds, and never raises."""
+
+
+NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
+
+
+async def _nobody_knows(_pod: Pod, _node_name: str) -> NodeVerdict:
+    return NOT_KNOWN
+
+
 def _any_scheduler(_scheduler_name: str) -> bool:
     return True
+
+
+def _never() -> bool:
+    return False
 
 
 def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
@@ -430,7 +464,9 @@ class Handle(Struct, frozen=True):
     ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
     ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
     the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
-    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it.
+    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it. ``is_asked``:
+    whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that. ``why`` asks
+    in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide by.
     """
 
     counts: Counts
@@ -448,6 +484,8 @@ class Handle(Struct, frozen=True):
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
     sleep: Sleep = asyncio.sleep
     wall_clock: Clock = time.time
+    is_asked: Callable[[], bool] = _never
+    why: Why = _nobody_knows
 
 
 class Plugin(Protocol):
@@ -772,7 +810,10 @@ class LookUpPlugin(Protocol):
 
     @abstractmethod
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision."""
+        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision.
+
+        Of the kinds that the plugin declares, and ``NODES``, whose namespace is empty.
+        """
         ...
 
 
@@ -800,6 +841,19 @@ class ExplainPlugin(Protocol):
 
     @abstractmethod
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation: ...
+
+
+@runtime_checkable
+class InquirePlugin(Protocol):
+    """Can say more than the picture holds, such as what ``Handle.why`` tells. Asked by people alone."""
+
+    @abstractmethod
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+        """What is to be added to the explanation of a pod. ``feasible``: the nodes that pass the profile's filters.
+
+        What takes longer than some seconds is left out.
+        """
+        ...
 
 
 class Figure(Struct, frozen=True):
@@ -848,10 +902,11 @@ class Home(Struct, frozen=True, gc=False):
 
     ``node``: as it is written, which anybody may have done; empty where a pod runs or waits without a home. ``state``:
     of the home, in the plugin's words; ``mark``: what says so of its node, as ``cordoned``. ``is_away``: the node is
-    there and takes no pods now; ``is_orphaned``: there is no such node, or it is another machine. ``machine``: what of
-    the pod, see ``WHEREABOUTS``. ``policy``, and by whose word (``policy_source``). ``since``: when the state began, in
-    RFC 3339; empty if nobody knows. ``pod``: the one that got furthest, and its node. ``contradiction``: what cannot
-    both be, in a sentence. ``is_judged``: whether the pod is one of the profile's, where several list the same home.
+    there and takes no pods now; ``is_orphaned``: there is no such node, it is another machine, or the home is
+    remembered of an owner that is gone. ``machine``: what of the pod, see ``WHEREABOUTS``. ``policy``, and by whose
+    word (``policy_source``). ``since``: when the state began, in RFC 3339; empty if nobody knows. ``pod``: the one that
+    got furthest, and its node. ``contradiction``: what cannot both be, in a sentence. ``is_judged``: whether the pod is
+    one of the profile's, where several list the same home.
     """
 
     owner: HomeOwner
@@ -951,6 +1006,10 @@ def _no_writes(_args: Any) -> tuple[Writes, ...]:
     return ()
 
 
+def _no_parts(_args: Any) -> tuple[Part, ...]:
+    return ()
+
+
 def _no_annotations(_args: Any) -> tuple[str, ...]:
     return ()
 
@@ -961,6 +1020,7 @@ class PluginSpec(Generic[Args]):
     ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
     Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
     the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
+    ``parts_for`` names those that it reads with some arguments alone; for plugins that read the cluster.
     ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
     are; not of objects that come or go. ``came`` is told, just so, of those that come, at the start all there are: what
     a plugin waits for may be finished when it is first heard of. ``node_annotations`` names the annotations of nodes
@@ -977,6 +1037,7 @@ class PluginSpec(Generic[Args]):
         writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
+        parts_for: Callable[[Args], Collection[Part]] = _no_parts,
         changed: Changed | None = None,
         came: Came | None = None,
         node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
@@ -988,6 +1049,7 @@ class PluginSpec(Generic[Args]):
         self.writes = writes
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
+        self.parts_for = parts_for
         self.changed = changed
         self.came = came
         self.node_annotations = node_annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -126,8 +127,12 @@ class KubeClient:
         field_selector: str = "",
         timeout: float = LIST_SECONDS,  # noqa: ASYNC109  # a deadline of the request, told apart from a cancellation
         silence: float = LIST_SECONDS,
+        most: float = inf,
     ) -> bytes:
-        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: the longest without a byte."""
+        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: the longest without a byte.
+
+        ``most``: bytes. A longer answer is broken off, and is as good as none.
+        """
         request = list_request(
             resource,
             limit=limit,
@@ -136,7 +141,7 @@ class KubeClient:
             metadata_only=metadata_only,
             field_selector=field_selector,
         )
-        return await self._transport.send(request, timeout, silence)
+        return await self._transport.send(request, timeout, silence, most)
 
     async def get(
         self,

@@ -47,6 +47,7 @@ from app.kube.meta_v1 import (
     annotations_of_pod,
     controller_of,
     labels_of,
+    labels_or_none,
     parse_map,
     required,
     shared,
@@ -745,12 +746,5 @@ def decode_namespace(raw: bytes | Raw) -> Namespace:
         name=sys.intern(required(meta.name, "metadata.name")),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=_labels_or_none(meta.labels),
+        labels=labels_or_none(meta.labels),
     )
-
-
-def _labels_or_none(raw: Raw) -> LabelSet:
-    try:
-        return labels_of(raw)
-    except Oversized:
-        return NO_LABELS

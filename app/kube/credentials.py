@@ -41,6 +41,7 @@ REREAD_SECONDS: Final = 60.0
 RENEW_AT: Final = 0.9
 """The part of its life after which a credential with an expiry is renewed."""
 
+_NO_FILE: Final = "there is no such file"
 _PLUGIN_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 5.0
 _SHORTEST_LIFE: Final = 1.0  # of what comes expired: a plugin must not run for each request
@@ -100,6 +101,13 @@ class Source(Protocol):
         """Read everything anew; blocks, may run a plugin. Raises ``CredentialsError``."""
         ...
 
+    def namespace(self, *, required: bool) -> str:
+        """The namespace that is meant where none is named; empty for none. Raises ``CredentialsError``.
+
+        ``required``: the source has to be there.
+        """
+        ...
+
 
 def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
     """Find credentials: the file given, ``$KUBECONFIG``, a pod's service account, ``~/.kube/config``, in this order.
@@ -118,6 +126,17 @@ def _source(kubeconfig: str, service_account: Path) -> Source:
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").is_file():
         return ServiceAccount(service_account)
     return Kubeconfig("~/.kube/config")
+
+
+def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
+    """The namespace that a person means who names none, as with kubectl: of the current context, or of the pod.
+
+    Credentials are looked for where ``load`` looks; where there are none, or no namespace is told, it is ``default``.
+    Reads the name alone, so cluster and user need not be there. Raises ``CredentialsError`` for a file that was asked
+    for and is not there, and for what cannot be read.
+    """
+    source = _source(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
+    return source.namespace(required=bool(kubeconfig)) or "default"
 
 
 class Credentials:
@@ -215,6 +234,11 @@ class ServiceAccount:
             InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(found)
             return found.taken(expires=inf, reread=REREAD_SECONDS)
 
+    def namespace(self, *, required: bool) -> str:  # it is there: a pod was found by its token
+        with _told(str(self)):
+            file = self._folder / "namespace"
+            return file.read_text().strip() if file.is_file() else ""
+
 
 class Kubeconfig:
     """One or more kubeconfig files, joined as kubectl does, in their current context."""
@@ -241,12 +265,23 @@ class Kubeconfig:
             opened.loader.load_and_set(found)
             return replace(found.taken(expires, inf if runs_plugin else REREAD_SECONDS), renews_certificate=runs_plugin)
 
+    def namespace(self, *, required: bool) -> str:
+        with _told(f"kubeconfig {self._files}"):
+            config = KubeConfigMerger(self._files).config
+            if config is None and required:
+                raise ConfigException(_NO_FILE)
+            current = None if config is None else config.safe_get("current-context")
+            if not current:
+                return ""
+            said = config["contexts"].get_with_name(current)["context"].safe_get("namespace")
+            return str(said or "")
+
     def _open(self) -> _Opened:
         self._where = f"kubeconfig {self._files}"
         with _told(self._where):
             merger = KubeConfigMerger(self._files)
             if merger.config is None:
-                raise ConfigException("there is no such file")
+                raise ConfigException(_NO_FILE)
             # An oidc user's rotated refresh token is written back, as kubectl does.
             loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
             context = loader.current_context

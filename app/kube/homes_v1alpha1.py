@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
 from msgspec import Raw, Struct
@@ -12,6 +14,10 @@ from app.kube.decoding import Decoder
 from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotations_of, controller_of, required
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
+KIND: Final = "Home"
+
+_LONGEST_NAME: Final = 200
+_DIGITS: Final = 12
 
 
 class Keeper(Struct, frozen=True, gc=False):
@@ -89,3 +95,11 @@ def decode_home(raw: bytes | Raw) -> Home:
         machine=sys.intern(spec.machine or ""),
         since=spec.since or "",
     )
+
+
+@lru_cache(maxsize=16384)
+def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
+    """The name of a machine's Home: one that a person recognises, and no other machine's."""
+    digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
+    readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
+    return f"{readable.rstrip('-.')}-{digest}"

@@ -199,14 +199,14 @@ def partial_object(found: PartialObjectObject) -> PartialObject:
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=_labels_or_none(meta.labels),
+        labels=labels_or_none(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
     )
 
 
-def _labels_or_none(raw: Raw) -> LabelSet:
-    """Nothing is decided by the labels of an owner."""
+def labels_or_none(raw: Raw) -> LabelSet:
+    """The labels of an object that is there whatever they are: none where they are longer than what is read."""
     try:
         return labels_of(raw)
     except Oversized:

@@ -21,6 +21,7 @@ from app.kube.meta_v1 import (
     annotations_of,
     controller_of,
     labels_of,
+    labels_or_none,
     parse_map,
     required,
     shared,
@@ -53,13 +54,14 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
     ``class_name`` is empty for none · ``request``: the size asked for, ``None`` where none is · ``selector``: ``None``
     for none · ``invalid``: why one of these cannot be read · ``selected_node``: ``None`` where the annotation is not
-    there.
+    there · ``labels`` are none where they are longer than what is read.
     """
 
     namespace: str
     name: str
     uid: str
     resource_version: str
+    labels: LabelSet
     annotations: Mapping[str, str]
     owner: OwnerReference | None
     class_name: str
@@ -340,6 +342,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
+        labels=labels_or_none(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
         class_name=_class_name(annotations, spec.storage_class_name),

@@ -143,10 +143,13 @@ class Transport:
         self._writing_as = access
         return self._writing
 
-    async def send(self, request: Request, seconds: float, silence: float = inf) -> bytes:
-        """Send and read the whole answer within ``seconds``, and each part of it within ``silence``."""
+    async def send(self, request: Request, seconds: float, silence: float = inf, most: float = inf) -> bytes:
+        """Send and read the whole answer within ``seconds``, and each part of it within ``silence``.
+
+        ``most``: bytes of an answer that is read to its end.
+        """
         async with self._heard(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
-            answered = await _answered(await self._authorized(request, min(seconds, silence)))
+            answered = await _answered(await self._authorized(request, min(seconds, silence)), most)
         return _checked(request, answered)
 
     @asynccontextmanager
@@ -282,17 +285,22 @@ def _target(request: Request) -> str:
     return f"{request.path}?{urlencode(request.query)}" if request.query else request.path
 
 
-async def _answered(response: httpx.Response) -> Answered:
-    """The whole answer; its body is not kept on the response.
+async def _answered(response: httpx.Response, most: float = inf) -> Answered:
+    """The whole answer; its body is not kept on the response. Raises ``ApiUnavailable`` for more bytes than ``most``.
 
     httpx's responses are cycles of references: without garbage collection, as in a first list, the bodies of all pages
     would pile up, 600 MB for 150,000 pods.
     """
+    chunks: list[bytes] = []
     try:
-        body = b"".join([chunk async for chunk in response.aiter_bytes()])
+        async for chunk in response.aiter_bytes():
+            most -= len(chunk)
+            if most < 0:
+                raise ApiUnavailable("the answer is longer than what is read")
+            chunks.append(chunk)
     finally:
         await response.aclose()
-    return Answered(response.status_code, response.headers, body)
+    return Answered(response.status_code, response.headers, b"".join(chunks))
 
 
 def _checked(request: Request, answered: Answered) -> bytes:

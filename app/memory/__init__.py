@@ -1,4 +1,4 @@
-"""What is remembered between requests: refusals, what filter passed last, binds to be expected, and who was refused.
+"""What is remembered between requests: refusals, what filter passed and picked last, expected binds, who was refused.
 
 All of it can be forgotten at any time: an answer is then computed, and is the same.
 

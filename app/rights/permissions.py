@@ -128,6 +128,7 @@ def _core(sampling_guard: bool) -> Iterator[Need]:
         yield from _needs(("list", "watch"), "", guessed_plural(kind), _PICTURE)
     unclear = "reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet"
     yield from _needs(("get",), "", "pods", unclear)
+    yield from _needs(("get",), "", "pods", "saying why a node does not take a pod")
     yield from _needs(("create",), "", "pods/binding", "binding pods")
     late = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
     yield from _needs(("patch",), "", "pods/status", late)
@@ -163,6 +164,10 @@ def _certified(secrets: Iterable[Kept]) -> Iterator[Need]:
 
 
 def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterator[Need]:
+    looks_up = [use for use in uses if use.looks_up]
+    if looks_up:
+        gone = f"reading a node that seems to be gone: asked for by {_plugins(looks_up)}"
+        yield from _needs(("get",), "", "nodes", gone)
     by_kind: dict[Kind[Any], list[Use]] = {}
     for use in uses:
         by_kind.setdefault(use.kind, []).append(use)

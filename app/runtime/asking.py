@@ -1,7 +1,8 @@
 """Questions change nothing: what a plugin does while it is asked for facts reaches nobody, whatever it does.
 
 Explaining a pod and counting figures run plugins, also their filters. Within ``question()`` the handle's recorder is
-deaf, its writer and its binder refuse, and no pod is activated; so it is in tasks that a plugin begins there.
+deaf, its writer and its binder refuse, and no pod is activated; so it is in tasks that a plugin begins there. What a
+plugin keeps for itself it must leave alone itself: ``is_asked`` tells it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ def question() -> Iterator[None]:
         yield
     finally:
         _ASKED.reset(token)
+
+
+def is_asked() -> bool:
+    """Whether what runs answers a question."""
+    return _ASKED.get()
 
 
 class DeafWhenAsked:

@@ -83,6 +83,9 @@ class DeclaredObjects:
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
         return self._objects.by_controller(kind)
 
+    def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
+        return self._objects.by_claim()
+
     def has_node(self, name: str) -> bool:
         return self._objects.has_node(name)
 

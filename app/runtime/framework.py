@@ -6,8 +6,9 @@ Rejections are returned, faults raised as ``PluginError``. What decides is in ``
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from app.framework.interface import (
     FiguresPlugin,
     Home,
     HomesPlugin,
+    InquirePlugin,
     Keeper,
     LookUpPlugin,
     RepairPlugin,
@@ -40,6 +42,7 @@ from app.runtime.scoring import Scoring
 from app.runtime.slots import PluginSlot, declares, overrides
 from app.runtime.waiting import WaitingPods
 
+INQUIRY_SECONDS: Final = 6.0
 _TRIPLE: Final = 3
 _LARGEST_FIGURE: Final = 1 << 1023
 """Whole numbers beyond have no float, which is what is exposed."""
@@ -52,6 +55,7 @@ _ASIDE: Final = (
     (ClusterFilterPlugin, "depends_on", "DependsOn"),
     (ScorePlugin, "score_depends_on", "ScoreDependsOn"),
     (ScorePlugin, "normalize", "NormalizeScore"),
+    (InquirePlugin, "inquire", "Inquire"),
     (FiguresPlugin, "figures", "Figures"),
     (HomesPlugin, "homes", "Homes"),
     (RepairPlugin, "repair", "Repair"),
@@ -64,7 +68,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
 
     ``slots`` holds the plugins of every extension point in order, ``added_at_bind`` those that decide beside them where
     a node is checked once more for a bind, and nowhere else. ``served`` are the scheduler names whose nominated pods
-    count: those of the other profiles too. ``picture``: what is kept is brought up to date by it.
+    count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
+    ``pick``: how many nodes a lean answer names, and whether it is the best alone.
     """
 
     def __init__(
@@ -74,6 +79,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         *,
         added_at_bind: Mapping[str, Sequence[PluginSlot]] = {},
         preset: Preset = "delegated",
+        at_most: int = 0,
+        pick: bool = False,
         served: Container[str],
         nominations: Nominations,
         picture: Picture,
@@ -90,6 +97,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             guard=guard,
         )
         self.preset = preset
+        self.at_most = at_most
+        self.picks = pick
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
         self._at_bind: Filtering | None = None
         at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}
@@ -118,6 +127,20 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
     def plugins(self) -> dict[str, Any]:
         """Every plugin of the profile by name, without those that are asked at bind alone."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
+
+    def without_homes(self) -> Filtering:
+        """What decides where a pod could run if none were kept to a home, with what only bind asks. Keeps its own."""
+        return Filtering(
+            scheduler_name=self.scheduler_name,
+            slots={
+                point: tuple(slot for slot in of_point if not declares(type(slot.plugin), HomesPlugin))
+                for point, of_point in (self._at_bind or self).slots.items()
+            },
+            served=self._served,
+            nominations=self._nominations,
+            picture=self._picture,
+            guard=self._guard,
+        )
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
         """PreFilter and Filter for the one node a pod is to be bound to, by those plugins too that only bind asks."""
@@ -160,6 +183,22 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             for name, plugin in self.plugins.items()
             if declares(type(plugin), ExplainPlugin)
         }
+
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> dict[str, Explanation]:
+        """What plugins can add to that, all at once. What takes longer than ``INQUIRY_SECONDS``, or fails, is left out.
+
+        ``feasible``: the nodes that pass all filters.
+        """
+        found: dict[str, Explanation] = {}
+
+        async def ask(name: str, plugin: InquirePlugin) -> None:
+            with suppress(PluginError, TimeoutError):  # a fault is logged by the guard
+                async with asyncio.timeout(INQUIRY_SECONDS):
+                    found[name] = await self._guard.acall(name, "Inquire", _inquired, plugin, pod, feasible)
+
+        asked = {name: it for name, it in self.plugins.items() if declares(type(it), InquirePlugin)}
+        await asyncio.gather(*(ask(name, plugin) for name, plugin in asked.items()))
+        return {name: found[name] for name in asked if name in found}
 
     def figures(self) -> Iterator[Figure | None]:
         """The figures of all plugins, step by step. One that fails, or gives something else, is left out."""
@@ -242,8 +281,15 @@ def _required(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str
     return found
 
 
+async def _inquired(plugin: InquirePlugin, pod: Pod, feasible: Collection[str]) -> Explanation:
+    return _an_explanation(await plugin.inquire(pod, feasible))
+
+
 def _explained(plugin: ExplainPlugin, pod: Pod, nodes: Candidates) -> Explanation:
-    found: Any = plugin.explain(pod, nodes)
+    return _an_explanation(plugin.explain(pod, nodes))
+
+
+def _an_explanation(found: Any) -> Explanation:
     if not isinstance(found, Explanation):
         raise WrongAnswer(f"returned a {type(found).__name__}, not an Explanation")
     return found

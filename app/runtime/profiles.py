@@ -26,7 +26,13 @@ from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.picture import Nominations, Picture
-from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, STAY_IN_SCHEDULER, Registry
+from app.runtime.registry import (
+    KUBE_SCHEDULER_DEFAULTS,
+    POINT_METHODS,
+    STAY_IN_SCHEDULER,
+    Registry,
+    kube_scheduler_defaults,
+)
 from app.runtime.slots import PluginSlot, declares, flaws, is_plain
 from app.runtime.waiting import WaitingPods
 
@@ -47,8 +53,16 @@ _RUNS_ANYWAY: Final = (
 )
 _NOT_HERE: Final = '{}: bindRecheck: plugin "{}" runs in your scheduler, not in Homeport: it cannot be asked at bind'
 _HAS_NO_FILTER: Final = '{}: bindRecheck: plugin "{}" has neither preFilter nor filter: there is nothing to ask at bind'
+_PICKS_BLINDLY: Final = (
+    "{}: pick: the node would be picked without {} of kube-scheduler's default profile, and nobody else is asked. "
+    "Leave all of preset complete enabled, or the pick to the scheduler"
+)
+_ONE_IS_FEW: Final = "{}: atMost and pick: where one node is picked there are no others to answer. Give one of them"
 _DECIDING: Final = ("preFilter", "filter")
 """The points at which plugins say which nodes a pod may use."""
+
+_CHOOSING: Final = (*_DECIDING, "preScore", "score")
+"""Those that make out to which node a pod goes."""
 
 _ALL: Final = "*"
 _EVERYWHERE: Final = "multiPoint"
@@ -74,7 +88,8 @@ class ResolvedProfile(Struct, frozen=True):
     """A checked profile: plugin sets merged with the defaults, arguments parsed, nothing built yet.
 
     ``absent`` are in-tree plugins it names that run in the scheduler and not here. ``place``: where it stands.
-    ``bind_recheck``: plugins that decide at bind beside those that run, and nowhere else.
+    ``bind_recheck``: plugins that decide at bind beside those that run, and nowhere else. ``at_most``: how many of the
+    nodes that pass a lean answer names, 0 for all; ``pick``: whether it names the best one alone.
     """
 
     place: Place
@@ -88,6 +103,8 @@ class ResolvedProfile(Struct, frozen=True):
     notices: tuple[str, ...]
     preset: Preset = "delegated"
     bind_recheck: tuple[str, ...] = ()
+    at_most: int = 0
+    pick: bool = False
 
     def at(self, point: str) -> tuple[PluginRef, ...]:
         """What runs at a point, in order: entries of it that are multiPoint too, then multiPoint, then its others."""
@@ -128,8 +145,14 @@ class ResolvedProfile(Struct, frozen=True):
                 yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
 
     def parts(self) -> set[Part]:
-        """The parts of pods and nodes that its plugins name."""
-        return {part for spec in self.specs.values() for part in spec.parts or ()}
+        """The parts of pods and nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
+        found: set[Part] = set()
+        for name, spec in self.specs.items():
+            try:
+                found.update(spec.parts or (), spec.parts_for(self.args[name]))
+            except Exception as fault:  # foreign code: whatever it raises, say whose it is
+                raise ProfileErrors([self.fault(name, "cannot say what parts it reads", fault)]) from fault
+        return found
 
     def node_annotations(self) -> set[str]:
         """The annotations of nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
@@ -196,6 +219,8 @@ def build(
         slots,
         added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds) for it in _DECIDING},
         preset=profile.preset,
+        at_most=profile.at_most,
+        pick=profile.pick,
         served=served,
         nominations=nominations,
         picture=picture,
@@ -285,8 +310,31 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         preset=profile.preset,
         release=profile.release,
         bind_recheck=tuple(rechecked),
+        at_most=profile.at_most or 0,
+        pick=profile.pick,
     )
+    if profile.pick:
+        mistakes.extend(_against_picking(profile, found, registry))
     return replace(found, notices=tuple(_notices(found, {name for _, name, _ in mentions}, where)))
+
+
+def _against_picking(profile: Profile, found: ResolvedProfile, registry: Registry) -> Iterable[Mistake]:
+    """What a pick would be made without, and what makes no sense beside one."""
+    where, at = f'profile "{found.scheduler_name}"', (*found.place, "pick")
+    runs = {point: {ref.name for ref in found.at(point)} for point in _CHOOSING}
+    lacking = {
+        name: [it for it in _CHOOSING if _may_have(registry.get(name), it) and name not in runs[it]]
+        for name in kube_scheduler_defaults(profile.release)
+    }
+    if said := ", ".join(f"{name} ({', '.join(points)})" for name, points in lacking.items() if points):
+        yield Mistake((at,), _PICKS_BLINDLY.format(where, said))
+    if profile.at_most is not None:
+        yield Mistake(((*found.place, "atMost"), at), _ONE_IS_FEW.format(where))
+
+
+def _may_have(spec: PluginSpec[Any] | None, point: str) -> bool:
+    """Whether a plugin takes part at a point. Of one that is not here it is only known that it is missed."""
+    return point == "filter" if spec is None else has_point(spec, point)
 
 
 def _rechecked(
@@ -383,6 +431,15 @@ def _misplaced(mentions: Iterable[_Mention], specs: Mapping[str, PluginSpec[Any]
     for point, name, place in mentions:
         if point != _EVERYWHERE and name in specs and not has_point(specs[name], point):
             yield Mistake((place,), f'{where}: plugin "{name}" has no extension point {point}')
+
+
+def default_filters(registry: Registry) -> list[str]:
+    """The filters of kube-scheduler's default profile that run here, in its order."""
+    return [
+        name
+        for name in KUBE_SCHEDULER_DEFAULTS
+        if (spec := registry.get(name)) is not None and has_point(spec, "filter")
+    ]
 
 
 def has_point(spec: PluginSpec[Any], point: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from operator import add
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from msgspec import Struct
 from app.framework.cycle_state import CycleState
 from app.framework.interface import MAX_NODE_SCORE
 from app.framework.node_info import Candidates
-from app.framework.score_classes import ScoreClasses
+from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError, plugin_error
@@ -51,6 +52,18 @@ class Scores(Struct, frozen=True):
     def totals(self) -> dict[str, int]:
         """Node -> weighted sum."""
         return self.total.by_name(self.names)
+
+    @property
+    def best(self) -> list[str]:
+        """Of the nodes, at least one, those with the highest sum, in order."""
+        total, names = self.total, self.names
+        scores = {key: total.scores[key] for key in total.classes()}
+        most = max(scores.values())
+        winners = {key for key, score in scores.items() if score == most}
+        if isinstance(total.of, SparseClasses) and total.of.usual not in winners:
+            others = total.of.others
+            return [name for name in names if name in others and others[name] in winners]
+        return list(compress(names, map(winners.__contains__, total.of)))
 
 
 class Scoring(Runner):

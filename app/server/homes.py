@@ -52,7 +52,7 @@ class Owner(_Model):
     kind: str
     namespace: str
     name: str
-    uid: str
+    uid: str = Field(description="Of an owner that is gone: that which it had.")
     slot: str = Field(description="The ordinal of the pod whose home it is; empty where there is one home.")
 
 
@@ -62,8 +62,9 @@ class ListedHome(_Model):
     owner: Owner
     node: str = Field(description="As it is written; in quotes, and cut, where that is no name. Empty: no home.")
     state: str = Field(
-        description="Of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none, and "
-        "unknown where something cannot be read."
+        description="Of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none; "
+        "owner_gone where it is remembered of an owner that is not there any more, and unknown where something cannot "
+        "be read."
     )
     machine: Machine = Field(description="Of its pod: there, on another node, waiting for a node, or there is none.")
     policy: str
@@ -74,7 +75,7 @@ class ListedHome(_Model):
     pod_node: str
     contradiction: str = Field(description="What cannot both be, in a sentence; mostly empty.")
     away: bool = Field(description="The node is there, and takes no pods now.")
-    orphaned: bool = Field(description="There is no such node, or it is another machine.")
+    orphaned: bool = Field(description="There is no such node, it is another machine, or the owner is gone.")
 
 
 class KeeperKind(_Model):
@@ -113,7 +114,7 @@ class HomesQuery(BaseModel):
         description="With none: pods of owners that have no home. They are on no other page.",
     )
     machine: Machine | None = Field(default=None, description="Of the pod.")
-    orphaned: bool | None = Field(default=None, description="Whether the node is gone for good.")
+    orphaned: bool | None = Field(default=None, description="Whether the node, or the owner, is gone for good.")
     away: bool | None = Field(default=None, description="Whether the node takes no pods now.")
     contradictory: bool | None = Field(default=None, description="Whether something cannot both be.")
 
@@ -162,7 +163,7 @@ def homes_router(homes: Homes, problem: Problem) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Who lives where")
-    async def listed(asked: Annotated[HomesQuery, Query()]) -> Response:
+    async def who_lives_where(asked: Annotated[HomesQuery, Query()]) -> Response:
         after = _place(asked.continue_)
         require_picture(problem)
         page = _Page()
@@ -226,13 +227,13 @@ def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any
             {"apiVersion": it.api_version, "kind": it.kind, "plugin": plugin, "perSlot": it.per_slot}
             for plugin, it in keepers
         ],
-        "items": [_listed(it) for it in page.homes.values()],
+        "items": [listed(it) for it in page.homes.values()],
         "continue": "" if last is None else base64.urlsafe_b64encode(msgspec.json.encode(last)).decode(),
         "remaining": page.remaining,
     }
 
 
-def _listed(home: Home) -> dict[str, Any]:
+def listed(home: Home) -> dict[str, Any]:
     """A ``ListedHome``."""
     owner = home.owner
     return {

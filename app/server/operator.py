@@ -14,6 +14,8 @@ class ProfileStatus(BaseModel):
     scheduler_name: str
     preset: str = Field(description="What it starts from: delegated or complete.")
     bind_recheck: list[str] = Field(description="Plugins that are asked at bind and nowhere else.")
+    at_most: int = Field(description="How many of the nodes that pass a lean answer names; 0 for all.")
+    pick: bool = Field(description="Whether a lean answer names the best node alone.")
     points: dict[str, list[str]] = Field(description="Plugins by extension point, in order.")
 
 

@@ -74,6 +74,14 @@ class Metrics:
             ["answer"],
             registry=self.registry,
         )
+        self.picks = Counter(
+            "homeport_picks", "Nodes that filter picked, as the only one that it answered.", registry=self.registry
+        )
+        self.failed_picks = Counter(
+            "homeport_failed_picks",
+            "Picks that came to nothing: filter was asked about the pod once more.",
+            registry=self.registry,
+        )
         self.due_bind_wait = Histogram(
             "homeport_due_bind_wait_seconds",
             "Time decisions waited for binds that were on their way: filter, prioritize and cycle.",

@@ -146,6 +146,8 @@ class CycleVerb:
                 await in_slices(self._judging(framework, pod, judged))
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
+            inquired = await framework.inquire(pod, judged.feasible)
+        plugins = {**plugins, **{name: _with(plugins.get(name), it) for name, it in inquired.items()}}
         by = (framework.scheduler_name, framework.preset)
         return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins, *by)
 
@@ -213,7 +215,8 @@ class CycleVerb:
                 so_far = Cycle(pre_filter, statuses)
                 return _Unfinished(so_far) if statuses else so_far
             scores = framework.score(CycleState(), pod, feasible)
-        return Cycle(pre_filter, statuses, scores, _best(scores.totals))
+        node = random.choice(scores.best)  # noqa: S311  # ties, no secret
+        return Cycle(pre_filter, statuses, scores, node)
 
     def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
         """Raises ``PluginError`` or ``Unprepared``."""
@@ -286,14 +289,14 @@ def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], j
     judged.feasible = [name for name in passed if name not in rejected]
 
 
+def _with(explained: Explanation | None, more: Explanation) -> Explanation:
+    first = explained or Explanation()
+    return Explanation((*first.tables, *more.tables), (*first.unblock, *more.unblock))
+
+
 def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:
     result, status = answer
     asked = status if status.plugin else None
     if result is None:
         return replace(found, post_filter=asked)
     return replace(found, post_filter=asked, nominated=result.nominated_node_name, victims=result.victims)
-
-
-def _best(totals: Mapping[str, int]) -> str:
-    most = max(totals.values())
-    return random.choice([name for name, total in totals.items() if total == most])  # noqa: S311  # ties, no secret

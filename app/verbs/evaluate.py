@@ -68,7 +68,7 @@ _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-_OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck"}
+_OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
 """Fields of a profile that mean something to a service alone, as they are and as they are written."""
 
 

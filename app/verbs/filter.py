@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import filterfalse
 from random import random
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw, Struct
 
+from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.memory.filter_results import FilterResultCache, FilterResults
+from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -36,6 +39,9 @@ from app.wire.extender_v1 import (
 
 T = TypeVar("T")
 
+_PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
+"""In a request: the pod has preferred terms, or an annotation that speaks of them."""
+
 Answered = Callable[[Pod, int, str, Outcome], None]
 """Told how many nodes were asked about for a pod, the name of the only one (else empty), and what came of it."""
 
@@ -44,7 +50,7 @@ class FilterVerb:
     """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop.
 
     ``lean`` leaves refusals out where at least one node passes, and names those that pass in an order drawn by lot
-    (``docs/wire.md``).
+    (``docs/wire.md``). Where the profile says so it names some of them, or the best one alone.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class FilterVerb:
         refusals: RefusalCache,
         results: FilterResultCache,
         answered: Answered,
+        picks: Picks,
         *,
         lean: bool = False,
     ) -> None:
@@ -62,6 +69,7 @@ class FilterVerb:
         self._refusals = refusals
         self._results = results
         self._answered = answered
+        self._picks = picks
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
@@ -101,6 +109,8 @@ class FilterVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if refusal is None:
             return None
+        if self._is_to_pick(asked.framework):
+            self._picks.asked(asked.pod.uid, self._context.cluster.generation)
         self._answered(asked.pod, asked.request.size, asked.request.only, "no_fit")
         return Answer(refusal, "no_fit")
 
@@ -109,12 +119,16 @@ class FilterVerb:
         cluster = self._context.cluster
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
         await self._context.look_up_missing(framework, args.pod)
-        await self._context.due.wait(framework.depends, args.pod)
+        if self._is_to_pick(framework):
+            await self._context.due.wait(_every_bind, args.pod)
+            self._picks.asked(args.pod.uid, cluster.generation)
+        else:
+            await self._context.due.wait(framework.depends, args.pod)
         found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))
         names = found.asked
         only_passed = found.passed and (self._lean or not found.rejected)
         if only_passed and request is not None and args.names is not None and request.are(args.names):
-            answer = self._kept_answer(request, args.pod, found.passed)
+            answer = self._kept_answer(framework, request, args.pod, found.passed)
         else:
             answer = _answer(found, lean=self._lean)
         if answer.outcome == "no_fit":
@@ -122,9 +136,18 @@ class FilterVerb:
         self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
 
-    def _kept_answer(self, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
+    def _is_to_pick(self, framework: Framework) -> bool:
+        return self._lean and framework.picks
+
+    def _kept_answer(self, framework: Framework, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
         """The names that pass and nothing else, kept for prioritize. They came without escapes, and go so."""
-        told = by_lot(passed) if self._lean else passed
+        most = framework.at_most
+        if not self._lean:
+            told = passed
+        elif most and len(passed) > most and _PREFERS not in request.before:
+            told = some_by_lot(passed, most, pod.nominated_node_name)
+        else:
+            told = by_lot(passed)
         names = '","'.join(told).encode()
         if len(told) > 1:  # else kube-scheduler does not ask any more
             self._results.keep(request.before, names, FilterResults(pod, told, self._context.cluster.node_set))
@@ -142,12 +165,23 @@ class FilterVerb:
             asked = searched_nodes(names, sent, cluster)
             found = framework.find_nodes_that_fit(pod, asked.candidates)
             passed = found.passed
-            if names is not None and (len(passed) == len(names) or (self._lean and passed)):
-                return _Judged(names, passed, {})
+            if passed and self._is_to_pick(framework):
+                passed = [self._picked(framework, pod, asked.candidates.among(passed))]
+            if (self._lean and passed) or (names is not None and len(passed) == len(names)):
+                return _Judged(asked.names, passed, {}, asked.raw)
             rejected = asked.with_unknown(passed, found.rejected())
             if len(passed) + len(rejected) != len(asked.names):  # a name is repeated
                 passed = list(filterfalse(rejected.__contains__, asked.names))
             return _Judged(asked.names, passed, rejected, asked.raw, found.lasts)
+
+    def _picked(self, framework: Framework, pod: Pod, nodes: Candidates) -> str:
+        """The best of the nodes that pass. A single one is nobody's pick. Raises ``PluginError`` or ``Unprepared``."""
+        if len(nodes.name_set) != len(nodes):
+            nodes = nodes.among(list(dict.fromkeys(nodes.names)))
+        if len(nodes) == 1:
+            return nodes.names[0]
+        best = framework.score(CycleState(), pod, nodes).best
+        return self._picks.one_of(best, pod.uid, self._context.cluster.generation)
 
 
 class _Judged(Struct, frozen=True):
@@ -183,6 +217,26 @@ def by_lot(items: Sequence[T]) -> Sequence[T]:
     start = int(random() * len(items))  # noqa: S311  # ties, no secret
     turned = [*items[start:], *items[:start]]
     return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # the same
+
+
+def some_by_lot(names: Sequence[str], most: int, kept: str = "") -> Sequence[str]:
+    """``most`` of the names, of which there are more; each set of so many, in each order, is as likely as any other.
+
+    If ``kept`` is one of them it is among those, in the place of any other.
+    """
+    pool, size = list(names), len(names)
+    for place in range(most):
+        other = place + int(random() * (size - place))  # noqa: S311  # ties, no secret
+        pool[place], pool[other] = pool[other], pool[place]
+    some = pool[:most]
+    if kept and kept in names and kept not in some:
+        some[int(random() * most)] = kept  # noqa: S311  # the same
+    return some
+
+
+def _every_bind(_pod: Pod, _other: Pod) -> bool:
+    """Where a pick is made, all of them matter: a pod takes room of its node."""
+    return True
 
 
 def _pass_all(args: ExtenderArgs, order: Callable[[Sequence[Any]], Sequence[Any]]) -> bytes | LongBody:

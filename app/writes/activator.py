@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from math import inf
+from time import monotonic
 from typing import Any, Final
 
 import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
+from app.framework.interface import Clock
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
@@ -25,7 +28,10 @@ from app.writes.api_writes import PODS
 _LOG: Final = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""After each write, of which there is one at a time: at most 50 pods a second, each of them a scheduling cycle."""
+"""For each pod, of which one is written at a time: 50 a second in the long run, each of them a scheduling cycle."""
+
+MOST_AT_ONCE: Final = 256
+"""Pods without a pause between them, after a time in which fewer were woken: the machines of a node that is back."""
 
 MOST_ASKED: Final = 4096
 """Pods that wait for their turn."""
@@ -58,7 +64,12 @@ class ApiActivator:
     """
 
     def __init__(
-        self, client: KubeClient, cluster: Cluster, may_write: Callable[[], str] = str, sleep: Sleep = asyncio.sleep
+        self,
+        client: KubeClient,
+        cluster: Cluster,
+        may_write: Callable[[], str] = str,
+        sleep: Sleep = asyncio.sleep,
+        clock: Clock = monotonic,
     ) -> None:
         self._may_write = may_write
         self._client = client
@@ -66,6 +77,8 @@ class ApiActivator:
         self._sleep = sleep
         self._asked: dict[str, _Asked] = {}
         self._some = asyncio.Event()
+        self._clock = clock
+        self._free_at = -inf
         self._told_full = False
         self._told_forbidden = False
 
@@ -112,17 +125,23 @@ class ApiActivator:
             return self._failed(pod, asked, str(cause))
         self._told_forbidden = False
         _LOG.debug("pod activated", pod=str(pod))
-        return PAUSE_SECONDS
+        return self._pause()
+
+    def _pause(self) -> float:
+        """Seconds until the next pod may be written: none, as long as fewer were than could have been."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now - MOST_AT_ONCE * PAUSE_SECONDS) + PAUSE_SECONDS
+        return max(0.0, self._free_at - now)
 
     def _refused(self, pod: Pod, asked: _Asked, refused: ApiError) -> float:
         if refused.status in _GONE:
-            return PAUSE_SECONDS
+            return self._pause()
         if refused.status == _TOO_MANY or refused.status >= _SERVER_FAULT:
             return self._failed(pod, asked, str(refused))
         if refused.status != _FORBIDDEN or not self._told_forbidden:
             self._told_forbidden = self._told_forbidden or refused.status == _FORBIDDEN
             _LOG.warning("pod not activated", pod=str(pod), cause=str(refused))
-        return PAUSE_SECONDS
+        return self._pause()
 
     def _failed(self, pod: Pod, asked: _Asked, cause: str) -> float:
         """It is tried again after all others, and given up in the end: the scheduler looks at every pod again."""

@@ -32,6 +32,9 @@ FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_CONFLICTS: Final = 4
+"""Bindings of one pod that may meet a conflict before it is given back to its scheduler."""
+
 _PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
 """Refusals that may be no more at the next attempt."""
 
@@ -86,21 +89,32 @@ class ApiBinder:
         self._post_seconds = post_seconds
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error."""
-        try:
-            await self._post(pod, node_name, annotations)
-        except NotBound as held:
-            return held.status
-        except ApiError as refused:
-            if refused.status == _CONFLICT:
-                return await self._after_conflict(pod, node_name, annotations, refused)
-            return error(f"the API server refused the binding: {refused.message}")
-        except UnknownOutcome as unclear:
-            _LOG.warning("bind outcome unknown", pod=str(pod), node=node_name, cause=str(unclear))
-            return await self._after_unknown(pod, node_name)
-        except ApiUnavailable as unsent:
-            return error(f"the API server cannot be reached: {unsent}")
-        return SUCCESS
+        """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error.
+
+        A pod of which only status or annotations moved is tried again: schedulers, and our own nominations, write its
+        status about the time it is bound.
+        """
+        read, said = pod, ""
+        for _ in range(_CONFLICTS):
+            try:
+                await self._post(read, node_name, annotations)
+            except NotBound as held:
+                return held.status
+            except ApiError as refused:
+                if refused.status != _CONFLICT:
+                    return error(f"the API server refused the binding: {refused.message}")
+                found = await self._after_conflict(pod, node_name, refused)
+                if isinstance(found, Status):
+                    return found
+                read, said = found, refused.message
+            except UnknownOutcome as unclear:
+                _LOG.warning("bind outcome unknown", pod=str(pod), node=node_name, cause=str(unclear))
+                return await self._after_unknown(pod, node_name)
+            except ApiUnavailable as unsent:
+                return error(f"the API server cannot be reached: {unsent}")
+            else:
+                return SUCCESS
+        return unschedulable(f"the pod keeps changing while it is being bound: {said}")
 
     async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> None:
         """Raises ``NotBound`` where the pre-send check holds it back; it then never left."""
@@ -109,10 +123,8 @@ class ApiBinder:
             pod, node_name, lambda ask: self._client.post(path, body, before=ask, timeout=self._post_seconds)
         )
 
-    async def _after_conflict(
-        self, pod: Pod, node_name: str, annotations: Mapping[str, str], refused: ApiError
-    ) -> Status:
-        """Bound there already is success; a pod of which only status or annotations moved is tried once more."""
+    async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
+        """What is said of it, or the pod as it is by now: bound there already is success."""
         try:
             found = await self._read(pod)
         except _Unreadable as unreadable:
@@ -122,26 +134,7 @@ class ApiBinder:
             return status
         if found is None or not _decides_alike(found, pod):
             return unschedulable(f"the pod changed while it was being bound: {refused.message}")
-        try:
-            await self._post(replace(pod, resource_version=found.resource_version), node_name, annotations)
-        except NotBound as held:
-            return held.status
-        except ApiError as again:
-            if again.status != _CONFLICT:
-                return error(f"the API server refused the binding: {again.message}")
-            return await self._after_second_conflict(pod, node_name, again)
-        except UnknownOutcome:
-            return await self._after_unknown(pod, node_name)
-        except ApiUnavailable as unsent:
-            return error(f"the API server cannot be reached: {unsent}")
-        return SUCCESS
-
-    async def _after_second_conflict(self, pod: Pod, node_name: str, again: ApiError) -> Status:
-        try:
-            status = _seen(await self._read(pod), pod, node_name)
-        except _Unreadable as unreadable:
-            return error(f"{unreadable}")
-        return status or unschedulable(f"the pod keeps changing while it is being bound: {again.message}")
+        return replace(pod, resource_version=found.resource_version)
 
     async def _after_unknown(self, pod: Pod, node_name: str) -> Status:
         """Read until the API server answers; if the pod is not bound, fence it off before it is given up.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import PluginArgs
@@ -29,6 +29,29 @@ def _unswitched(value: Any) -> Any:
 PolicyName = Annotated[Policy, BeforeValidator(_unswitched)]
 
 
+def _selector(value: dict[str, Any]) -> Selector:
+    return msgspec.convert(value, LabelSelectorObject).parse()
+
+
+def _checked(value: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(value.keys() - {"matchLabels", "matchExpressions"})
+    if unknown:
+        raise ValueError(f"{unknown[0]}: no such field of a label selector")
+    try:
+        _selector(value)
+    except (InvalidSelector, msgspec.ValidationError) as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+LabelSelector = Annotated[dict[str, Any], AfterValidator(_checked)]
+
+CLAIM: Final = ("v1", "PersistentVolumeClaim")
+STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
+LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_NEVER_OWNERS: Final = frozenset({("v1", "Pod"), ("v1", "Node")})
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -44,6 +67,14 @@ class KindName(_Model):
         return (self.api_version, self.kind)
 
 
+def _words(pair: tuple[str, str]) -> str:
+    return " ".join(pair)
+
+
+def _repeated(chain: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    return next(it for it in chain if chain.count(it) > 1)
+
+
 class OwnerRule(KindName):
     """An owner that keeps the home of its pods.
 
@@ -51,44 +82,70 @@ class OwnerRule(KindName):
     pods has a home of its own, told apart by its index or the number its name ends in. ``policy``: instead of the
     plugin's. ``remember``: whose home it is, the name's or the UID's; left out, the name's for KubeVirt's kinds and the
     ordinals of a StatefulSet.
+
+    A PersistentVolumeClaim keeps the home of the pods that use it: no controllers lead there, and ``selector`` says by
+    their labels which claims do. Of other kinds there is none.
     """
 
     through: tuple[KindName, ...] = ()
     per_ordinal: bool = False
     policy: PolicyName | None = None
     remember: Literal["name", "uid"] | None = None
+    selector: LabelSelector | None = None
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        if self.is_claim:
+            return self._of_a_claim()
+        if self.selector is not None:
+            raise ValueError(f"selector: says which {_words(CLAIM)} keep homes, and nothing of {_words(self.pair)}")
+        for it in self.chain:
+            if it in _NEVER_OWNERS:
+                raise ValueError(f"{_words(it)} neither keeps homes nor leads to what does")
+        if len(set(self.chain)) < len(self.chain):
+            raise ValueError(f"through: {_words(_repeated(self.chain))} is on the way twice")
+        if self.pair == LEADER_WORKER_SET and self.chain[:-1] != (STATEFUL_SET,):
+            raise ValueError(f"through: pods of {_words(self.pair)} belong to {_words(STATEFUL_SET)}, and to it alone")
+        return self
+
+    def _of_a_claim(self) -> Self:
+        if self.through or self.per_ordinal:
+            word = "through" if self.through else "perOrdinal"
+            raise ValueError(f"{word}: the pods of a {_words(CLAIM)} are those that use it, and share one home")
+        if self.selector is None:
+            raise ValueError(f"selector: must say which {_words(CLAIM)} keep homes; {{}} are all")
+        return self
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether pods have their home from a volume of theirs, not from their controllers."""
+        return self.pair == CLAIM
+
+    @property
+    def claims(self) -> Selector | None:
+        """Which claims keep homes; ``None`` where other objects do."""
+        return None if self.selector is None else _selector(self.selector)
+
+    @property
+    def chain(self) -> tuple[tuple[str, str], ...]:
+        """Every kind on the way, from the pod's controller to the object that keeps the home."""
+        return tuple(it.pair for it in (*self.through, self))
 
     @property
     def by_name(self) -> bool:
         """Whether an owner made anew under the name has the home of the one before."""
         if self.remember is not None:
             return self.remember == "name"
-        is_set = self.pair == ("apps/v1", "StatefulSet") and self.per_ordinal
+        is_set = self.pair == STATEFUL_SET and self.per_ordinal
         return is_set or self.api_version.startswith("kubevirt.io/")
-
-
-def _selector(value: dict[str, Any]) -> Selector:
-    return msgspec.convert(value, LabelSelectorObject).parse()
 
 
 class NamespaceRule(_Model):
     """A policy for the namespaces that ``namespaceSelector`` matches; of several, the first that matches counts."""
 
-    namespace_selector: dict[str, Any]
+    namespace_selector: LabelSelector
     policy: PolicyName
     grace_period: Seconds | None = None
-
-    @field_validator("namespace_selector")
-    @classmethod
-    def _is_selector(cls, value: dict[str, Any]) -> dict[str, Any]:
-        unknown = sorted(value.keys() - {"matchLabels", "matchExpressions"})
-        if unknown:
-            raise ValueError(f"{unknown[0]}: no such field of a label selector")
-        try:
-            _selector(value)
-        except (InvalidSelector, msgspec.ValidationError) as error:
-            raise ValueError(str(error)) from None
-        return value
 
     @property
     def selector(self) -> Selector:
@@ -149,12 +206,27 @@ class StickyNodeArgs(PluginArgs):
     adopt: bool = True
     maintenance: tuple[Mark, ...] = MAINTENANCE
 
+    @property
+    def claims(self) -> Selector | None:
+        """Which PersistentVolumeClaims keep homes; ``None`` where no rule speaks of them."""
+        return next((it.claims for it in self.owners if it.is_claim), None)
+
     @model_validator(mode="after")
-    def _each_pod_owner_once(self) -> Self:
+    def _each_chain_once(self) -> Self:
         seen = set()
         for rule in self.owners:
-            nearest = (rule.through[0] if rule.through else rule).pair
-            if nearest in seen:
-                raise ValueError(f"owners: more than one rule for pods of {nearest[0]} {nearest[1]}")
-            seen.add(nearest)
+            if rule.chain in seen:
+                raise ValueError(f"owners: more than one rule for pods of {' of '.join(map(_words, rule.chain))}")
+            seen.add(rule.chain)
+        return self
+
+    @model_validator(mode="after")
+    def _each_keeper_alike(self) -> Self:
+        """A home is looked after where it is written, whatever pods it is of: by what its kind says."""
+        first: dict[tuple[str, str], OwnerRule] = {}
+        for rule in self.owners:
+            other = first.setdefault(rule.pair, rule)
+            for word, is_same in (("policy", rule.policy == other.policy), ("remember", rule.by_name == other.by_name)):
+                if not is_same:
+                    raise ValueError(f"owners: rules for homes on {_words(rule.pair)} differ in {word}")
         return self

@@ -3,11 +3,15 @@
     on the owner   homeport.dev/home-since   <state> <time> <node>    (homeport.dev/home-since.3: of ordinal 3)
 
 The time (RFC 3339) stays while one state in which the home is not usable follows another. With the node it is told
-from that of an earlier home. Where nothing can be written, what this process has seen counts.
+from that of an earlier home. Where nothing can be written, or somebody removes it, what this process has seen counts.
+
+Where the home is usable and in-tree filters refuse it, the clock is the pod's own: since when its condition
+PodScheduled is False. That says so also of a pod with scheduling gates, and the time stays when they go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.framework.interface import Handle
+from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.home import HOME_SINCE
 from plugins.sticky_node.owners import Owner, Owners, Slot
@@ -52,6 +57,13 @@ class _Seen(Struct, frozen=True):
     void: str = ""
 
 
+class _Asked(Struct, frozen=True):
+    """When a pod asked last since when its home is not usable. ``home``: that one, empty if its node takes pods."""
+
+    home: str
+    time: float
+
+
 class Clocks:
     """Reads what is written, and remembers what is not."""
 
@@ -59,24 +71,53 @@ class Clocks:
         self._standings = standings
         self._owners = owners
         self._now = handle.wall_clock
+        self._is_asked = handle.is_asked
         self._seen: dict[Slot, _Seen] = {}
         self._begun: dict[Slot, Owner] = {}
-        self._asked: dict[Slot, str] = {}
+        self._asked: dict[Slot, _Asked] = {}
+        self._gated: dict[str, float] = {}
 
     def begin(self) -> None:
         """This process decides from now on: what it has seen earlier may have ended and begun again meanwhile."""
         self._seen.clear()
         self._begun.clear()
         self._asked.clear()
+        self._gated.clear()
 
     def since(self, owner: Owner, home: str) -> float | None:
-        """Since when the home is not usable, in seconds since 1970; ``None`` if it is, by its node alone."""
-        if self._standings.of_node(home, owner).state is State.USABLE:
-            return None
-        self._asked[owner.key] = home
+        """Since when the home is not usable, in seconds since 1970; ``None`` if it is, by its node alone.
+
+        To a question it says what is known, and begins nothing.
+        """
+        is_usable = self._standings.of_node(home, owner).state is State.USABLE
+        if self._is_asked():
+            return None if is_usable else self.known(owner, home)
+        self._asked.pop(owner.key, None)
+        self._asked[owner.key] = _Asked("" if is_usable else home, self._now())
         if len(self._asked) > MOST_SEEN:
             del self._asked[next(iter(self._asked))]
-        return self.began(owner, home)
+        return None if is_usable else self.began(owner, home)
+
+    def since_pod(self, owner: Owner, pod: Pod) -> float | None:
+        """Since when the pod waits for a home that is usable, as far as it has been told that no node was found.
+
+        One that is back is waited for anew, whatever its pod has waited before; with gates a pod waits for nothing.
+        """
+        since = seconds(pod.unschedulable_since) if pod.unschedulable_since else None
+        if since is None:
+            return None
+        asked = self._asked.get(owner.key)
+        return max(since, self._gated.get(pod.uid, since), since if asked is None else asked.time)
+
+    def gated(self, pod: Pod) -> None:
+        """The pod has scheduling gates: once they are gone, it waits from when they were seen last."""
+        if len(self._gated) >= MOST_SEEN and pod.uid not in self._gated:
+            del self._gated[next(iter(self._gated))]
+        self._gated[pod.uid] = self._now()
+
+    def ungated(self, pods: Container[str]) -> None:
+        """Forget when pods had gates, but these. By UID."""
+        self._gated = {uid: time for uid, time in self._gated.items() if uid in pods}
 
     def known(self, owner: Owner, home: str) -> float | None:
         """The same of a home that is known not to be usable, as far as it is told: to ask begins nothing."""
@@ -84,17 +125,14 @@ class Clocks:
         return written.time if written is not None else None if seen is None else seen.since
 
     def began(self, owner: Owner, home: str) -> float:
-        """The same of a home that is known not to be usable."""
-        written = self._written(owner, home)
-        if written is not None:
-            return written.time
-        seen = self._of(owner, home)
-        if seen is not None and seen.since is not None:
-            return seen.since
-        now = self._now()
-        self._note(owner, _Seen(home, now) if seen is None else replace(seen, since=now))
-        self._begun[owner.key] = owner
-        return now
+        """The same of a home that is known not to be usable. What is written is remembered: somebody may remove it."""
+        seen, time = self._of(owner, home), self.known(owner, home)
+        if time is None:
+            time = self._now()
+            self._begun[owner.key] = owner
+        if seen is None or seen.since != time:
+            self._note(owner, _Seen(home, time) if seen is None else replace(seen, since=time))
+        return time
 
     def ended(self, owner: Owner, home: str) -> None:
         """The home is usable: what is still written counts no more."""
@@ -113,7 +151,8 @@ class Clocks:
 
     def is_asked(self, owner: Owner, home: str) -> bool:
         """Whether a pod has asked since when this home is not usable, and it was not usable since."""
-        return self._asked.get(owner.key) == home
+        asked = self._asked.get(owner.key)
+        return asked is not None and asked.home == home
 
     def take_begun(self) -> list[Owner]:
         """The owners of homes whose time was noted in memory since this was last called."""

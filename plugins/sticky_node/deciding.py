@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
 
 from msgspec import Struct
 
@@ -11,14 +10,11 @@ from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.active import is_target
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.clocks import Clocks, seconds
-from plugins.sticky_node.owners import Owner, Slot
+from plugins.sticky_node.clocks import Clocks
+from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import Applied, Policies
 from plugins.sticky_node.standing import Standing, Standings
 from plugins.sticky_node.table import TABLE, Action, Policy, Reason, State
-
-_MOST_UNUSABLE: Final = 1 << 14
-"""Homes of which it is remembered when they were last asked about and not usable."""
 
 
 class Decision(Struct, frozen=True):
@@ -65,7 +61,6 @@ class Decider:
         self._standings = standings
         self._clocks = clocks
         self._now = now
-        self._unusable: dict[Slot, float] = {}
 
     def of(self, owner: Owner, pod: Pod, home: str) -> Decision:
         """``home``: empty if there is none. Raises ``Unreadable``."""
@@ -90,15 +85,4 @@ class Decider:
         return Decision(home, applied, standing, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
     def _since(self, owner: Owner, pod: Pod, home: str, state: State) -> float | None:
-        """Where the home is usable, in-tree filters refuse it: no node was found, which they have told on the pod.
-
-        A home that is back is waited for anew, whatever its pod has waited before.
-        """
-        if state is not State.USABLE:
-            self._unusable.pop(owner.key, None)
-            self._unusable[owner.key] = self._now()
-            if len(self._unusable) > _MOST_UNUSABLE:
-                del self._unusable[next(iter(self._unusable))]
-            return self._clocks.since(owner, home)
-        since = seconds(pod.unschedulable_since) if pod.unschedulable_since else None
-        return None if since is None else max(since, self._unusable.get(owner.key, since))
+        return self._clocks.since_pod(owner, pod) if state is State.USABLE else self._clocks.since(owner, home)

@@ -100,15 +100,24 @@ def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
     """The pod waits for a home that takes none now. Also on the pod, where people look for it first."""
     if decision.standing.state in _UNUSABLE:
         type_, reason = _UNUSABLE[decision.standing.state]
-        until = "" if decision.ends_at is None else f"; from {_clock_time(decision.ends_at)} on it may start elsewhere"
-        note = f"the pod waits: {_how_it_is(decision.home, decision.standing)}{until}"
+        note = f"the pod waits: {_how_it_is(decision.home, decision.standing)}{_until(decision)}"
         events.event(Reference.to_pod(pod), _node(decision.home), type_, reason, _WATCHING, note)
 
 
-def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
-    """Nothing but time has passed: the pod may go elsewhere. On the owner and on the pod."""
+def refused(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str) -> None:
+    """The home takes pods, and in-tree filters keep this one from it. On the owner and on the pod."""
+    note = f"waits for {readable(decision.home)}: {reasons}{_until(decision)}"
+    _about(events, owner, Reference.to_pod(pod), "Normal", "HomeRefuses", _WATCHING, f"{pod} {note}")
+    events.event(Reference.to_pod(pod), _node(decision.home), "Normal", "HomeRefuses", _WATCHING, f"the pod {note}")
+
+
+def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str = "") -> None:
+    """Nothing but time has passed: the pod may go elsewhere. On the owner and on the pod.
+
+    ``reasons``: why a home that takes pods did not take this one, as far as it is known.
+    """
     if decision.standing.state is State.USABLE:
-        why = f"the home {readable(decision.home)} did not take {pod}"
+        why = f"the home {readable(decision.home)} did not take {pod}{f' ({reasons})' if reasons else ''}"
     else:
         why = _how_it_is(decision.home, decision.standing)
     since = "" if decision.since is None else f" since {_clock_time(decision.since)}"
@@ -133,6 +142,10 @@ def _how_it_is(home: str, standing: Standing) -> str:
     mark = f" ({standing.mark})" if standing.mark and standing.state is not State.GONE else ""
     said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.value
     return f"the home {readable(home)} is {said}{mark}"
+
+
+def _until(decision: Decision) -> str:
+    return "" if decision.ends_at is None else f"; from {_clock_time(decision.ends_at)} on it may start elsewhere"
 
 
 def _clock_time(at: float) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.framework.interface import Explanation, Table
+from app.framework.interface import Explanation, NodeVerdict, Table
 from app.framework.node_info import Candidates
 from plugins.sticky_node.clocks import rfc3339
 from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import Claim, home_key, readable
 from plugins.sticky_node.owners import Missing, Owner
+from plugins.sticky_node.policies import POLICY
+from plugins.sticky_node.refused_pods import in_words
 from plugins.sticky_node.table import STATES, Action, Policy, State
 
 _COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
+_ASKED: Final = ("node", "in-tree filters refuse it for", "not asked here")
+_NOTHING: Final = "nothing that is known here"
 _NONE: Final = "none yet: the first bind makes it"
 _OFF: Final = "none: the policy is off"
 
@@ -40,6 +44,31 @@ def explain_home(
         _made_by(claim, made=made, cause=cause),
     )
     return Explanation((Table("home", _COLUMNS, (row,)),), _unblock(owner, decision, nodes))
+
+
+def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
+    """Of a pod that may go to its home alone, which takes pods. ``verdict``: what in-tree filters say of the home.
+
+    ``None``: other filters of the profile refuse it, which is told of each node. ``tried``: the scheduler has found no
+    node for the pod, so that somebody does; that it is not known who, is told then.
+    """
+    home, tables = readable(decision.home), tuple[Table, ...]()
+    if verdict is None:
+        said = "other plugins refuse the pod there"
+    else:
+        said = in_words(verdict.reasons)
+        if not said and not tried:
+            return Explanation()
+        tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
+    if not said:
+        return Explanation(tables)
+    cures = (
+        f"node {home} is the home, and does not take the pod: {said}: see to that",
+        f"move the home or release it: set or remove {home_key(owner.slot)} on {owner}",
+        f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
+    )
+    ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
+    return Explanation(tables, (*cures, *ends))
 
 
 def _state(decision: Decision) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from app.framework.interface import Handle, Home, HomeOwner, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
@@ -25,6 +27,9 @@ _DATED: Final = _AWAY | _ORPHANED
 
 UNKNOWN: Final = "unknown"
 """The state of a home that rests on something that cannot be read."""
+
+OWNER_GONE: Final = "owner gone"
+"""The state of a home that is remembered of an owner that is not there any more, whatever its node is like."""
 
 
 class Described(NamedTuple):
@@ -56,6 +61,8 @@ class Listing:
         """``None`` after each short step."""
         for kept in self._walk():
             yield None if kept is None else self._home(kept, self._described(kept))
+        for kept in self._walk.remembered():
+            yield None if kept is None else self._home_of_nobody(kept)
 
     def _described(self, kept: Kept) -> Described:
         try:
@@ -82,6 +89,10 @@ class Listing:
             is_orphaned=told.state in _ORPHANED,
             is_judged=pod is None or self._serves(pod.spec.scheduler_name),
         )
+
+    def _home_of_nobody(self, kept: Kept) -> Home:
+        found = self._home(kept, self._described(kept))
+        return replace(found, state=OWNER_GONE.replace(" ", "_"), since="", is_orphaned=True)
 
 
 def _contradiction(kept: Kept, told: Described) -> str:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Final
 
 from app.framework.interface import Objects, Writer
-from app.kube.homes_v1alpha1 import API_VERSION, Home, decode_home
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, decode_home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 
-HOMES: Final[Kind[Home]] = Kind(API_VERSION, "Home", decode_home)
+HOMES: Final[Kind[Home]] = Kind(API_VERSION, KIND, decode_home)
 
 MOST_ORPHANS: Final = 1000
 """Homes of a namespace whose machines are not there that are kept: the last ones that were written."""
@@ -29,17 +27,6 @@ MOST_OF_NAMESPACE: Final = 10_000
 
 MOST_REMEMBERED: Final = 512
 """Homes of one object that are remembered."""
-
-_LONGEST_NAME: Final = 200
-_DIGITS: Final = 12
-
-
-@lru_cache(maxsize=16384)
-def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
-    """The name of a machine's Home: one that a person recognises, and no other machine's."""
-    digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
-    readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
-    return f"{readable.rstrip('-.')}-{digest}"
 
 
 class Memory:

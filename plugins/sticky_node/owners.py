@@ -1,9 +1,9 @@
-"""From a pod to the object that keeps its home, by controller owner references."""
+"""From a pod to the object that keeps its home: by controller owner references, else by the claims that it uses."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,19 +11,26 @@ from msgspec.structs import replace
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home
-from app.kube.kinds import STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
-from app.kube.meta_v1 import OwnerReference
-from plugins.sticky_node.args import OwnerRule
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
+from app.kube.labels import NO_LABELS
+from app.kube.meta_v1 import OwnerReference, PartialObject
+from app.kube.names import is_subdomain
+from app.kube.persistent_volumes import PersistentVolumeClaim
+from plugins.sticky_node.args import LEADER_WORKER_SET, OwnerRule
+from plugins.sticky_node.claims import Claims
 from plugins.sticky_node.memory import HOMES, remembered
+from plugins.sticky_node.slots import is_slot
 
 _JOBS: Final = owner_kind("batch/v1", "Job")
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """Label of the pods of an indexed Job, from Kubernetes 1.28 on."""
 
-_LEADER_WORKER_SETS: Final = owner_kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_LEADER_WORKER_SETS: Final = owner_kind(*LEADER_WORKER_SET)
 _SET: Final = "leaderworkerset.sigs.k8s.io/name"
 _GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
 _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+
+T = TypeVar("T", bound=AnnotatedObject)
 
 
 class Chain(Struct, frozen=True):
@@ -35,8 +42,7 @@ class Chain(Struct, frozen=True):
 
     @classmethod
     def of(cls, rule: OwnerRule) -> Chain:
-        kinds = tuple(owner_kind(*it.pair) for it in (*rule.through, rule))
-        return cls(kinds, rule.per_ordinal, rule.by_name)
+        return cls(tuple(owner_kind(*it) for it in rule.chain), rule.per_ordinal, rule.by_name)
 
 
 Slot = tuple[str, str]
@@ -78,38 +84,103 @@ class Missing(Struct, frozen=True):
 
 
 class Owners:
-    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID."""
+    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID.
+
+    Of several that begin alike the longest counts that the references go along: what is nearer is owned itself then.
+    A pod that none of them leads anywhere may have its home from a claim.
+    """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
-        chains = [Chain.of(rule) for rule in rules]
-        self._chains: Final = {(it.kinds[0].api_version, it.kinds[0].kind): it for it in chains}
+        every = tuple(rules)
+        chains = [Chain.of(rule) for rule in every]
+        self._chains: Final[dict[tuple[str, str], list[Chain]]] = {}
+        for rule, chain in sorted(zip(every, chains, strict=True), key=lambda it: -len(it[1].kinds)):
+            if not rule.is_claim:
+                self._chains.setdefault(rule.chain[0], []).append(chain)
+        selector = next((it.claims for it in every if it.is_claim), None)
+        self._claims: Final = None if selector is None else Claims(selector, objects)
         self._objects = objects
+        self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
+        self._remembered: Final = {(it.api_version, it.kind): it for it in self._by_name}
         self._per_ordinal: Final = frozenset(it.kinds[-1] for it in chains if it.per_ordinal)
+        self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early."""
+        """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early.
+
+        Raises ``Unreadable``.
+        """
+        found = self._by_controllers(pod)
+        return found if found is not None or self._claims is None else self._by_claims(pod, self._claims)
+
+    def _by_controllers(self, pod: Pod) -> Owner | Missing | None:
         reference = pod.owner
-        chain = self._chains.get((reference.api_version, reference.kind)) if reference else None
-        if chain is None:
+        if reference is None:
             return None
-        slot = _slot(pod, chain) if chain.per_ordinal else ""
-        if slot is None:
+        chains = self._chains.get((reference.api_version, reference.kind))
+        if chains is None:
             return None
-        return self._follow(chain, slot, pod, reference)
+        for chain in chains:
+            slot = _slot(pod, chain) if chain.per_ordinal else ""
+            if slot is None and chain is chains[-1]:
+                return None
+            links = self._follow(chain, pod, reference)
+            if isinstance(links, Missing):
+                return links
+            if links:
+                return None if slot is None else self._owner(chain, slot, links)
+        return None
+
+    def _by_claims(self, pod: Pod, claims: Claims) -> Owner | Missing | None:
+        found = claims.of(pod)
+        if isinstance(found, str):
+            return Missing(PERSISTENT_VOLUME_CLAIMS, pod.namespace, found)
+        return None if found is None else self.keeper(PERSISTENT_VOLUME_CLAIMS, found, "")
+
+    def _owner(self, chain: Chain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
+        kind, found = chain.kinds[-1], links[-1]
+        return Owner(kind, found, slot, links[0], self._before(kind, found, slot))
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
-        """The kinds of controllers whose pods may have a home."""
-        return [it.kinds[0] for it in self._chains.values()]
+        """The kinds of controllers whose pods may have a home, each once."""
+        return [it[0].kinds[0] for it in self._chains.values()]
 
     def keepers(self) -> Collection[Kind[AnnotatedObject]]:
         """The kinds that keep homes, each once."""
-        return dict.fromkeys(it.kinds[-1] for it in self._chains.values())
+        return self._keepers
+
+    def pods(self) -> Iterator[Pod]:
+        """All pods that may have a home, some of them twice. They may come and go while it is read."""
+        for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
+            for group in tuple(groups):
+                yield from tuple(groups.get(group, {}).values())
+
+    def newest_pod(self, pod: Pod) -> Pod | None:
+        """One of these as it is now; ``None`` if it is gone."""
+        if pod.owner is not None:
+            for groups in self._controlled:
+                found = groups.get(pod.owner.uid, {}).get(pod.uid)
+                if found is not None:
+                    return found
+        return None if self._claims is None else self._claims.newest(pod)
+
+    def every(self, kind: Kind[T]) -> Iterator[T]:
+        """The objects of the kind that keep homes, which may come and go while it is read."""
+        return (it for it in self._objects.every(kind) if self.keeps(kind, it))
+
+    def keeps(self, kind: Kind[Any], found: AnnotatedObject) -> bool:
+        """Whether that object of the kind keeps homes: of claims those do that were selected."""
+        if self._claims is None or not isinstance(found, PersistentVolumeClaim) or kind not in self._keepers:
+            return True
+        return self._claims.keeps(found)
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
-        """Whether both have controllers of kinds that lead to a home; none is looked up."""
+        """Whether both have controllers of kinds that lead to a home, or a claim in common; none is looked up."""
         pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
-        return all(it in self._chains for it in pairs)
+        return all(it in self._chains for it in pairs) or (
+            self._claims is not None and self._claims.in_common(pod, other)
+        )
 
     def newest(self, owner: Owner) -> Owner | None:
         """The owner as it is now; ``None`` if it is gone."""
@@ -121,6 +192,23 @@ class Owners:
     def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
         """An object that keeps homes, with no pod in hand."""
         return Owner(kind, found, slot, found, self._before(kind, found, slot))
+
+    def gone(self, home: Home) -> Owner | None:
+        """The owner of a home that is remembered, as far as that tells of it; ``None`` while it is there.
+
+        Also ``None`` for a Home that no owner would ever find: anybody may have written it. Raises ``Unreadable``.
+        """
+        keeper = home.keeper
+        kind = self._remembered.get((keeper.api_version, keeper.kind))
+        if kind is None or bool(keeper.slot) != self.is_per_ordinal(kind):
+            return None
+        if not (is_subdomain(keeper.name) and is_slot(keeper.slot)):
+            return None
+        if self._objects.get(kind, home.namespace, keeper.name) is not None:
+            return None
+        was = PartialObject(home.namespace, keeper.name, keeper.uid, "", NO_LABELS, {}, None)
+        found = remembered(self._objects, kind, was, keeper.slot)
+        return Owner(kind, was, keeper.slot, was, home) if found is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
         """Whether an object of the kind keeps a home for each of its pods."""
@@ -140,7 +228,8 @@ class Owners:
         home = remembered(self._objects, kind, found, slot)
         return home if home is not None and home.keeper.uid != found.uid else None
 
-    def _follow(self, chain: Chain, slot: str, pod: Pod, reference: OwnerReference | None) -> Owner | Missing | None:
+    def _follow(self, chain: Chain, pod: Pod, reference: OwnerReference | None) -> Sequence[AnnotatedObject] | Missing:
+        """What the references lead to, one object of each kind of the chain; nothing if they do not go along it."""
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:
@@ -152,26 +241,25 @@ class Owners:
                 links.append(leader_set)
                 break
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
-                return None
+                return ()
             found = self._objects.get(kind, namespace, reference.name)
             if found is None or not reference.uid or reference.uid != found.uid:
                 return Missing(kind, namespace, reference.name)
             links.append(found)
             reference = found.owner
-        keeper = chain.kinds[-1]
-        return Owner(keeper, links[-1], slot, links[0], self._before(keeper, links[-1], slot))
+        return links
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     """All kinds that the rules read."""
     every = tuple(rules)
     memory = (HOMES,) if any(it.by_name for it in every) else ()
-    return (*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)
+    return tuple(dict.fromkeys((*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)))
 
 
 def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """The kinds that keep homes."""
-    return tuple(Chain.of(rule).kinds[-1] for rule in rules)
+    """The kinds that keep homes, each once."""
+    return tuple(dict.fromkeys(Chain.of(rule).kinds[-1] for rule in rules))
 
 
 def _slot(pod: Pod, chain: Chain) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, final
 
 import structlog
@@ -22,6 +22,7 @@ from app.framework.interface import (
     Handle,
     Home,
     HomesPlugin,
+    InquirePlugin,
     Keeper,
     LastFilterPlugin,
     LookUpPlugin,
@@ -36,17 +37,18 @@ from app.framework.interface import (
     Writes,
 )
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import Kind
+from app.kube.kinds import NODES, Kind
 from plugins.sticky_node.active import ActivePods
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
 from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decider, Decision
-from plugins.sticky_node.explaining import explain_home, explain_missing
+from plugins.sticky_node.explaining import explain_home, explain_missing, explain_refused
 from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.listing import Describer, Listing
 from plugins.sticky_node.making import Making
@@ -54,6 +56,7 @@ from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.policies import Policies, kinds_of_policies
 from plugins.sticky_node.recording import Recorder
+from plugins.sticky_node.refused_pods import is_held
 from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
 from plugins.sticky_node.standing_census import StandingCensus
 from plugins.sticky_node.table import Action, Policy, Reason
@@ -106,6 +109,7 @@ class StickyNode(
     BackgroundPlugin,
     RepairPlugin,
     ExplainPlugin,
+    InquirePlugin,
     FiguresPlugin,
     HomesPlugin,
 ):
@@ -115,6 +119,9 @@ class StickyNode(
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
+        self._why = handle.why
+        self._is_asked = handle.is_asked
+        self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._making = Making()
@@ -123,10 +130,13 @@ class StickyNode(
         self._census = Census(walk, handle.objects, self._making)
         self._standings = Standings(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._standing_census = StandingCensus(self._owners, handle.objects, self._standings, self._policies)
-        clocks = Clocks(self._standings, self._owners, handle)
+        self._standing_census = StandingCensus(self._owners, self._standings, self._policies)
+        self._clocks = clocks = Clocks(self._standings, self._owners, handle)
+        self._has_failed = False
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
-        self._keepers = tuple(Keeper(it.api_version, it.kind, it.per_ordinal) for it in args.owners)
+        self._keepers = tuple(
+            Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
+        )
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.clock, handle.wall_clock)
         self._upkeep = Upkeep(
@@ -145,22 +155,30 @@ class StickyNode(
         )
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        """An owner that the watch has not brought yet, and the node of a home that seems to be gone: one read more."""
         found = self._owners.of(pod)
-        return ((found.kind, found.namespace, found.name),) if isinstance(found, Missing) else ()
+        if isinstance(found, Missing):
+            return ((found.kind, found.namespace, found.name),)
+        home = "" if found is None else recorded_home(found)
+        return ((NODES, "", home),) if home and self._misses_node(home) else ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
-            self._watch.answered(pod, str(owner))
+            self._answered(pod, str(owner))
             return OWNER_UNKNOWN, None
         if owner is None:
             return SKIP, None
         decision = self._decided(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
-        self._watch.answered(pod, self._said(pod, decision))
+        self._answered(pod, self._said(pod, decision))
         state.write(_DECIDED, _Decided(decision))
         return SUCCESS, None
+
+    def _answered(self, pod: Pod, verdict: Hashable) -> None:
+        if not self._is_asked():
+            self._watch.answered(pod, verdict)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         decision = state.read(_DECIDED).decision
@@ -209,7 +227,7 @@ class StickyNode(
         One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
         for it elsewhere.
         """
-        if self._tries.is_over(pod.uid, home):
+        if self._is_asked() or self._tries.is_over(pod.uid, home):
             return True
         if pod.nominated_node_name:
             self._tries.end(pod.uid, home)
@@ -240,7 +258,8 @@ class StickyNode(
         return self._said(pod, self._decided(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
     def _said(self, pod: Pod, decision: Decision) -> Hashable:
-        return (decision.verdict, self._tries.is_over(pod.uid, decision.home))
+        is_tried = decision.action is Action.TRY_HOME and self._tries.is_over(pod.uid, decision.home)
+        return (decision.home, decision.action, decision.reason, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
         """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
@@ -331,13 +350,31 @@ class StickyNode(
         decision = self._decided(owner, pod)
         return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
 
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+        """What keeps a pod that waits from a home that takes pods, and what would help."""
+        owner = self._owners.of(pod)
+        if not isinstance(owner, Owner) or pod.node_name or not is_held(decision := self._decided(owner, pod)):
+            return Explanation()
+        verdict = await self._why(pod, decision.home) if decision.home in feasible else None
+        return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
+
     def figures(self) -> Iterator[Figure | None]:
         yield from self._census.figures()
         yield from self._standing_census.figures()
 
     async def run(self) -> None:
-        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes."""
-        await together(self._watch.run, self._upkeep.run)
+        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
+
+        Where it is begun anew after a fault, this process has decided all the time, and what it has seen holds.
+        """
+        if not self._has_failed:
+            self._clocks.begin()
+        self._has_failed = False
+        try:
+            await together(self._watch.run, self._upkeep.run)
+        except Exception:
+            self._has_failed = True
+            raise
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()
@@ -365,7 +402,13 @@ class StickyNode(
 
 
 def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
-    return (*kinds_of(args.owners), *KINDS, *kinds_of_policies(args)) if args.owners else ()
+    if not args.owners:
+        return ()
+    return tuple(dict.fromkeys((*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))))
+
+
+def _parts(args: StickyNodeArgs) -> tuple[Part, ...]:
+    return () if args.claims is None else (Part.VOLUMES,)
 
 
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
@@ -382,6 +425,7 @@ SPEC: Final = PluginSpec(
     kinds=_kinds,
     writes=_writes,
     parts=PARTS,
+    parts_for=_parts,
     changed=tell,
     node_annotations=node_annotations,
 )

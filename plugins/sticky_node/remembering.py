@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,18 +11,18 @@ from typing import Final
 import structlog
 
 from app.framework.interface import Handle, Unreadable
-from app.kube.homes_v1alpha1 import Home
+from app.kube.homes_v1alpha1 import Home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.attempts import Attempts
 from plugins.sticky_node.home import heard_in, home_in, is_foreign, is_sealed, machine_key, slots_of, taken_back
-from plugins.sticky_node.memory import HOMES, MOST_OF_NAMESPACE, MOST_ORPHANS, MOST_REMEMBERED, Memory, memory_name
+from plugins.sticky_node.memory import HOMES, MOST_OF_NAMESPACE, MOST_ORPHANS, MOST_REMEMBERED, Memory
 from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.slots import is_slot
 from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.turns import Turns
 
-_SLOT: Final = re.compile(r"[0-9-]*")
 _LOG: Final = structlog.get_logger(__name__)
 
 
@@ -41,7 +40,7 @@ class Remembering:
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._turns = Turns(handle.objects, self._kinds.values())
+        self._turns = Turns(owners, self._kinds.values())
         self._turns_of_homes = Turns(handle.objects, (HOMES,))
 
     async def all(self) -> bool:
@@ -55,7 +54,9 @@ class Remembering:
             try:
                 found = self._objects.get(kind, home.namespace, home.keeper.name)
                 slot = home.keeper.slot
-                if found is None or self._memory.of(kind, found, slot) is not home or home_in(found, slot):
+                if found is None or not self._owners.keeps(kind, found):
+                    continue
+                if self._memory.of(kind, found, slot) is not home or home_in(found, slot):
                     continue
             except Unreadable:
                 complete = False
@@ -90,7 +91,7 @@ class Remembering:
         slot = home.keeper.slot
         if home.keeper.uid == found.uid or heard_in(found, slot):
             return await self._forget(home)
-        if not _SLOT.fullmatch(slot) or is_foreign(found, slot):
+        if not is_slot(slot) or is_foreign(found, slot):
             return True
         owner = Owner(kind, found, slot, found, home)
         return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
@@ -158,7 +159,7 @@ class Remembering:
     def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
         """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
         there = slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))
-        return list(filter(_SLOT.fullmatch, there))[:MOST_REMEMBERED]
+        return list(filter(is_slot, there))[:MOST_REMEMBERED]
 
     def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""

@@ -61,7 +61,7 @@ class Sealing:
         self._events = handle.event_recorder
         self._sleep = handle.sleep
         self._in_order: dict[str, AnnotatedObject] = {}
-        self._turns = Turns(handle.objects, owners.keepers())
+        self._turns = Turns(owners, owners.keepers())
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,6 +11,13 @@ MOST_SLOTS: Final = 1024
 
 With all that Homeport writes beside a home, the 256 KiB of annotations that the API server takes hold about as many.
 """
+
+_NUMBERS: Final = re.compile(r"[0-9-]*")
+
+
+def is_slot(text: str) -> bool:
+    """Whether a pod may have it: an ordinal, several numbers (a place in a group), or nothing."""
+    return _NUMBERS.fullmatch(text) is not None
 
 
 def slots(annotations: Mapping[str, str], *of: str, per_ordinal: bool) -> list[str]:

@@ -4,12 +4,13 @@ Source of the marks: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` 
 the heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint keeps nobody out: it marks
 nothing.
 
-That a node is gone is the API server's word: the picture has it from a consistent list, and from every event since.
+That a node is gone is the API server's word: the picture has it from a consistent list and every event since, and
+before a pod of that home is judged the node is read once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -53,6 +54,9 @@ LEAVING_TAINTS: Final = (
     "karpenter.sh/disruption",
     "cloud.google.com/impending-node-termination",
 )
+
+_MOST_UNMARKED: Final = 1 << 14
+"""Nodes of which it is kept that nothing is wrong with them, whoever asks."""
 
 _KUBEVIRT: Final = "kubevirt.io"
 _NOT_READY: Final = Taint("node.kubernetes.io/not-ready", NO_SCHEDULE)
@@ -100,6 +104,7 @@ class Standings:
         self._nodes = handle.nodes
         self._volumes = Volumes(handle.objects)
         self._tolerance = LatestTolerance()
+        self._unmarked: dict[str, Node] = {}
         self._compares_machines = args.identity == "machine"
         self._taints = _by_key(args.maintenance)
         self._annotations = _others("annotation", ((it.annotation, it.value) for it in args.maintenance))
@@ -123,17 +128,6 @@ class Standings:
         """Whether the pod's bound volumes can be used from the node; of what cannot be said, they can."""
         return self._volumes.unreached(pod, node) is None
 
-    def version(self, home: str) -> Hashable:
-        """Moves whenever the node becomes another for ``of_node``, and stands still for a heartbeat. Never raises."""
-        try:
-            info = self._nodes.get(home)
-        except Unreadable:
-            return _UNREADABLE
-        if info is None:
-            return None
-        node = info.node
-        return (node.unschedulable, node.taints, node.labels, node.state, tuple(node.annotations.items()))
-
     def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> Standing:
         try:
             info = self._nodes.get(home)
@@ -141,12 +135,23 @@ class Standings:
             return _UNREADABLE
         if info is None:
             return _GONE
-        if self._compares_machines and is_other_machine(info.node, owner):
+        node = info.node
+        if self._compares_machines and is_other_machine(node, owner):
             return _OTHER_MACHINE
-        for found in self._marks(info.node, owner):
+        if self._unmarked.get(home) is node:
+            return _USABLE
+        found = None
+        for found in self._marks(node, owner):
             if pod is None or not self._tolerates(pod, found.taint):
                 return found.standing
+        if found is None and node.labels.get(SCHEDULABLE) != _FALSE:
+            self._keep_unmarked(home, node)
         return _USABLE
+
+    def _keep_unmarked(self, home: str, node: Node) -> None:
+        if len(self._unmarked) >= _MOST_UNMARKED:
+            self._unmarked.clear()
+        self._unmarked[home] = node
 
     def _tolerates(self, pod: Pod, taint: Taint | None) -> bool:
         return taint is not None and self._tolerance.of(pod.spec.tolerations).tolerates(taint)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from app.framework.interface import Figure, Objects, Unreadable
+from app.framework.interface import Figure, Unreadable
 from plugins.sticky_node.home import HOME, recorded_home
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policies import Policies
@@ -36,9 +36,8 @@ _BY_NODE: Final = (
 class StandingCensus:
     """Counts anew each time, from the owners. Of a policy it knows what is said of the owner, not what a pod says."""
 
-    def __init__(self, owners: Owners, objects: Objects, standings: Standings, policies: Policies) -> None:
+    def __init__(self, owners: Owners, standings: Standings, policies: Policies) -> None:
         self._owners = owners
-        self._objects = objects
         self._standings = standings
         self._policies = policies
 
@@ -65,7 +64,7 @@ class StandingCensus:
     def _homes(self) -> Iterator[tuple[Owner, str]]:
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
-            for found in self._objects.every(kind):
+            for found in self._owners.every(kind):
                 for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal):
                     owner = Owner(kind, found, slot, found)
                     home = recorded_home(owner)

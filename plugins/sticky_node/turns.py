@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from app.framework.interface import Objects
 from app.kube.kinds import AnnotatedObject, Kind
 
 T = TypeVar("T", bound=AnnotatedObject)
 
 
+class Every(Protocol):
+    """Where the objects are from: the picture, or ``Owners``, which leaves out those that keep no homes."""
+
+    def every(self, kind: Kind[T]) -> Iterator[T]: ...
+
+
 class Turns(Generic[T]):
     """All objects of some kinds."""
 
-    def __init__(self, objects: Objects, kinds: Iterable[Kind[T]]) -> None:
+    def __init__(self, objects: Every, kinds: Iterable[Kind[T]]) -> None:
         self._objects = objects
         self._kinds = tuple(kinds)
         self._at = ""

@@ -13,6 +13,7 @@ from app.framework.interface import WHEREABOUTS, Objects, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node.home import HOME, recorded_home
+from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.slots import slots
 
@@ -43,20 +44,23 @@ class Kept(Struct, frozen=True, gc=False):
 
 
 class Walk:
-    """Goes from the pods of controllers that lead to an owner to the owners: each time anew."""
+    """Goes from the pods that may have an owner to the owners: each time anew.
+
+    What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
+    """
 
     def __init__(self, owners: Owners, objects: Objects) -> None:
         self._owners = owners
         self._objects = objects
-        self._pods: Final = {kind: objects.by_controller(kind) for kind in owners.controllers()}
 
     def __call__(self) -> Iterator[Kept | None]:
         """Each home once, and ``None`` after each short step. Pods and owners may come and go meanwhile."""
         seen: dict[Slot, Kept] = {}
-        for number, pod in enumerate(self._living()):
+        for number, pod in enumerate(self._owners.pods()):
             if number % _STEP == _STEP - 1:
                 yield None
-            self._note(pod, seen)
+            if not pod.terminating:
+                self._note(pod, seen)
         for number, owner in enumerate(self._recorded()):
             if number % _STEP == _STEP - 1:
                 yield None
@@ -68,10 +72,15 @@ class Walk:
                 yield None
             yield replace(found, home=recorded_home(found.owner))
 
-    def _living(self) -> Iterator[Pod]:
-        for by_controller in self._pods.values():
-            for uid in tuple(by_controller):
-                yield from [pod for pod in by_controller.get(uid, {}).values() if not pod.terminating]
+    def remembered(self) -> Iterator[Kept | None]:
+        """The homes of owners that are not there any more, and ``None`` after each short step."""
+        for number, home in enumerate(self._objects.every(HOMES) if self._owners.remembers() else ()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            with suppress(Unreadable):  # it is there
+                owner = self._owners.gone(home)
+                if owner is not None:
+                    yield Kept(owner, home.node)
 
     def _note(self, pod: Pod, seen: dict[Slot, Kept]) -> None:
         owner = None
@@ -91,7 +100,7 @@ class Walk:
         """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name."""
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
-            for found in self._objects.every(kind):
+            for found in self._owners.every(kind):
                 for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
                     owner = Owner(kind, found, slot, found)
                     yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)

@@ -32,7 +32,10 @@ PACE_SECONDS: Final = 0.02
 """After each write, of which there is one at a time: at most 50 a second, however many live on a node that goes."""
 
 REST_SECONDS: Final = 5.0
-"""After it was written an owner is left alone: nodes come and go, and two profiles may not agree about one."""
+"""After it was written an owner is left alone: nodes come and go."""
+
+LONGEST_REST: Final = 960.0
+"""Seconds; twice as long each time that the same is to be written again: two profiles may not agree about a home."""
 
 AGAIN_SECONDS: Final = 60.0
 """At most, before an owner that could not be written is tried again: ever longer, and after those that were not yet.
@@ -89,6 +92,14 @@ class _Unwritten(Struct):
     pause: float = 0.0
 
 
+class _Rest(Struct, frozen=True):
+    """What was written on an owner last, and for how many seconds, until when, it is left alone since."""
+
+    changes: Mapping[str, str | None]
+    seconds: float
+    until: float
+
+
 class WatchedHomes:
     """Looks at the owners that changed, and at all of them once a node did."""
 
@@ -118,12 +129,11 @@ class WatchedHomes:
 
     def begin(self) -> None:
         """This process decides from now on: what others have seen meanwhile, it has not."""
-        self._clocks.begin()
         self._known: dict[str, _Known] = {}
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
         self._unwritten: dict[str, _Unwritten] = {}
-        self._rests_until: dict[str, float] = {}
+        self._rests: dict[str, _Rest] = {}
         self._told_unwritten: dict[Slot, State] = {}
         self._barred_until = 0.0
         self._pause = 0.0
@@ -145,7 +155,7 @@ class WatchedHomes:
         self._stamp, self._looked_at = stamp, now
         there: set[str] = set()
         for kind in self._keepers:
-            for found in self._objects.every(kind):
+            for found in self._owners.every(kind):
                 there.add(found.uid)
                 known = self._known.get(found.uid)
                 if all_of_them or known is None or known.found is not found:
@@ -153,7 +163,7 @@ class WatchedHomes:
                         await self._look_at(kind, found, known, steps, is_first=is_first)
                 await steps()
         for uid in self._known.keys() - there:
-            self._rests_until.pop(uid, None)
+            self._rests.pop(uid, None)
             for home in self._known.pop(uid).homes.values():
                 self._told_unwritten.pop(home.owner.key, None)
                 self._clocks.forget(home.owner.key)
@@ -186,7 +196,8 @@ class WatchedHomes:
     def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
         uid = found.uid
         if uid not in self._unwritten:
-            self._unwritten[uid] = _Unwritten(kind, found, self._rests_until.get(uid, 0.0), set())
+            rest = self._rests.get(uid)
+            self._unwritten[uid] = _Unwritten(kind, found, 0.0 if rest is None else rest.until, set())
         return self._unwritten[uid]
 
     async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
@@ -316,9 +327,16 @@ class WatchedHomes:
             self._pause = 0.0
             self._forbidden.clear()
             self._is_failure_said = False
-            self._rests_until[uid] = self._clock() + REST_SECONDS
+            self._rest(uid, changes)
             return self._tell_written(found, homes, it.given)
         return self._later(uid, it, _PAUSE_SECONDS)
+
+    def _rest(self, uid: str, changes: Mapping[str, str | None]) -> None:
+        before = self._rests.get(uid)
+        seconds = REST_SECONDS
+        if before is not None and before.changes == changes:
+            seconds = min(2 * before.seconds, LONGEST_REST)
+        self._rests[uid] = _Rest(changes, seconds, self._clock() + seconds)
 
     def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
         """Said once until something can be written. What holds is in memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
@@ -15,9 +15,11 @@ from app.framework.interface import Handle, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
+from plugins.sticky_node.clocks import Clocks
 from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.home import readable
 from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.refused_pods import RefusedPods, is_held
 from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Action, State
 
@@ -32,7 +34,7 @@ AGAIN_SECONDS: Final = 1.0
 
 NEW_LOOK_SECONDS: Final = 0.5
 SEARCH_SECONDS: Final = 30.0
-"""Between two searches for pods that wait and were never asked about."""
+"""Between two searches for pods that wait and were never asked about: so exactly is known when one's gates went."""
 
 AT_ONCE: Final = 10
 """Of those that are woken because this process has come to decide, in one tick: less than are woken in that time, so
@@ -62,7 +64,7 @@ class _Wait(Struct):
 
 
 class WatchedPods:
-    """Keeps what filter went by for each pod that waits, and compares."""
+    """Keeps what filter went by for each pod that waits, and compares. ``refused``: those that their home refuses."""
 
     def __init__(
         self,
@@ -72,8 +74,11 @@ class WatchedPods:
         ends_at: Callable[[Pod], float | None],
         decided: Callable[[Owner, Pod], Decision],
         kinds: Collection[Kind[Any]],
+        clocks: Clocks,
     ) -> None:
+        self.refused = RefusedPods(owners, handle, self.waiting, decided)
         self._owners = owners
+        self._clocks = clocks
         self._verdict = verdict
         self._ends_at = ends_at
         self._decided = decided
@@ -85,10 +90,10 @@ class WatchedPods:
         self._events = handle.event_recorder
         self._clock = handle.clock
         self._now = handle.wall_clock
-        self._pods: Final = tuple(handle.objects.by_controller(it) for it in owners.controllers())
         self._forget_all()
 
     def _forget_all(self) -> None:
+        self.refused.begin()
         self._waits: dict[str, _Wait] = {}
         self._new: dict[str, _Wait] = {}
         self._backlog: deque[Pod] = deque()
@@ -117,14 +122,13 @@ class WatchedPods:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
         self._stamp, self._searched_at = self._stamp_now(), self._clock()
-        for pod in self._waiting():
+        async for pod in self._waiting(set(), steps):
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
                     decision = self._decided(owner, pod)
                     is_held = decision.action in (Action.WAIT, Action.HOME)
                     (self._backlog.append if is_held else self._backlog.appendleft)(pod)
                     self._meet(pod, decision)
-            await steps()
 
     async def look(self, steps: Steps) -> None:
         """Wake those whose verdict has changed since."""
@@ -148,21 +152,30 @@ class WatchedPods:
         """What verdicts rest on, beside time."""
         return (self._nodes.generation, *map(self._objects.version, self._kinds))
 
-    def _waiting(self) -> Iterator[Pod]:
-        """Those of this profile. Pods may come and go while it is read."""
-        for by_controller in self._pods:
-            for uid in tuple(by_controller):
-                pods = [pod for pod in by_controller.get(uid, {}).values() if _waits(pod)]
-                yield from (pod for pod in pods if self._serves(pod.spec.scheduler_name))
+    async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
+        """Those of this profile, each once. Pods may come and go while it is read.
+
+        ``pending`` gets the UIDs of all that have no node; those that have gates are noted.
+        """
+        for pod in self._owners.pods():
+            await steps()
+            if pod.node_name or pod.uid in pending:
+                continue
+            pending.add(pod.uid)
+            if pod.spec.gated:
+                self._clocks.gated(pod)
+            if _waits(pod) and self._serves(pod.spec.scheduler_name):
+                yield pod
 
     async def _search(self, steps: Steps) -> None:
         """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
-        for pod in self._waiting():
+        pending: set[str] = set()
+        async for pod in self._waiting(pending, steps):
             if pod.uid not in self._waits:
                 with suppress(Unreadable):
                     if isinstance(owner := self._owners.of(pod), Owner):
                         self._meet(pod, self._decided(owner, pod))
-            await steps()
+        self._clocks.ungated(pending)
 
     def _meet(self, pod: Pod, decision: Decision) -> None:
         """A pod that nothing holds is left alone: it can only be held later."""
@@ -176,10 +189,11 @@ class WatchedPods:
             await steps()
 
     def _look_at_one(self, wait: _Wait) -> None:
-        pod = self._newest(wait.pod)
-        if pod is None or not _waits(pod):
+        pod = self.waiting(wait.pod)
+        if pod is None:
             self._waits.pop(wait.pod.uid, None)
             self._new.pop(wait.pod.uid, None)
+            self.refused.forget(wait.pod.uid)
             return
         now, verdict = self._now(), self._verdict(pod)
         is_news = not verdict == wait.verdict == wait.answered
@@ -188,17 +202,21 @@ class WatchedPods:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
-        if (is_news or wait.told is None) and isinstance(owner := self._owners.of(pod), Owner):
+        is_untold = is_news or wait.told is None
+        is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
+        if (is_untold or is_refused) and isinstance(owner := self._owners.of(pod), Owner):
             decision = self._decided(owner, pod)
             if is_news and decision.action is not Action.WAIT:
                 self._activate((pod,))
-            self._tell(wait, owner, decision)
+            if is_untold:
+                self._tell(wait, owner, decision)
+            if is_refused and is_held(decision):
+                self.refused.note(pod)
 
-    def _newest(self, pod: Pod) -> Pod | None:
-        if pod.owner is None:
-            return None
-        found = (by_controller.get(pod.owner.uid, {}).get(pod.uid) for by_controller in self._pods)
-        return next((it for it in found if it is not None), None)
+    def waiting(self, pod: Pod) -> Pod | None:
+        """The pod as it is now; ``None`` if it waits no more."""
+        found = self._owners.newest_pod(pod)
+        return found if found is not None and _waits(found) else None
 
     def _wake_backlog(self) -> None:
         pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
@@ -213,7 +231,7 @@ class WatchedPods:
         machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
         if decision.over:
             _LOG.info("grace over", machine=machine, node=node, pod=pod)
-            events.grace_over(self._events, owner, wait.pod, decision)
+            events.grace_over(self._events, owner, wait.pod, decision, self.refused.said(wait.pod, decision.home))
         elif state is State.VOLUME_ELSEWHERE:
             _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
             events.elsewhere(self._events, owner, wait.pod, decision)

@@ -3,6 +3,7 @@
     homes      since when each is not usable is written on its owner, and people are told what changes
     pods       those that wait are woken where filter may answer otherwise by now: kube-scheduler wakes nobody because
                time has passed, or because a home was moved
+    refused    of those that wait for a home which takes pods, people are told why it does not take these
 
 Where nothing has moved that these rest on, nothing is looked at. Where something has, it is done in short steps, and
 once a second at most.
@@ -52,7 +53,7 @@ class Watch:
     ) -> None:
         self._sleep = handle.sleep
         self._homes = WatchedHomes(owners, standings, policies, clocks, handle, kinds)
-        self._pods = WatchedPods(owners, handle, verdict, ends_at, decided, kinds)
+        self._pods = WatchedPods(owners, handle, verdict, ends_at, decided, kinds, clocks)
 
     def answered(self, pod: Pod, verdict: Hashable) -> None:
         """Filter went by this for a pod. Only the first word for a pod counts: on the hot path, and cheap."""
@@ -62,7 +63,7 @@ class Watch:
         """Until it is cancelled. A write that waits for its answer keeps no pod waiting."""
         self._homes.begin()
         await self._pods.begin(Steps(self._sleep))
-        await together(self._watch_pods, self._watch_homes)
+        await together(self._watch_pods, self._watch_homes, self._pods.refused.run)
 
     async def _watch_pods(self) -> None:
         steps = Steps(self._sleep)

@@ -667,6 +667,26 @@ class TestExplainHome:
             found["feasible"],
         )
 
+    @pytest.mark.parametrize("preset", ["complete", "delegated"])
+    async def test_a_home_that_is_full(self, tmp_path: Path, preset: str) -> None:
+        """By the filters of the profile where it has them. Of a saved cluster nothing else is read, which is told."""
+        since = {"type": "PodScheduled", "status": "False", "lastTransitionTime": "2026-11-22T12:00:00Z"}
+        pod = pod_object("db-0", owner=owned_by("db"), status={"conditions": [since]})
+        profile = Profile.model_validate({**HOMES.model_dump(exclude_unset=True), "preset": preset})
+
+        async with serving(
+            Settings(cluster=saved(tmp_path, database("db", "n2")), profiles=(profile,)), IN_TREE, DEFAULT_WEIGHTS
+        ) as api:
+            _, found = await ask(api, "explain", {"pod": pod})
+
+        (*_, asked), unblock = (found["plugins"]["StickyNode"][it] for it in ("tables", "unblock"))
+        move = "move the home or release it: set or remove homeport.dev/home on Database default/db"
+        if preset == "complete":
+            assert ("home", [], True) == (asked["title"], found["feasible"], move in unblock)
+        else:
+            assert ["n2"] == found["feasible"]
+            assert ("asked of the home", []) == (asked["title"], unblock)
+
     async def test_a_pod_that_is_rejected_before_any_node_is_looked_at(self, tmp_path: Path) -> None:
         found = await explained_with_homes(tmp_path, pod_object("db-0", owner=owned_by("db")))
 

@@ -93,13 +93,13 @@ def test_json_is_the_answer_of_the_endpoint(http: httpx.Client, capsys: pytest.C
 
 
 def test_a_pod_that_homeport_does_not_know(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["explain", "x", "--server", str(http.base_url)])
+    code = main(["explain", "x", "-n", "default", "--server", str(http.base_url)])
 
     assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
 
 
 def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["explain", "x", "--server", "http://127.0.0.1:1/"])
+    code = main(["explain", "x", "-n", "default", "--server", "http://127.0.0.1:1/"])
 
     (out, err) = capsys.readouterr()
     assert (1, "", True) == (code, out, err.startswith("homeport: http://127.0.0.1:1/api/v1/explain: "))
@@ -108,7 +108,7 @@ def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
 def test_somebody_else_serves_there(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     """Its 404 is told as it is."""
     elsewhere = f"{str(http.base_url).rstrip('/')}/elsewhere"
-    code = main(["explain", "x", "--server", elsewhere])
+    code = main(["explain", "x", "-n", "default", "--server", elsewhere])
 
     assert (1, ("", f"homeport: {elsewhere}/api/v1/explain: Not Found\n")) == (code, capsys.readouterr())
 
@@ -141,7 +141,7 @@ class TestDefaultServers:
     ) -> None:
         monkeypatch.setattr(service, "SERVERS", (str(http.base_url), "http://127.0.0.1:1"))
 
-        code = main(["explain", "x"])
+        code = main(["explain", "x", "-n", "default"])
 
         assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
 
@@ -150,7 +150,7 @@ class TestDefaultServers:
     ) -> None:
         monkeypatch.setattr(service, "SERVERS", (ports[0], "http://127.0.0.1:1"))
 
-        code = main(["explain", "x"])
+        code = main(["explain", "x", "-n", "default"])
 
         (out, err) = capsys.readouterr()
         one, other = err.splitlines()

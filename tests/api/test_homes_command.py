@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -23,6 +24,7 @@ default    StatefulSet/db/0        n1             usable  at home    hard
 default    StatefulSet/db/2        n2             away    elsewhere  hard
 default    StatefulSet/db/10       n3             usable  idle       hard
 machines   VirtualMachine/db01     n1             usable  waiting    grace
+machines   VirtualMachine/gone01   n3             owner gone  idle   grace
 machines   VirtualMachine/idle01   n2             away    idle       grace
 machines   VirtualMachine/lost01   n9             gone    waiting    grace
 machines   VirtualMachine/mail01   n1             usable  at home    grace
@@ -46,14 +48,14 @@ DRAINED = """\
 n1: home of 4; 2 more run there
 
 NAMESPACE  OWNER                   POLICY  POD               COULD RUN ON  THEN
+machines   VirtualMachine/free01   grace   launcher-free01   n3 n4         starts on n4
+machines   VirtualMachine/db01     grace   launcher-db01     n3 n4         waits for n1; after its grace starts on n3
+machines   VirtualMachine/mail01   grace   launcher-mail01   n3            waits for n1; after its grace starts on n3
 default    StatefulSet/db/0        hard    db-0              n3 n4         waits for n1
-machines   VirtualMachine/db01     grace   launcher-db01     n3 n4         waits for n1; elsewhere after its grace
-machines   VirtualMachine/mail01   grace   launcher-mail01   n3            waits for n1; elsewhere after its grace
-machines   VirtualMachine/moved01  grace   launcher-moved01  n3 n4         waits for n1; elsewhere after its grace
 default    StatefulSet/db/2        hard    db-2              n3 n4         waits for n2
-machines   VirtualMachine/free01   grace   launcher-free01   n3 n4         starts elsewhere
+machines   VirtualMachine/moved01  grace   launcher-moved01  -             stays on n3
 
-each judged alone, by all rules of kube-scheduler of profile full
+placed one after the other, by all rules of kube-scheduler of profile full: what they need adds up
 """
 
 
@@ -63,6 +65,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("village")
     with served(folder, "--config", configured(folder, DELEGATED, COMPLETE)) as http:
         yield str(http.base_url)
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person without a kubeconfig."""
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+
+
+def context(folder: Path, namespace: str) -> str:
+    """A kubeconfig whose current context has a namespace."""
+    found = {"current-context": "here", "contexts": [{"name": "here", "context": {"namespace": namespace}}]}
+    (folder / "kubeconfig").write_text(yaml.safe_dump(found))
+    return str(folder / "kubeconfig")
 
 
 def ran(capsys: pytest.CaptureFixture[str], url: str, *arguments: str) -> tuple[int, str, str]:
@@ -85,6 +100,11 @@ def squeezed(text: str) -> list[list[str]]:
         pytest.param(["-n", "machines", "--away", "-o", "wide"], WIDE, id="of a namespace, in full"),
         pytest.param(["-A", "--contradictory"], CONTRADICTORY, id="what cannot be"),
         pytest.param(
+            ["-n", "machines", "--orphaned", "-o", "name"],
+            "".join(f"virtualmachine.kubevirt.io/{it}\n" for it in ("gone01", "lost01", "odd01")),
+            id="names of orphans",
+        ),
+        pytest.param(
             ["-A", "--away", "-o", "name"],
             "statefulset.apps/db/2\nvirtualmachine.kubevirt.io/idle01\n",
             id="names alone",
@@ -95,6 +115,33 @@ def test_lists(url: str, capsys: pytest.CaptureFixture[str], arguments: list[str
     code, out, err = ran(capsys, url, *arguments)
 
     assert (0, squeezed(expected), "") == (code, squeezed(out), err)
+
+
+def test_the_namespace_is_that_of_the_current_context(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with kubectl; who names one, or asks for all, need not have a kubeconfig at all."""
+    monkeypatch.setenv("KUBECONFIG", context(tmp_path, "machines"))
+    of_the_context = ran(capsys, url, "--away", "-o", "name")
+    of_another = ran(capsys, url, "--away", "-o", "name", "-n", "default")
+    of_all = ran(capsys, url, "--away", "-o", "name", "-A")
+    kept = ran(capsys, url, "keep", "vm/idle01")
+    monkeypatch.delenv("KUBECONFIG")
+    of_a_file = ran(capsys, url, "--away", "-o", "name", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    no_file = ran(capsys, url, "--kubeconfig", "/nowhere")
+
+    machine, member = "virtualmachine.kubevirt.io/idle01\n", "statefulset.apps/db/2\n"
+    assert [(0, machine, ""), (0, member, ""), (0, member + machine, "")] == [of_the_context, of_another, of_all]
+    told = "VirtualMachine machines/idle01 has no pod: there is no node to keep; move can name one"
+    assert (1, "", f"homeport: {told}\n") == kept
+    assert [(0, machine, ""), (2, "", "homeport: kubeconfig /nowhere: there is no such file\n")] == [of_a_file, no_file]
+
+
+@pytest.mark.parametrize("namespace", ["Not One", "../x", ""])
+def test_what_no_namespace_is_called_is_refused(url: str, capsys: pytest.CaptureFixture[str], namespace: str) -> None:
+    told = (1, "", f"homeport: {namespace!r} cannot be the name of a namespace\n")
+
+    assert [told, told] == [ran(capsys, url, *it, "-n", namespace) for it in ([], ["release", "vm/db01"])]
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -110,6 +157,7 @@ def test_for_a_pipe_it_is_what_the_page_says(url: str, capsys: pytest.CaptureFix
     ("arguments", "told"),
     [
         (["--node", "n1", "-n", "nowhere"], "homeport: no such homes in namespace nowhere (-A: in all)\n"),
+        (["-n", "nowhere"], "homeport: no homes in namespace nowhere (-A: in all)\n"),
         (["--node", "n99", "-A"], "homeport: no such homes anywhere\n"),
         (["--node", "n99", "-A", "-o", "name"], ""),
     ],
@@ -125,6 +173,8 @@ def test_where_there_are_none_it_is_said_and_no_failure(
     [
         ("db01", "'db01' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("vm/db01/x", "'vm/db01/x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("lws/model/0-", "'lws/model/0-' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("lws/model/0-1-2", "'lws/model/0-1-2' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("vm//3", "'vm//3' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("vm/../x", "'vm/../x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
         ("pod/db01", "no pod keeps homes here; kinds that do: VirtualMachine, StatefulSet"),
@@ -150,6 +200,7 @@ def test_an_owner_that_cannot_be_is_refused(
             "VirtualMachine machines/idle01 has no pod: there is no node to keep; move can name one",
         ),
         ("virtualmachines.kubevirt.io/db01", "VirtualMachine machines/db01: its pod launcher-db01 has no node yet"),
+        ("vm/gone01", "VirtualMachine machines/gone01 is gone, and its home is remembered; release forgets it"),
         ("VirtualMachine/no", "VirtualMachine machines/no has neither a home nor a pod, as far as Homeport knows"),
     ],
 )
@@ -170,6 +221,26 @@ def test_two_kinds_of_one_name_are_told_apart_by_their_group(
     choices = "Database.a.example.com/x or Database.b.example.com/x"
     assert (1, f"homeport: database may be more than one kind: say {choices}\n") == (code, err)
     assert (1, "homeport: Database default/x has neither a home nor a pod, as far as Homeport knows\n") == (other, none)
+
+
+def test_owners_of_every_sort_can_be_named(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "perOrdinal": True}
+    through = [{"apiVersion": "apps/v1", "kind": "StatefulSet"}]
+    claims = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "selector": {}}
+    args = {"owners": [{**group, "through": through}, claims]}
+    profile = {"schedulerName": "*", "pluginConfig": [{"name": "StickyNode", "args": args}]}
+    named = {
+        "lws/model/0-2": "LeaderWorkerSet default/model/0-2",
+        "pvc/data": "PersistentVolumeClaim default/data",
+        "persistentvolumeclaims/data": "PersistentVolumeClaim default/data",
+    }
+    with served(tmp_path_factory.mktemp("s"), "--config", configured(tmp_path_factory.mktemp("c"), profile)) as http:
+        found = {owner: ran(capsys, str(http.base_url), "keep", owner) for owner in named}
+
+    told = "has neither a home nor a pod, as far as Homeport knows"
+    assert {owner: (1, "", f"homeport: {it} {told}\n") for owner, it in named.items()} == found
 
 
 def test_without_a_cluster_nothing_is_written(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,14 +280,28 @@ class TestDrain:
 
         (found,) = [it for it in json.loads(out)["items"] if it["owner"]["name"] == "mail01"]
         assert (0, ["n3"]) == (code, found["couldRunOn"])
-        assert "2 of 3: NodeAffinity: node(s) didn't match Pod's node affinity/selector" == found["othersRefuse"]
+        assert "n3" == found["goesTo"]
+
+    @pytest.mark.parametrize("output", ["json", "yaml"])
+    def test_for_a_program_it_is_what_the_page_says(
+        self, url: str, capsys: pytest.CaptureFixture[str], output: str
+    ) -> None:
+        code, out, _ = ran(capsys, url, "drain", "n1", "--dry-run", "-o", output)
+
+        expected = httpx.post(f"{url}/api/v1/homes/drain", json={"node": "n1"}).json()
+        assert (0, expected) == (code, json.loads(out) if output == "json" else yaml.safe_load(out))
 
     def test_whose_home_is_idle_is_not_judged(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         code, out, _ = ran(capsys, url, "drain", "n2", "--dry-run", "-o", "json")
 
         told = {it["owner"]["name"]: (it["couldRunOn"], it["then"]) for it in json.loads(out)["items"]}
         later = "waits for n2; elsewhere after its grace"
-        assert (0, {"db": (["n1", "n3", "n4"], "waits for n2"), "idle01": (None, later)}) == (code, told)
+        assert (0, {"db": (None, "stays on n1"), "idle01": (None, later)}) == (code, told)
+
+    def test_what_no_node_can_be_called_is_refused(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        code, out, err = ran(capsys, url, "drain", "x" * 254, "--dry-run")
+
+        assert (1, "", "homeport: node: String should have at most 253 characters\n") == (code, out, err)
 
     def test_who_asks_for_more_than_a_dry_run_is_told_that_nobody_is_evicted(
         self, url: str, capsys: pytest.CaptureFixture[str]
@@ -235,10 +320,12 @@ class TestDrain:
         with served(tmp_path_factory.mktemp("sample"), "--cluster", SAMPLE) as http:
             code, out, _ = ran(capsys, str(http.base_url), "drain", "node-c3", "--dry-run")
 
-        first, _, _, machine, _, last = out.splitlines()
+        first, _, _, machine, *_, rules, missing, room = out.splitlines()
         assert (0, "node-c3: home of 1; 0 more run there") == (code, first)
-        assert "node-a1 node-a2 node-a3 and 8 more" in machine
-        assert last.endswith("kube-scheduler's own (resources, taints, …) are not asked here")
+        assert machine.endswith("waits for node-c3; elsewhere after its grace") or "node-" in machine
+        assert "placed one after the other, by the rules that Homeport has here: PodTopologySpread" == rules
+        assert missing.startswith("not counted: NodeUnschedulable NodeName TaintToleration")
+        assert room.startswith("so nobody has asked whether there is room for them")
 
 
 def test_the_annotation_is_the_one_that_the_plugin_reads() -> None:

@@ -22,7 +22,7 @@ from tests.apiserver import kubeconfig
 from tests.builders import JsonObject
 
 PATH = "/api/v1/homes"
-ALL = ["db/0", "db/2", "db/10", "db01", "idle01", "lost01", "mail01", "moved01", "odd01"]
+ALL = ["db/0", "db/2", "db/10", "db01", "gone01", "idle01", "lost01", "mail01", "moved01", "odd01"]
 """In their order: by namespace, kind, name and ordinal, as a number."""
 
 
@@ -76,6 +76,13 @@ async def test_all_that_is_told_of_a_home(api: Api) -> None:
     assert [shown()] == (await asked(api, name="mail01"))["items"]
 
 
+async def test_a_home_whose_owner_is_gone_is_told_of_as_far_as_it_is_remembered(api: Api) -> None:
+    owner = {"name": "gone01", "uid": "uid-VirtualMachine-gone01"}
+    fields = {"node": "n3", "state": "owner_gone", "machine": "idle", "pod": "", "podNode": "", "orphaned": True}
+
+    assert [shown(**fields, owner=shown()["owner"] | owner)] == (await asked(api, name="gone01"))["items"]
+
+
 async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) -> None:
     found = await asked(api)
 
@@ -95,7 +102,8 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
         pytest.param({"kind": "VirtualMachine", "name": "db01"}, ["db01"], id="of an owner"),
         pytest.param({"state": "gone"}, ["lost01", "odd01"], id="in a state"),
         pytest.param({"machine": "elsewhere"}, ["db/2", "moved01"], id="whose pod runs elsewhere"),
-        pytest.param({"orphaned": "true"}, ["lost01", "odd01"], id="without their node"),
+        pytest.param({"orphaned": "true"}, ["gone01", "lost01", "odd01"], id="without their node, or their owner"),
+        pytest.param({"state": "owner_gone"}, ["gone01"], id="without their owner"),
         pytest.param({"away": "true"}, ["db/2", "idle01"], id="whose node takes no pods"),
         pytest.param({"contradictory": "true"}, ["db/2", "moved01", "odd01"], id="that cannot be"),
         pytest.param(
@@ -110,7 +118,7 @@ async def test_filters(api: Api, query: dict[str, str], expected: list[str]) -> 
     assert expected == names(await asked(api, **query))
 
 
-@pytest.mark.parametrize("limit", [1, 2, 4, 9, 10])
+@pytest.mark.parametrize("limit", [1, 2, 5, 10, 11])
 async def test_pages_follow_one_another(api: Api, limit: int) -> None:
     seen: list[str] = []
     token = ""

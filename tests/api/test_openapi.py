@@ -28,6 +28,7 @@ KEYWORDS: Final = frozenset(
         "format",
         "items",
         "maxItems",
+        "maxLength",
         "minItems",
         "minLength",
         "properties",

@@ -137,7 +137,16 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
         "leader": None,
         "permissions": None,
         "assumed_pods": 0,
-        "profiles": [{"scheduler_name": "*", "preset": "delegated", "bind_recheck": [], "points": PLUGINS}],
+        "profiles": [
+            {
+                "scheduler_name": "*",
+                "preset": "delegated",
+                "bind_recheck": [],
+                "at_most": 0,
+                "pick": False,
+                "points": PLUGINS,
+            }
+        ],
         "unserved": {},
     } == {key: value for key, value in status.items() if key != "counters"}
 
@@ -149,6 +158,18 @@ async def test_status_tells_what_is_asked_at_bind_alone(tmp_path: Path) -> None:
 
     assert ("complete", ["NodeName"]) == (profile["preset"], profile["bind_recheck"])
     assert "filter" not in profile["points"]
+
+
+async def test_status_tells_how_few_names_are_answered(tmp_path: Path) -> None:
+    asked = (
+        {"schedulerName": "many", "atMost": 120},
+        {"schedulerName": "one", "preset": "complete", "pick": True},
+    )
+    profiles = tuple(map(Profile.model_validate, asked))
+    async with serving(Settings(cluster=saved(tmp_path), profiles=profiles)) as api:
+        found = (await api.get("/api/v1/status"))["profiles"]
+
+    assert [(120, False), (0, True)] == [(it["at_most"], it["pick"]) for it in found]
 
 
 async def test_status_tells_how_the_kept_counts_are_used(api: Api) -> None:

@@ -13,6 +13,7 @@ from typing import Final, Unpack
 import yaml
 
 from app.config.profile import Profile
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, memory_name
 from tests.builders import JsonObject, PodFields, controller, node_object, pod_object
 
 MACHINES: Final = "machines"
@@ -66,6 +67,14 @@ def idle(name: str, home: str, *, since: str) -> list[JsonObject]:
     return [virtual]
 
 
+def remembered(name: str, home: str, *, of: str = "VirtualMachine") -> JsonObject:
+    """What is left of a machine that was deleted."""
+    keeper = {"apiVersion": "kubevirt.io/v1", "kind": of, "name": name, "uid": f"uid-{of}-{name}"}
+    metadata = {"name": memory_name(keeper["apiVersion"], of, name, ""), "namespace": MACHINES}
+    spec = {"owner": keeper, "node": home, "since": SINCE}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+
+
 def member(number: int, **fields: Unpack[PodFields]) -> JsonObject:
     """A pod of the StatefulSet."""
     given: PodFields = {"owner": {**controller("StatefulSet", "db"), "uid": "uid-StatefulSet-db"}, **fields}
@@ -82,6 +91,7 @@ OBJECTS: Final = [
     *machine("lost01", "n9", scheduler="default-scheduler"),
     *machine("odd01", ODD),
     *machine("free01", node="n1"),
+    remembered("gone01", "n3"),
     owner("StatefulSet", "db", "apps/v1", home_0="n1", home_2="n2", home_10="n3"),
     member(0, node="n1"),
     member(2, node="n1"),

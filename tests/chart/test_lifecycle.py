@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -171,6 +172,25 @@ def test_an_upgrade_from_the_values_of_a_former_release(
 
     assert kept == {it["metadata"]["name"]: it["data"] for it in release.objects() if it["kind"] == "Secret"}
     assert all(it["metadata"]["labels"]["upgraded"] == "yes" for it in release.objects())
+
+
+def test_an_upgrade_from_a_chart_that_had_no_arguments_of_homes(release: Release, tmp_path: Path) -> None:
+    """Helm takes over the former chart's defaults, too: to --reuse-values nothing is new."""
+    former = shutil.copytree(CHART, tmp_path / "former")
+    values = yaml.safe_load((former / "values.yaml").read_text())
+    assert {} == values["plugins"]["stickyNode"].pop("args")
+    (former / "values.yaml").write_text(yaml.safe_dump(values))
+    release.run("install", "homeport", str(former))
+    assert "args" not in yaml.safe_load(release.run("get", "values", "homeport", "--all"))["plugins"]["stickyNode"]
+    lived_in(release)
+    before = release.versions()
+
+    release.run("upgrade", "homeport", str(CHART), "--reuse-values")
+    assert before == release.versions()
+    release.run("upgrade", "homeport", str(CHART), "--reuse-values", "--set=plugins.stickyNode.args.policy=hard")
+    (held,) = [it["data"]["homeport.yaml"] for it in release.objects() if "homeport.yaml" in it.get("data", {})]
+    (config,) = yaml.safe_load(held)["profiles"][0]["pluginConfig"]
+    assert ("StickyNode", "hard") == (config["name"], config["args"]["policy"])
 
 
 def test_one_goes_over_from_certificates_to_others_and_from_mode_to_mode(release: Release, tmp_path: Path) -> None:

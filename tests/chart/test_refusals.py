@@ -15,6 +15,7 @@ from tests.chart.rendering import HELMS, RefusedError, containers, of_kind, pod_
 Values = dict[str, Any]
 
 SERVICE: Final[Values] = {"mode": "service"}
+CLAIM: Final = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "resource": "persistentvolumeclaims"}
 TWICE: Final = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}
 
 CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
@@ -56,6 +57,10 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     "a weight of less than one": (
         {"extender": {"maxPriority": 100}},
         "extender.weight 2 cannot be had with extender.maxPriority 100: weight \u00d7 10 / maxPriority has to",
+    ),
+    "fewer names in full answers": (
+        {"extender": {"lean": False, "atMost": 100}},
+        "extender.atMost needs extender.lean",
     ),
     "a port that is taken": (
         {"extender": {"port": 10259}},
@@ -157,6 +162,7 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "a text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
     "a number for a text": ({"image": {"tag": 1.3}}, "at '/image/tag': got number, want string"),
     "a mode that there is not": ({"mode": "sidecar"}, "at '/mode': value must be one of 'scheduler', 'service'"),
+    "fewer names than few": ({"extender": {"atMost": 99}}, "at '/extender/atMost'"),
     "a duration without a unit": ({"extender": {"httpTimeout": "5"}}, "at '/extender/httpTimeout': '5' does not match"),
     "no replica": ({"replicaCount": 0}, "at '/replicaCount': minimum: got 0, want 1"),
     "too little time to end": (
@@ -166,6 +172,10 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "an owner without its plural": (
         {"plugins": {"stickyNode": {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}}},
         "at '/plugins/stickyNode/owners/0': missing property 'resource'",
+    ),
+    "a claim that nobody can select": (
+        {"plugins": {"stickyNode": {"owners": [{**CLAIM, "selector": {"labels": {"a": "b"}}}]}}},
+        "at '/plugins/stickyNode/owners/0/selector': additional properties 'labels' not allowed",
     ),
     "no owner": (
         {"plugins": {"stickyNode": {"owners": []}}},

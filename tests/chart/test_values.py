@@ -43,6 +43,7 @@ OTHERS: Final[dict[str, Any]] = {
     "extender.port": 9000,
     "extender.weight": 8,
     "extender.maxPriority": 5,
+    "extender.atMost": 200,
     "plugins.podTopologySpread.args": {"defaultingType": "List"},
     "plugins.stickyNode.owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "resource": "statefulsets"}],
     "plugins.stickyNode.args": {"failback": True},

@@ -124,7 +124,7 @@ class TestSettings:
     def test_the_profiles_shown_are_good_ones(self) -> None:
         shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "configuration.md", "yaml") if "profiles:" in it]
 
-        assert ["default-scheduler", "batch", "*"] == [
+        assert ["default-scheduler", "batch", "*", "*"] == [
             Profile.model_validate(profile).scheduler_name for it in shown for profile in it["profiles"]
         ]
 
@@ -248,7 +248,7 @@ class TestCatalogue:
 
         assert {"StickyNode", "NodeResourcesFit"} <= found.keys()
         assert [] == [name for name, args in found.items() if args == specs[name].args()]
-        assert 3 == len(found["StickyNode"].owners)
+        assert 5 == len(found["StickyNode"].owners)
 
 
 def section(plugin: str) -> str:

@@ -203,6 +203,50 @@ def priority_class(name: str, value: int, *, preemption_policy: str = "PreemptLo
     }
 
 
+def stateful_set(name: str, *, owners: Sequence[Json] = ()) -> Json:
+    """A StatefulSet of no replicas: without its controller nobody makes its pods."""
+    labels = {"set": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _metadata(name, "default", None, None, owners),
+        "spec": {
+            "replicas": 0,
+            "serviceName": name,
+            "selector": {"matchLabels": labels},
+            "template": _template(labels),
+        },
+    }
+
+
+def bound_claim(name: str, *, labels: Labels | None = None) -> tuple[Json, Json]:
+    """A PersistentVolume that any node can use, and the claim that is bound to it, once each knows of the other."""
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"volume-of-{name}"},
+        "spec": {
+            **common,
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "default", "name": name},
+            "csi": {"driver": "disks.example.com", "volumeHandle": name},
+        },
+    }
+    annotations = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": _metadata(name, "default", labels, annotations, ()),
+        "spec": {
+            **common,
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": f"volume-of-{name}",
+        },
+    }
+    return volume, claim
+
+
 def pod_disruption_budget(name: str, labels: Labels, *, min_available: int, namespace: str = "default") -> Json:
     """A disruption budget over pods with these labels; its status, which no controller sets, allows no disruption."""
     return {

@@ -43,6 +43,7 @@ PAGES: Final = (
     "/api/v1/waiting",
     "/api/v1/cycle",
     "/api/v1/explain",
+    "/api/v1/homes/drain",
 )
 METHODS: Final = (
     "GET",

@@ -11,7 +11,7 @@ from tests.controlplane.controlplane import ControlPlane
 from tests.load.scheduling import Bench, measure_case
 from tests.load.workload import chosen, load
 
-SYSTEMS = ("in-tree", "homeport", "passing", "without")
+SYSTEMS = ("in-tree", "homeport", "pick", "passing", "without")
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +29,26 @@ def test_every_system_places_every_pod(found: dict[str, Any]) -> None:
 
 
 def test_hard_constraints_hold_where_somebody_looks_at_them(found: dict[str, Any]) -> None:
-    assert [] == found["systems"]["in-tree"]["broken"] + found["systems"]["homeport"]["broken"]
+    assert [] == [it for name in ("in-tree", "homeport", "pick") for it in found["systems"][name]["broken"]]
 
 
 def test_every_name_is_counted(found: dict[str, Any]) -> None:
-    counted = found["wire"]["filter"]
+    counted = found["wire"]["homeport"]["filter"]
 
     assert counted["calls"] >= 10
     assert (20, True) == (counted["names asked"], counted["names passed"] <= 20)
+
+
+def test_a_pick_is_one_name_and_nobody_is_asked_to_score(found: dict[str, Any]) -> None:
+    counted = found["wire"]["pick"]
+
+    assert (20, 1) == (counted["filter"]["names asked"], counted["filter"]["names passed"])
+    assert {"filter", "bind"} == counted.keys()
+
+
+def test_it_is_told_how_even_the_pods_stand(found: dict[str, Any]) -> None:
+    """Existing pods stand two to a node, and there is half a pod a node more."""
+    even = {name: it["even"] for name, it in found["systems"].items()}
+
+    assert {("topology.kubernetes.io/zone", "kubernetes.io/hostname")} == {tuple(it) for it in even.values()}
+    assert 1 == even["pick"]["kubernetes.io/hostname"]["skew"]

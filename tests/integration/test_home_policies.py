@@ -19,7 +19,7 @@ from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_events import told as events_of
-from tests.integration.test_home_identity import HOME_POD, annotations, fail, succeed, told, wait_home
+from tests.integration.test_home_identity import HOME_POD, annotations, fail, seen, succeed, told, wait_home
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
 from tests.integration.test_home_trust import NO_PATCH, lines
 from tests.integration.test_home_waking import AWAY, GRACE, annotate, configured, cordon, refused, since
@@ -126,6 +126,54 @@ def test_a_soft_home_that_is_not_shown_is_tried_first(
         wait_home(client, "full01", client.node_of(full))
 
 
+def test_a_machine_whose_home_does_not_take_it_is_told_why(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """One home is full, the other has a taint, of which Homeport's profile knows nothing; a third node has room."""
+    client = plane.client
+    install_kubevirt(client)
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="4")
+    crowd = fill(client, "zone-a-0", "3500m")
+    client.patch("Node", "zone-b-0", {"spec": {"taints": [objects.taint("example.com/dedicated")]}}, namespace="")
+    homes = {"full01": "zone-a-0", "tainted01": "zone-b-0"}
+    machines = {
+        "full01": lives(client, "full01", "zone-a-0"),
+        "tainted01": lives(client, "tainted01", "zone-b-0", policy="grace"),
+    }
+    homeport = start_homeport(configured(tmp_path, policy="hard"))
+
+    with start_scheduler(plane, homeport):
+        pods = {name: launch(client, machine, requests={"cpu": "1"}) for name, machine in machines.items()}
+        for each in (*pods, *pods.values()):
+            seen(client, each, "HomeRefuses")
+        found = explained(homeport, pods["full01"])
+        client.delete("Pod", crowd)
+        client.patch("Node", "zone-b-0", {"spec": {"taints": None}}, namespace="")
+        assert homes == {name: client.wait_bound(pod) for name, pod in pods.items()}
+
+    notes = {
+        name: (events_of(client, name)["HomeRefuses"]["note"], events_of(client, pod)["HomeRefuses"]["note"])
+        for name, pod in pods.items()
+    }
+    full, tainted = (
+        "waits for zone-a-0: Insufficient cpu",
+        "waits for zone-b-0: node(s) had untolerated taint(s); from 20",
+    )
+    assert (f"default/{pods['full01']} {full}", f"the pod {full}") == notes["full01"]
+    assert notes["tainted01"][0].startswith(f"default/{pods['tainted01']} {tainted}")
+    assert notes["tainted01"][1].startswith(f"the pod {tainted}")
+
+    assert ["zone-a-0"] == found["feasible"]
+    (row,) = found["plugins"]["StickyNode"]["tables"][1]["rows"]
+    assert ["zone-a-0", "Insufficient cpu"] == row[:2]
+    assert "InterPodAffinity" in row[2]
+    assert [
+        "node zone-a-0 is the home, and does not take the pod: Insufficient cpu: see to that",
+        "move the home or release it: set or remove homeport.dev/home on VirtualMachine default/full01",
+        f"let the pod go elsewhere while its home does not take it: set {POLICY}=soft on VirtualMachine default/full01",
+    ] == found["plugins"]["StickyNode"]["unblock"]
+
+
 # lost
 
 
@@ -180,6 +228,47 @@ def test_a_lost_node_frees_its_machines_where_it_is_to(
         wait_home(client, "lost01", "zone-b-0")
         wait_refused(client, waiting, AWAY)
         assert ("", "zone-a-1") == (client.node_of(waiting), home_of(client, "kept01"))
+
+
+def register(client: Client, name: str, machine: str) -> None:
+    """What a kubelet does, on a machine that its firmware calls so."""
+    info = {"systemUUID": machine, "machineID": "of this installation", "bootID": "of this boot"}
+    client.create_node(objects.node(name, cpu="16"))
+    client.patch_status("Node", name, {"nodeInfo": info})
+
+
+def test_a_reinstalled_node_is_home_and_another_machine_of_its_name_is_not(
+    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
+) -> None:
+    """Both Nodes are deleted and registered anew while their machines are down; with ``identity: machine``."""
+    client = plane.client
+    install_kubevirt(client)
+    for name in ("same", "swapped", "other"):
+        register(client, name, f"{name}-machine")
+    places = {"same01": "same", "swap01": "swapped", "soft01": "swapped"}
+    machines = {name: client.create(objects.virtual_machine(name)) for name in places}
+    client.patch("VirtualMachine", "soft01", {"metadata": {"annotations": {POLICY: "soft"}}})
+
+    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="hard", identity="machine"))):
+        for name, place in places.items():
+            first = launch(client, machines[name], node_selector={objects.HOSTNAME_LABEL: place})
+            assert place == client.wait_bound(first)
+            wait_home(client, name, place)
+            shut_down(client, name, first)
+        for name, machine in (("same", "same-machine"), ("swapped", "another-machine")):
+            client.delete("Node", name)
+            register(client, name, machine)
+        for name in ("swap01", "soft01"):
+            seen(client, name, "HomeReplaced")
+        for name, requests in (("same", "8"), ("other", "1")):
+            fill(client, name, requests, f"crowd-{name}")
+        pods = {name: launch(client, machine, "second") for name, machine in machines.items()}
+        assert "same" == client.wait_bound(pods["same01"])
+        wait_refused(client, pods["swap01"], GONE)
+        soft = client.wait_bound(pods["soft01"])
+        wait_home(client, "soft01", soft)
+        annotate(client, "swap01", None)
+        assert client.wait_bound(pods["swap01"]) in ("swapped", "other")
 
 
 # evacuated and rebooted
@@ -510,6 +599,8 @@ def test_a_home_that_spread_forbids_is_told_with_both_reasons(
     } == {node: [(it["plugin"], it["reasons"]) for it in statuses] for node, statuses in found["nodes"].items()}
     (row,) = found["plugins"]["StickyNode"]["tables"][0]["rows"]
     assert ["VirtualMachine default/web01", "zone-a-0", "hard (default)"] == row[:3]
+    move = "move the home or release it: set or remove homeport.dev/home on VirtualMachine default/web01"
+    assert move in found["plugins"]["StickyNode"]["unblock"]
     assert found["plugins"]["PodTopologySpread"]["unblock"]
 
 

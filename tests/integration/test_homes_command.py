@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from app.__main__ import main
-from plugins.sticky_node.memory import HOMES, memory_name
+from app.kube.homes_v1alpha1 import memory_name
+from plugins.sticky_node.memory import HOMES
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
@@ -36,7 +37,8 @@ class Person:
 
     def sees(self, *asked: str) -> list[dict[str, Any]]:
         """The homes listed."""
-        code, out, err = self._ran(*asked, "-o", "json")
+        where = () if asked[:1] == ("drain",) else ("-n", "default")
+        code, out, err = self._ran(*asked, *where, "-o", "json")
         assert (0, "") == (code, err)
         return list(json.loads(out)["items"])
 
@@ -155,6 +157,44 @@ def test_a_home_that_is_remembered_of_an_earlier_machine_is_listed_and_stays_rel
             client.delete("Home", name)
 
 
+def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is listed as long as it is remembered; made anew after that, it has no home."""
+    client = plane.client
+    install_kubevirt(client)
+    client.install(yaml.safe_load((ROOT / "helm" / "homeport" / "crds" / "homes.yaml").read_text()))
+    make_zones(plane, {"zone-a": 1})
+    create_machine(client, "db01", "zone-a-0")
+    name = memory_name("kubevirt.io/v1", "VirtualMachine", "db01", "")
+    homeport, nobody = start_homeport(), Account(plane, "homes-nobody")
+    person = Person(homeport, plane.kubeconfig, capsys)
+    client.wait_for(lambda: client.find("Home", name) is not None, what="the home to be remembered")
+
+    client.delete("VirtualMachine", "db01")
+    client.wait_for(
+        lambda: (
+            [(it["owner"]["name"], it["node"], it["state"]) for it in person.sees("--orphaned")]
+            == [("db01", "zone-a-0", "owner_gone")]
+        ),
+        what="the home to be listed as one that is remembered",
+    )
+    assert (
+        1,
+        "",
+        "homeport: VirtualMachine default/db01 is gone, and its home is remembered; release forgets it\n",
+    ) == (person.does("keep", "vm/db01"))
+    nobody.may([{**READS, "verbs": ["get"]}])
+    code, _, err = Person(homeport, nobody.kubeconfig, capsys).does("release", "vm/db01")
+    assert (1, True) == (code, 'cannot get resource "homes" in API group "homeport.dev"' in err)
+
+    told = "VirtualMachine default/db01 is gone: that its home was zone-a-0 is remembered no more\n"
+    assert (0, told, "") == person.does("release", "vm/db01")
+    assert client.find("Home", name) is None
+    client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
+    assert (1, "", "homeport: there is no VirtualMachine default/db01\n") == person.does("release", "vm/db01")
+
+
 def test_what_is_forced_is_written_as_it_is(
     plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +256,53 @@ def test_what_a_drain_would_mean(
     running, idle = person.sees("drain", "zone-a-0", "--dry-run")
 
     assert ("db01", ["zone-a-1", "zone-b-0"]) == (running["owner"]["name"], sorted(running["couldRunOn"]))
+    assert f"waits for zone-a-0; after its grace starts on {running['goesTo']}" == running["then"]
     assert ("idle01", None) == (idle["owner"]["name"], idle["couldRunOn"])
     assert before == [annotations(client, name) for name in ("db01", "idle01")]
     assert "zone-a-0" == client.node_of(launcher)
+
+
+def test_what_a_drain_says_is_what_becomes_of_the_machines(
+    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Each of three would find room elsewhere, all three do not: the two that it names go where it says."""
+    client = plane.client
+    install_kubevirt(client)
+    for name, cpu in (("large", "64"), ("small", "2")):
+        client.create_node(objects.node(name, cpu=cpu, memory="64Gi", pods="110"))
+    profiles = [
+        {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "StickyNode", "args": {"policy": "soft"}}]},
+        {"schedulerName": "judge", "preset": "complete"},
+    ]
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    config = tmp_path / "homeport.yaml"
+    config.write_text(yaml.safe_dump({**head, "profiles": profiles}))
+    homeport = start_homeport(f"--config={config}")
+    person = Person(homeport, plane.kubeconfig, capsys)
+    names = [f"db0{number}" for number in range(3)]
+
+    with start_scheduler(plane, homeport):
+        launchers = {}
+        for name in names:
+            machine = create_machine(client, name, "large")
+            instance = client.create(objects.virtual_machine_instance(name, machine["metadata"]["uid"]))
+            launcher = client.create(objects.launcher_pod(instance, suffix="first", requests={"cpu": "1"}))
+            launchers[name] = launcher["metadata"]["name"]
+        assert ["large"] * 3 == [client.wait_bound(it) for it in launchers.values()]
+        client.wait_for(lambda: len(person.sees("--node", "large")) == 3, what="all to be listed at home")
+
+        plan = {it["owner"]["name"]: (it["goesTo"], it["then"]) for it in person.sees("drain", "large", "--dry-run")}
+        said = [("small", "starts on small"), ("small", "starts on small"), ("", "waits: the others take its room")]
+        assert said == [plan[name] for name in names]
+
+        client.patch("Node", "large", {"spec": {"unschedulable": True}})
+        again = {}
+        for name in names:
+            client.delete("Pod", launchers[name])
+            instance = client.get("VirtualMachineInstance", name)
+            launcher = client.create(objects.launcher_pod(instance, suffix="second", requests={"cpu": "1"}))
+            again[name] = launcher["metadata"]["name"]
+            if plan[name][0]:
+                assert plan[name][0] == client.wait_bound(again[name])
+        client.wait_for(lambda: is_refused(client, again["db02"]), what="the third to be refused")
+        assert "" == client.node_of(again["db02"])

@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, in processes of their own; what they found is printed as one JSON object.
 
-python -m tests.load                   # everything: two hours
-python -m tests.load --short           # the short set: less than ten minutes
+python -m tests.load                   # everything: two hours and a half
+python -m tests.load --short           # the short set: a quarter of an hour
 python -m tests.load --only picture,calls
 python -m tests.load --try             # all of it, so small that only the harness is tried
 python -m tests.load --only ratios,service --check    # ends with 1 if a limit is exceeded, and names it
@@ -32,6 +32,8 @@ class Part(Struct, frozen=True):
     tried: tuple[str, ...] = ()
 
 
+_FEWER: Final = "--systems=in-tree,homeport,at-most,complete,pick"
+
 PARTS: Final[Mapping[str, Part]] = {
     "calls": Part("bench", short=("--calls=500",), tried=("--nodes=100", "--pods=1000", "--calls=100")),
     "ratios": Part("ratios", tried=("--nodes=100", "--pods=1000", "--calls=100")),
@@ -56,6 +58,12 @@ PARTS: Final[Mapping[str, Part]] = {
         full=("--rounds=5",),
         short=("--rounds=1", "--label=short", "--part=0.5"),
         tried=("--rounds=1", "--matching=zone-hard/1000-nodes", "--scale=0.02"),
+    ),
+    "fewer": Part(
+        "scheduling",
+        full=("--rounds=3", "--matching=1000-nodes", _FEWER),
+        short=("--rounds=1", "--matching=zone-soft/1000-nodes,host-hard/1000-nodes", "--part=0.5", _FEWER),
+        tried=("--rounds=1", "--matching=zone-hard-host-soft/1000-nodes", "--scale=0.02", _FEWER),
     ),
 }
 

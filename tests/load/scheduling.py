@@ -2,12 +2,13 @@
 
     python -m tests.load.scheduling --label short
     python -m tests.load.scheduling --matching zone-hard/5000-nodes,zone-soft/5000-nodes
+    python -m tests.load.scheduling --systems in-tree,homeport,at-most,complete,pick --matching 1000-nodes --rounds 3
     python -m tests.load.scheduling --matching zone-hard --scale 0.02 --rounds 1    # to try the harness
 
 Runs on a real etcd, kube-apiserver and kube-scheduler on loopback. All pods are there before a scheduler starts; what
 is measured begins when a tenth of them is bound and ends with the last. Runs of the systems alternate, each with
 fresh processes, and what counts is the ratio within a round. Every run also checks that all pods were placed and that
-hard constraints hold. Prints JSON, and a table on standard error.
+hard constraints hold, and tells how even the pods of all constraints stand. Prints JSON, and tables on standard error.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -28,11 +30,10 @@ from msgspec.structs import replace
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane, Scheduler
-from tests.integration.service import Homeport
 from tests.load import report
 from tests.load.counting import CountingProxy
 from tests.load.population import BoundWatch, Population
-from tests.load.systems import SYSTEMS, Running, with_homeport
+from tests.load.systems import SYSTEMS, VARIANTS, Running, serving, with_homeport
 from tests.load.usage import all_cpu_seconds
 from tests.load.workload import SELECTED, Case, Constraint, chosen, load
 
@@ -45,11 +46,24 @@ MEASURED: Final = {"bench": "measured"}
 _SELECTOR: Final = "bench=measured"
 _APISERVER: Final = ("--delete-collection-workers=8",)
 _COUNTED_PODS: Final = 200
-_PAIR: Final = ("in-tree", "homeport")
+_IN_TREE: Final = "in-tree"
+_HOMEPORT: Final = "homeport"
+
+
+class Evenness(Struct, frozen=True):
+    """How even the pods of a constraint stand at the end.
+
+    ``skew``: how far the fullest domain is ahead of the emptiest · ``above``: how many pods the domains have
+    beyond an even share, rounded up, by the number of pods that were placed.
+    """
+
+    skew: int
+    above: float
 
 
 class Run(Struct, frozen=True):
     """One system, once. ``cpu_ms``: by process, for a pod. ``wrong``: what a constraint that is broken says.
+    ``even``: by topology key.
 
     ``before_the_tail``: pods a second until 95 % are bound. A pod that is sent back waits seconds for its next turn.
     """
@@ -60,6 +74,7 @@ class Run(Struct, frozen=True):
     attempts: Mapping[str, int]
     cpu_ms: Mapping[str, float | None]
     wrong: Sequence[str]
+    even: Mapping[str, Evenness] = {}
 
 
 def node_name(number: int) -> str:
@@ -133,47 +148,62 @@ class Bench:
             watch.close()
         placed = self._population.nodes_of(PODS, _SELECTOR)
         counted = watch.times[warm - 1 : bound]
+        even = self._evenness(case.workload.constraints, [node for node in placed.values() if node])
         return Run(
             pods_per_second=_rate(counted),
             before_the_tail=_rate(counted[: len(counted) * 95 // 100]),
             unplaced=sum(not node for node in placed.values()),
             attempts=attempts,
             cpu_ms=marks.cpu_ms(),
-            wrong=self._broken(case.workload.constraints, placed),
+            wrong=broken(case.workload.constraints, even),
+            even=even,
         )
 
-    def _broken(self, constraints: Sequence[Constraint], placed: Mapping[str, str]) -> list[str]:
-        """Hard constraints that do not hold now: no speed makes up for one."""
-        counts = self._existing + Counter(node for node in placed.values() if node)
-        wrong = []
-        for constraint in constraints:
-            domain: Callable[[str], str] = zone_of if constraint.topology_key == objects.ZONE_LABEL else str
-            found = Counter({domain(name): 0 for name in map(node_name, range(self._nodes))})
-            for name, count in counts.items():
-                found[domain(name)] += count
-            skew = max(found.values()) - min(found.values())
-            if constraint.when_unsatisfiable == "DoNotSchedule" and skew > constraint.max_skew:
-                wrong.append(f"{constraint.topology_key}: skew {skew} over {constraint.max_skew}")
-        return wrong
+    def _evenness(self, constraints: Sequence[Constraint], placed: Sequence[str]) -> dict[str, Evenness]:
+        """``placed``: the node of each measured pod that has one."""
+        found = {}
+        for key in (it.topology_key for it in constraints):
+            domain: Callable[[str], str] = zone_of if key == objects.ZONE_LABEL else str
+            counts = {domain(name): 0 for name in map(node_name, range(self._nodes))}
+            for name in (*self._existing.elements(), *placed):
+                counts[domain(name)] += 1
+            found[key] = evenness(counts, len(placed))
+        return found
 
-    def names(self, case: Case) -> dict[str, Any]:
+    def names(self, case: Case, system: str) -> dict[str, Any]:
         """What goes over the wire for a pod, counted by a proxy in a run that is not timed."""
-        size = case.size
+        size, variant = case.size, VARIANTS[system]
         count = min(size.measured, _COUNTED_PODS)
         self._population.create(PODS, measured(count, case.workload.constraints))
         watch = BoundWatch(self._population, PODS, _SELECTOR, {})
         try:
             with (
-                Homeport(self._plane.kubeconfig, self._folder, start_seconds=300) as extender,
+                serving(variant, self._plane, self._folder) as extender,
                 CountingProxy(extender.port) as proxy,
             ):
                 sampling = size.percentage_of_nodes_to_score
-                with with_homeport(self._plane, extender, sampling, at=proxy.url):
+                with with_homeport(variant, self._plane, extender, sampling, at=proxy.url):
                     watch.wait(count)
                 return proxy.per_call()
         finally:
             watch.close()
             self._population.delete(PODS, _SELECTOR)
+
+
+def evenness(counts: Mapping[str, int], placed: int) -> Evenness:
+    """Of the pods by domain, ``placed`` of them in this run."""
+    share = ceil(sum(counts.values()) / len(counts))
+    above = sum(max(0, it - share) for it in counts.values())
+    return Evenness(max(counts.values()) - min(counts.values()), round(above / placed, 4) if placed else 0.0)
+
+
+def broken(constraints: Iterable[Constraint], even: Mapping[str, Evenness]) -> list[str]:
+    """Hard constraints that do not hold: no speed makes up for one."""
+    return [
+        f"{it.topology_key}: skew {even[it.topology_key].skew} over {it.max_skew}"
+        for it in constraints
+        if it.when_unsatisfiable == "DoNotSchedule" and even[it.topology_key].skew > it.max_skew
+    ]
 
 
 class Marks:
@@ -217,11 +247,8 @@ def _attempts(scheduler: Scheduler) -> dict[str, int]:
 
 
 def compared(case: Case, runs: Mapping[str, Sequence[Run]], names: Mapping[str, Any]) -> dict[str, Any]:
-    """What is reported of a case."""
-    pairs = zip(*(runs[name] for name in _PAIR), strict=True) if set(_PAIR) <= runs.keys() else ()
-    ratios = [
-        round(ours.pods_per_second / theirs.pods_per_second, 2) for theirs, ours in pairs if theirs.pods_per_second
-    ]
+    """What is reported of a case. ``names``: what was on the wire, by system."""
+    ratios = {name: _ratios(runs, name) for name in runs if name != _IN_TREE}
     size = case.size
     return {
         "workload": case.name,
@@ -230,11 +257,20 @@ def compared(case: Case, runs: Mapping[str, Sequence[Run]], names: Mapping[str, 
         "measured": size.measured,
         "percentageOfNodesToScore": size.percentage_of_nodes_to_score,
         "target": size.target,
-        "ratio": round(median(ratios), 2) if ratios else None,
-        "ratios": ratios,
-        "systems": {name: _summary(found) for name, found in runs.items()},
+        "ratio": _median(ratios.get(_HOMEPORT, ())),
+        "ratios": ratios.get(_HOMEPORT, []),
+        "systems": {
+            name: {**_summary(found), "ratio": _median(ratios.get(name, ())), "ratios": ratios.get(name, [])}
+            for name, found in runs.items()
+        },
         "wire": dict(names),
     }
+
+
+def _ratios(runs: Mapping[str, Sequence[Run]], name: str) -> list[float]:
+    """Of each round, by the in-tree plugin's pods a second."""
+    pairs = zip(runs.get(_IN_TREE, ()), runs[name], strict=False)
+    return [round(ours.pods_per_second / theirs.pods_per_second, 2) for theirs, ours in pairs if theirs.pods_per_second]
 
 
 def _summary(runs: Sequence[Run]) -> dict[str, Any]:
@@ -246,6 +282,13 @@ def _summary(runs: Sequence[Run]) -> dict[str, Any]:
         "broken": [text for run in runs for text in run.wrong],
         "attempts": {key: sum(run.attempts.get(key, 0) for run in runs) for key in sorted(_keys(runs))},
         "cpu_ms_per_pod": {name: _median(run.cpu_ms[name] for run in runs) for name in runs[0].cpu_ms},
+        "even": {
+            key: {
+                "skew": _median(run.even[key].skew for run in runs),
+                "above": round(median(run.even[key].above for run in runs), 4),
+            }
+            for key in runs[0].even
+        },
     }
 
 
@@ -266,7 +309,7 @@ def measure_case(bench: Bench, case: Case, systems: Sequence[str], rounds: int) 
             run = bench.run(case, name)
             runs[name].append(run)
             report.say(f"{case.name}: {name} {run.pods_per_second} pods/s, {run.unplaced} unplaced {list(run.wrong)}")
-    return compared(case, runs, bench.names(case) if "homeport" in systems else {})
+    return compared(case, runs, {name: bench.names(case, name) for name in systems if name in VARIANTS})
 
 
 def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int) -> list[dict[str, Any]]:
@@ -280,20 +323,31 @@ def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int) -> list[
 
 
 def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
-    """Two tables: pods a second and what was on the wire; processor time."""
+    """Four tables: pods a second; what was on the wire; processor time; how even the pods stand."""
+    others = [name for name in systems if name != _IN_TREE]
     report.table(
-        ("workload", *(f"{name} pods/s" for name in systems), "ratio", "target", "names asked", "passed", "scored"),
+        ("workload", *(f"{name} pods/s" for name in systems), *(f"{name} ratio" for name in others), "target"),
         [
             (
                 it["workload"],
                 *(it["systems"][name]["pods_per_second"] for name in systems),
-                it["ratio"],
+                *(it["systems"][name]["ratio"] for name in others),
                 it["target"],
-                it["wire"].get("filter", {}).get("names asked"),
-                it["wire"].get("filter", {}).get("names passed"),
-                it["wire"].get("prioritize", {}).get("names scored"),
             )
             for it in found
+        ],
+    )
+    report.table(
+        ("names a call", "system", "asked", "passed", "asked to score", "scored"),
+        [
+            (
+                it["workload"],
+                name,
+                *(wire.get("filter", {}).get(what) for what in ("names asked", "names passed")),
+                *(wire.get("prioritize", {}).get(what) for what in ("names asked", "names scored")),
+            )
+            for it in found
+            for name, wire in it["wire"].items()
         ],
     )
     processes = ("kube-scheduler", "extender", "kube-apiserver", "etcd")
@@ -312,6 +366,15 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
             for name in systems
         ],
     )
+    report.table(
+        ("how even", "system", "topology key", "skew", "share above"),
+        [
+            (it["workload"], name, key, even["skew"], even["above"])
+            for it in found
+            for name in systems
+            for key, even in it["systems"][name]["even"].items()
+        ],
+    )
 
 
 def main() -> None:
@@ -321,7 +384,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="runs of each system; default: %(default)s")
     parser.add_argument("--scale", type=float, default=1, help="size of everything; below 1 only to try the harness")
     parser.add_argument("--part", type=float, default=1, help="of the measured pods; default: all")
-    parser.add_argument("--systems", default=",".join(_PAIR), help=f"of {', '.join(SYSTEMS)}; default: %(default)s")
+    parser.add_argument(
+        "--systems", default=f"{_IN_TREE},{_HOMEPORT}", help=f"of {', '.join(SYSTEMS)}; default: %(default)s"
+    )
     parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     systems = arguments.systems.split(",")

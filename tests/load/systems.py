@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.controlplane.processes import ProcessGroup, free_port
-from tests.integration.service import Homeport, scheduler_config
+from tests.integration.service import SCHEDULER_CONFIG, Homeport, scheduler_config
 
 _START_SECONDS: Final = 300.0
 _CLIENT: Final = {"clientConnection": {"qps": 5000, "burst": 10000}}
 """kube-scheduler's own limit of 50 requests a second would be all that is measured."""
 _QUIET: Final = ("--v=0",)
 _WITHOUT_SPREAD: Final = {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}}
+
+
+_COMPLETE_CONFIG: Final = SCHEDULER_CONFIG.with_name("complete.yaml")
+_FEWEST: Final = 100
+
+
+class Variant(Struct, frozen=True):
+    """Homeport with these settings and words of its profile, beside a kube-scheduler as examples/ has it."""
+
+    settings: Mapping[str, Any] = {}
+    profile: Mapping[str, Any] = {}
+    scheduler: Path = SCHEDULER_CONFIG
+
+
+_WHOLE: Final = Variant({"maxPriority": 100}, {"preset": "complete"}, _COMPLETE_CONFIG)
+
+VARIANTS: Final[Mapping[str, Variant]] = {
+    "homeport": Variant(),
+    "at-most": Variant(profile={"atMost": _FEWEST}),
+    "complete": _WHOLE,
+    "pick": replace(_WHOLE, profile={**_WHOLE.profile, "pick": True}),
+}
+"""``at-most`` answers a hundred names; ``complete`` has all filters and scores, and ``pick`` answers the best alone."""
 
 
 class Running(Struct, frozen=True):
@@ -62,20 +88,25 @@ def passing(plane: ControlPlane, folder: Path, percentage: int | None) -> Iterat
 
 
 @contextmanager
-def homeport(plane: ControlPlane, folder: Path, percentage: int | None) -> Iterator[Running]:
-    """The same with Homeport as examples/kube-scheduler has it: filter, prioritize, preempt and bind."""
-    with (
-        Homeport(plane.kubeconfig, folder, start_seconds=_START_SECONDS) as extender,
-        with_homeport(plane, extender, percentage) as scheduler,
-    ):
+def homeport(variant: Variant, plane: ControlPlane, folder: Path, percentage: int | None) -> Iterator[Running]:
+    """The same with Homeport: filter, prioritize, preempt and bind."""
+    with serving(variant, plane, folder) as extender, with_homeport(variant, plane, extender, percentage) as scheduler:
         yield _running(plane, scheduler, extender=extender.pid)
 
 
+def serving(variant: Variant, plane: ControlPlane, folder: Path) -> Homeport:
+    """A Homeport to be started."""
+    config = folder / "homeport.yaml"
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", **variant.settings}
+    config.write_text(json.dumps({**head, "profiles": [{"schedulerName": "*", **variant.profile}]}))
+    return Homeport(plane.kubeconfig, folder, [f"--config={config}"], start_seconds=_START_SECONDS)
+
+
 def with_homeport(
-    plane: ControlPlane, extender: Homeport, percentage: int | None, at: str = ""
+    variant: Variant, plane: ControlPlane, extender: Homeport, percentage: int | None, at: str = ""
 ) -> AbstractContextManager[Scheduler]:
     """kube-scheduler beside a Homeport that runs; ``at`` is an address to call instead of its own."""
-    config = dict(scheduler_config(extender))
+    config = dict(scheduler_config(extender, variant.scheduler))
     del config["percentageOfNodesToScore"]
     (entry,) = config["extenders"]
     entry["urlPrefix"] = entry["urlPrefix"].replace(extender.url, at or extender.url)
@@ -84,7 +115,7 @@ def with_homeport(
 
 SYSTEMS: Final[Mapping[str, Start]] = {
     "in-tree": in_tree,
-    "homeport": homeport,
+    **{name: partial(homeport, it) for name, it in VARIANTS.items()},
     "passing": passing,
     "without": without,
 }

@@ -19,7 +19,7 @@ from tests.load.__main__ import PARTS
 from tests.load.bench import Connection, answers
 from tests.load.counting import CountingProxy
 from tests.load.hop import compared as hop
-from tests.load.scheduling import Run, compared, existing, node_name, zone_of
+from tests.load.scheduling import Evenness, Run, broken, compared, evenness, existing, node_name, zone_of
 from tests.load.service import Sizes, _feasible_zones
 from tests.load.shop import Shop, pod
 from tests.load.workload import Case, chosen, load
@@ -72,6 +72,32 @@ class TestScheduling:
 
         ours = found["systems"]["homeport"]
         assert (2, {"error": 2, "scheduled": 20}) == (ours["unplaced"], ours["attempts"])
+
+    def test_each_system_has_a_ratio_of_its_own(self) -> None:
+        runs = {name: [run(it) for it in rates] for name, rates in {**RATES, "pick": [300.0, 20.0, 80.0]}.items()}
+
+        found = compared(case(), runs, {})["systems"]
+
+        assert {"in-tree": None, "homeport": 2.0, "pick": 2.0} == {name: it["ratio"] for name, it in found.items()}
+        assert [3.0, 2.0, 2.0] == found["pick"]["ratios"]
+
+    @pytest.mark.parametrize(
+        ("counts", "expected"),
+        [
+            pytest.param([2, 2, 2], Evenness(0, 0.0), id="even"),
+            pytest.param([3, 2, 2], Evenness(1, 0.0), id="as even as can be"),
+            pytest.param([5, 2, 1], Evenness(4, 0.4), id="two of five above the share"),
+        ],
+    )
+    def test_what_stands_above_the_even_share_is_told(self, counts: list[int], expected: Evenness) -> None:
+        assert expected == evenness(dict(zip("abc", counts, strict=True)), placed=5)
+
+    def test_hard_constraints_are_broken_beyond_their_skew(self) -> None:
+        hard, soft = load("scheduling")[2].constraints
+        even = {hard.topology_key: Evenness(6, 0.0), soft.topology_key: Evenness(9, 0.1)}
+
+        assert [f"{hard.topology_key}: skew 6 over 5"] == broken((hard, soft), even)
+        assert [] == broken((hard, soft), {**even, hard.topology_key: Evenness(5, 0.0)})
 
 
 RATES: Final = {"in-tree": [100.0, 10.0, 40.0], "homeport": [50.0, 30.0, 80.0]}

@@ -276,7 +276,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 "(dueBindWait): 99th percentile.",
                 queries=[Query(_quantile("0.99", "homeport_due_bind_wait_seconds", "pod"), "{{pod}}")],
                 unit="s",
-                width=6,
+                width=4,
             ),
             Panel(
                 title="Pods led to other nodes",
@@ -287,7 +287,18 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                     Query(_rate("homeport_nominations_total", "result"), "{{result}}"),
                 ],
                 unit="ops",
-                width=6,
+                width=4,
+            ),
+            Panel(
+                title="Picks",
+                text="Pods for which filter answered the best node alone (pick), and those of them that came back: "
+                "the scheduler could not reserve the node, or its bind failed.",
+                queries=[
+                    Query(_rate("homeport_picks_total", "namespace"), "picked"),
+                    Query(_rate("homeport_failed_picks_total", "namespace"), "came back"),
+                ],
+                unit="ops",
+                width=4,
             ),
         ),
     ),

@@ -15,6 +15,7 @@ from app.kube.core_v1 import decode_node, decode_pod
 from app.memory import filter_results
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
+from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.verbs.context import VerbContext
 from app.verbs.filter import FilterVerb
@@ -38,7 +39,8 @@ class Verbs:
         context = VerbContext(world.cluster, {framework.scheduler_name: framework}, NothingToRead(), str, due)
         standing = RefusalCache(world.cluster, remembered=Tally(), computed=Tally())
         self.handed = FilterResultCache()
-        self.filter = FilterVerb(context, standing, self.handed, lambda *_: None, lean=lean)
+        picks = Picks(made=Tally(), failed=Tally())
+        self.filter = FilterVerb(context, standing, self.handed, lambda *_: None, picks, lean=lean)
         self.prioritize = PrioritizeVerb(context, self.handed, lean=lean)
         self.afresh = PrioritizeVerb(context, FilterResultCache(), lean=lean)
 

@@ -59,7 +59,7 @@
 {{- end -}}
 {{- $owners = append $owners (ternary (set (deepCopy $owner) "through" $through) $owner (gt (len $through) 0)) -}}
 {{- end -}}
-{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (set (deepCopy .args) "owners" $owners)) -}}
+{{- $arguments = append $arguments (dict "name" "StickyNode" "args" (set (deepCopy (default dict .args)) "owners" $owners)) -}}
 {{- end -}}
 {{- end -}}
 {{- $profiles := list -}}
@@ -70,6 +70,9 @@
 {{- end -}}
 {{- if $arguments -}}
 {{- $profile = merge $profile (dict "pluginConfig" $arguments) -}}
+{{- end -}}
+{{- with $.Values.extender.atMost -}}
+{{- $profile = merge $profile (dict "atMost" (int .)) -}}
 {{- end -}}
 {{- $profiles = append $profiles $profile -}}
 {{- end -}}

@@ -30,6 +30,9 @@
 {{- end }}
 {{- if and .Values.plugins.stickyNode.enabled .Values.plugins.stickyNode.owners }}
 - apiGroups: [""]
+  resources: [nodes]
+  verbs: [get]
+- apiGroups: [""]
   resources: [persistentvolumeclaims, persistentvolumes]
   verbs: [get, list, watch]
 {{- range .Values.plugins.stickyNode.owners }}
@@ -47,7 +50,7 @@
   resources: [homes]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
-{{- if .Values.plugins.stickyNode.args.namespaces }}
+{{- if (default dict .Values.plugins.stickyNode.args).namespaces }}
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]

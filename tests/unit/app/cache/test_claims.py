@@ -110,12 +110,72 @@ def test_a_difference_is_told() -> None:
     assert ["uses of claims differ from a recount"] == picture.check()
 
 
+class TestPodsByClaim:
+    """Pods by the claims that they name, once somebody has asked for them."""
+
+    def test_those_that_are_there_and_those_that_come(self) -> None:
+        picture = cluster(pod("there", "a", "b", "a"), pod("own", ephemeral=("a",)), pod("plain"))
+        found = picture.by_claim()
+        picture.upsert_pod(pod("comes", "b", node="gone", terminating=True))
+        picture.upsert_pod(pod("other", "b", namespace="shop"))
+
+        names = {key: [it.name for it in pods.values()] for key, pods in found.items()}
+        assert {"default/a": ["there"], "default/b": ["there", "comes"], "shop/b": ["other"]} == names
+        assert (found, []) == (picture.by_claim(), picture.check())
+
+    def test_an_assumed_one_is_on_its_node_and_what_an_overlay_leaves_out_nowhere(self) -> None:
+        waiting = pod("one", "a")
+        picture = cluster(node(), waiting)
+        found = picture.by_claim()
+        picture.assume(waiting, "n1")
+        assert ["n1"] == [it.node_name for it in found["default/a"].values()]
+
+        with picture.overlay(without=[waiting], with_=[pod("two", "a", "b", node="n1")]):
+            seen = {key: list(found[key]) for key in found}
+
+        assert {"default/a": ["uid-default-two"], "default/b": ["uid-default-two"]} == seen
+        assert ["default/a"] == list(found)
+
+    @pytest.mark.parametrize(
+        "last",
+        [
+            pytest.param(pod("one", "a", phase="Failed", resource_version="2"), id="finished"),
+            pytest.param(pod("one", uid="new", resource_version="2"), id="replaced"),
+        ],
+    )
+    def test_one_that_goes_leaves_nothing(self, last: Pod) -> None:
+        picture = cluster(pod("one", "a", "b"))
+        found = picture.by_claim()
+
+        picture.upsert_pod(last)
+
+        assert ({}, []) == (dict(found), picture.check())
+
+    def test_without_a_plugin_that_declares_volumes_there_are_none(self) -> None:
+        with pytest.raises(NotDecoded, match="volumes: not decoded"):
+            Cluster(PLAIN).by_claim()
+
+    @pytest.mark.parametrize("wrong", [{"a": {}, "b": {}}, {"a": {"one"}, "b": {"one"}}, {"a": {"one", "gone"}}])
+    def test_a_difference_is_told(self, wrong: dict[str, set[str]]) -> None:
+        one, gone = pod("one", "a"), pod("gone", "a")
+        picture = cluster(one)
+        picture.by_claim()
+        assert picture._by_claim is not None
+        forms = {"one": one, "gone": gone}
+        picture._by_claim.kept = {
+            f"default/{claim}": {forms[it].uid: forms[it] for it in names} for claim, names in wrong.items()
+        }
+
+        assert ["pods by claim differ from the pods"] == picture.check()
+
+
 class History:
     """A picture, and what happens to it: nodes and pods come and go, pods are bound, binds are under way and fail."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.picture = Cluster(CORE)
+        self.picture.by_claim()
         self.nodes: set[str] = set()
         self.pods: dict[str, Pod] = {}
         self.assumed: set[str] = set()
@@ -190,3 +250,6 @@ def test_after_any_history_it_is_as_if_built_anew(seed: int) -> None:
         name: it.mounts for name, it in picture.nodes.items()
     }
     assert any(it.mounts for it in rebuilt.nodes.values())
+    assert {key: dict(pods) for key, pods in rebuilt.by_claim().items()} == {
+        key: dict(pods) for key, pods in picture.by_claim().items()
+    }

@@ -152,6 +152,27 @@ class TestPods:
 
 
 class TestNodes:
+    @pytest.mark.parametrize(
+        ("uid", "is_there"),
+        [pytest.param("uid-1", False, id="the node that is gone"), pytest.param("uid-2", True, id="one made anew")],
+    )
+    def test_a_read_past_the_watch_brings_back_no_node_that_is_gone(self, uid: str, is_there: bool) -> None:
+        cluster = picture(nodes="")
+        cluster.upsert_node(make_node("n1", uid="uid-1"))
+        cluster.delete_node("n1")
+
+        cluster.upsert_read_node(make_node("n1", uid=uid))
+
+        assert cluster.has_node("n1") == is_there
+
+    def test_a_read_past_the_watch_takes_no_newer_form_away(self) -> None:
+        cluster = picture(nodes="")
+        cluster.upsert_node(make_node("n1", unschedulable=True))
+
+        cluster.upsert_read_node(make_node("n1"))
+
+        assert cluster.nodes["n1"].node.unschedulable
+
     def test_pods_may_come_before_their_node(self) -> None:
         cluster = picture(make_pod(node="n1"), nodes="")
         assert {} == on_nodes(cluster)

@@ -21,7 +21,7 @@ from app.framework.status import error
 from app.kube.client import KubeClient
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import CredentialsError
-from app.kube.kinds import PODS, REPLICA_SETS, owner_kind
+from app.kube.kinds import NODES, PODS, REPLICA_SETS, owner_kind
 from app.writes.bind_guard import passed_down
 from tests.apiserver import RESOURCES, ApiServer, Fault, kubeconfig
 from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object, workload_object
@@ -242,6 +242,20 @@ class TestFetch:
 
         with pytest.raises(Unreadable, match=r"^ReplicaSet default/young cannot be read: Expected"):
             await complete.feed.fetch(REPLICA_SETS, "default", "young")
+
+    async def test_a_node_that_the_watch_has_not_shown(self, complete: World) -> None:
+        complete.plane.down_at["/api/v1/nodes/young"] = answered(node_object("young"))
+
+        await complete.feed.fetch(NODES, "", "young")
+
+        assert complete.cluster.has_node("young")
+
+    async def test_a_node_that_is_gone_is_asked_for_once_a_second(self, complete: World) -> None:
+        asked = len(complete.plane.requests)
+        for _ in range(2):
+            await complete.feed.fetch(NODES, "", "gone")
+
+        assert (False, asked + 1) == (complete.cluster.has_node("gone"), len(complete.plane.requests))
 
     async def test_a_kind_that_is_not_served_has_no_objects(self, complete: World) -> None:
         asked = len(complete.plane.requests)

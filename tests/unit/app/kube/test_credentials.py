@@ -17,7 +17,7 @@ from cryptography import x509
 from app.kube import credentials as module
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
-from app.kube.credentials import Credentials, CredentialsError, Kubeconfig, ServiceAccount, load
+from app.kube.credentials import Credentials, CredentialsError, Kubeconfig, ServiceAccount, load, namespace_in_use
 
 # Made for these tests, good for 127.0.0.1 and api.test until 2126; each is its own authority.
 CERTIFICATE = """\
@@ -678,3 +678,80 @@ class TestCertificateEnds:
         await credentials.access()
 
         assert credentials.certificate_ends is None
+
+
+class TestNamespaceInUse:
+    """As kubectl finds it."""
+
+    @pytest.fixture(autouse=True)
+    def home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A person without any kubeconfig, outside of a pod."""
+        for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        return tmp_path / "home"
+
+    @staticmethod
+    def config(folder: Path, **context: str) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = {"current-context": "here", "contexts": [{"name": "here", "context": context}]}
+        (folder / "config").write_text(yaml.safe_dump(found))
+        return str(folder / "config")
+
+    @staticmethod
+    def pod(folder: Path, namespace: str | None) -> Path:
+        folder.mkdir()
+        (folder / "token").write_text("t")
+        if namespace is not None:
+            (folder / "namespace").write_text(namespace)
+        return folder
+
+    def test_of_the_current_context(self, tmp_path: Path) -> None:
+        """Neither cluster nor user is needed for it."""
+        assert "machines" == namespace_in_use(self.config(tmp_path, namespace="machines"))
+
+    def test_of_the_first_file_that_says_which_is_current(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = (self.config(tmp_path / "a", namespace="machines"), self.config(tmp_path / "b", namespace="shop"))
+        monkeypatch.setenv("KUBECONFIG", ":".join(files))
+
+        assert ("machines", "shop") == (namespace_in_use(), namespace_in_use(files[1]))
+
+    def test_of_the_persons_own_file(self, home: Path) -> None:
+        self.config(home / ".kube", namespace="machines")
+
+        assert "machines" == namespace_in_use()
+
+    def test_of_the_pod(self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config(home / ".kube", namespace="machines")
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+
+        assert "scheduling" == namespace_in_use(service_account=self.pod(tmp_path / "pod", "scheduling\n"))
+        assert "default" == namespace_in_use(service_account=self.pod(tmp_path / "bare", None))
+        asked = self.config(tmp_path, namespace="shop")
+        assert "shop" == namespace_in_use(asked, service_account=tmp_path / "pod")
+
+    def test_where_nothing_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "bare").write_text("{}")
+
+        assert "default" == namespace_in_use()
+        assert ["default"] * 2 == [namespace_in_use(self.config(tmp_path)), namespace_in_use(str(tmp_path / "bare"))]
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+        assert "default" == namespace_in_use()
+
+    @pytest.mark.parametrize(
+        ("write", "told"),
+        [
+            pytest.param(
+                lambda folder: str(folder / "none"), "kubeconfig {}/none: there is no such file", id="no file"
+            ),
+            pytest.param(_text("a: ["), "kubeconfig {}/config: while parsing", id="not YAML"),
+            pytest.param(_text("current-context: x"), "kubeconfig {}/config: ", id="no contexts"),
+        ],
+    )
+    def test_what_cannot_be_read_is_named(self, write: Callable[[Path], str], told: str, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsError) as raised:
+            namespace_in_use(write(tmp_path))
+
+        assert str(raised.value).startswith(told.replace("{}", str(tmp_path)))

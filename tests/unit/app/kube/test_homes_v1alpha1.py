@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.kube.homes_v1alpha1 import Home, Keeper, decode_home
+from app.kube.homes_v1alpha1 import Home, Keeper, decode_home, memory_name
 from tests.builders import JsonObject, encoded
 
 METADATA = {"name": "virtualmachine-db-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"}
@@ -42,3 +42,19 @@ def test_what_is_not_there_is_empty(spec: JsonObject | None) -> None:
 def test_a_mistake_is_named(given: JsonObject, field: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=field):
         decode_home(encoded(given))
+
+
+def test_names_are_short_and_tell_all_apart() -> None:
+    longest = "a" * 253
+    names = {
+        memory_name("kubevirt.io/v1", "VirtualMachine", "db", ""),
+        memory_name("kubevirt.io/v1", "VirtualMachine", "db-3", ""),
+        memory_name("kubevirt.io/v1", "VirtualMachine", "db", "3"),
+        memory_name("example.com/v1", "VirtualMachine", "db", ""),
+        memory_name("kubevirt.io/v1", "VirtualMachine", longest, "3"),
+        memory_name("kubevirt.io/v1", "VirtualMachine", longest, "4"),
+    }
+
+    assert 6 == len(names)
+    assert max(map(len, names)) <= 253
+    assert any(it.startswith("virtualmachine-db-3-") for it in names)

@@ -189,3 +189,14 @@ def test_the_volume_of_an_in_tree_driver_is_one_of_the_csi_driver() -> None:
             {"nfs": {"server": "s", "path": "/"}},
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({"app": "db"}, {"app": "db"}, id="as they are"),
+        pytest.param({f"key-{number}": "x" * 60 for number in range(LARGEST_PART // 60)}, {}, id="none of too many"),
+    ],
+)
+def test_a_claim_has_labels(labels: dict[str, str], expected: dict[str, str]) -> None:
+    assert expected == dict(claim(labels=labels).labels)

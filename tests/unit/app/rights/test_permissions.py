@@ -14,9 +14,13 @@ from app.rights.permissions import Lease, Need, Permission, Rule, Work, guessed_
 PICTURE = "the picture of the cluster, without which nothing is decided"
 CORE = {
     "list, watch nodes, pods": (PICTURE,),
-    "get pods": ("reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet",),
+    "get pods": (
+        "reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet",
+        "saying why a node does not take a pod",
+    ),
     "create pods/binding": ("binding pods",),
 }
+GONE = "reading a node that seems to be gone: asked for by A"
 FENCE = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
 ACTIVATE = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
 GUARD = "leading a pod that was refused on all nodes it was shown to another, by nominatedNodeName (samplingGuard)"
@@ -72,6 +76,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             Work((Use("A", RACKS, looks_up=True, writes="a mark"), Use("A", SERVICES, writes="a sign")), False),
             {
                 "patch pods/status": (FENCE, ACTIVATE),
+                "get nodes": (GONE,),
                 "list, watch racks.example.com": (f"{PICTURE}: read by A",),
                 "get racks.example.com": ("reading an object that the watch has not brought yet: asked for by A",),
                 "patch racks.example.com": ("writing a mark on these: A",),
@@ -93,6 +98,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             Work((Use("A", PODS, looks_up=True),), False),
             {
                 "list, watch nodes": (PICTURE,),
+                "get nodes": (GONE,),
                 "list, watch pods": (PICTURE, f"{PICTURE}: read by A"),
                 "get pods": (*CORE["get pods"], "reading an object that the watch has not brought yet: asked for by A"),
                 "create pods/binding": CORE["create pods/binding"],

@@ -1,20 +1,33 @@
 """Rules of the engine as a whole: queue, PostFilter, what is looked up, times and figures."""
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Figure, FiguresPlugin, Home, HomeOwner, HomesPlugin, Keeper, PostFilterResult
+from app.framework.interface import (
+    Explanation,
+    Figure,
+    FiguresPlugin,
+    Home,
+    HomeOwner,
+    HomesPlugin,
+    InquirePlugin,
+    Keeper,
+    PostFilterResult,
+)
 from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
+from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
-from app.runtime.framework import Framework
+from app.runtime.framework import INQUIRY_SECONDS, Framework
 from app.runtime.guard import SAMPLE_EVERY, PluginError
 from app.runtime.waiting import MAX_WAIT_SECONDS
 from app.telemetry.metrics import Metrics
+from tests.api.virtual import now, virtual_time
 from tests.fakes import (
     NO,
     Acts,
@@ -287,3 +300,39 @@ class TestHomes:
         told = 'running Homes plugin "A": returned something else than Keepers'
         with pytest.raises(PluginError, match=re.escape(told)):
             framework(Lists("A", keepers=("Hut",))).keepers()
+
+
+class Inquires(Gates, InquirePlugin):
+    """Takes its time, and then answers or fails."""
+
+    def __init__(self, name: str, answer: Any, seconds: float = 0.0) -> None:
+        super().__init__(name, SUCCESS)
+        self.answer = answer
+        self.seconds = seconds
+
+    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+        await asyncio.sleep(self.seconds)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        answer: Explanation = Explanation(unblock=tuple(feasible)) if self.answer is None else self.answer
+        return answer
+
+
+class TestInquire:
+    @virtual_time
+    async def test_what_takes_too_long_or_fails_is_left_out(self) -> None:
+        engine = framework(
+            Inquires("A", None, 2.0),
+            Inquires("B", RuntimeError("broken")),
+            Inquires("C", None, INQUIRY_SECONDS + 1),
+            Inquires("D", "no explanation"),
+            Gates("E", SUCCESS),
+            Inquires("F", None),
+        )
+        began = now()
+
+        found = await engine.inquire(POD, ["n1"])
+
+        said = Explanation(unblock=("n1",))
+        assert {"A": said, "F": said} == found
+        assert began + INQUIRY_SECONDS == now()

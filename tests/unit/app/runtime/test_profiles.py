@@ -357,6 +357,84 @@ class TestBindRecheck:
         assert ((("profiles", 0, "bindRecheck", len(names) - 1),)) == mistake.places
 
 
+def picking(plugins: JsonObject | None = None, **words: Any) -> Profile:
+    return Profile.model_validate({**on_complete(plugins).model_dump(by_alias=True), "pick": True, **words})
+
+
+class TestFewerNames:
+    def test_all_are_answered_unless_one_says_otherwise(self) -> None:
+        framework = built(on_complete(), IN_TREE_REGISTRY)
+
+        assert (0, False) == (framework.at_most, framework.picks)
+
+    def test_a_profile_says_how_many_or_the_best(self) -> None:
+        few = Profile.model_validate({"schedulerName": "p", "atMost": 100})
+
+        assert (100, False) == (built(few).at_most, built(few).picks)
+        assert (0, True) == ((it := built(picking(), IN_TREE_REGISTRY)).at_most, it.picks)
+
+    @pytest.mark.parametrize("number", [-1, 0, 1, 99])
+    def test_fewer_than_kube_scheduler_looks_for_are_a_mistake(self, number: int) -> None:
+        with pytest.raises(ValueError, match="greater than or equal to 100"):
+            Profile.model_validate({"atMost": number})
+
+    @pytest.mark.parametrize(
+        ("asked", "lacking"),
+        [
+            pytest.param(picking({"multiPoint": "-NodePorts"}), "NodePorts (preFilter, filter)", id="a filter less"),
+            pytest.param(
+                picking({"score": "-ImageLocality", "filter": "-NodeName -NodePorts"}),
+                "NodeName (filter), NodePorts (filter), ImageLocality (score)",
+                id="at single points",
+            ),
+            pytest.param(
+                picking({"score": "-*"}, release="1.35"),
+                "TaintToleration (score), NodeAffinity (score), NodeResourcesFit (score), VolumeBinding (score), "
+                "PodTopologySpread (score), InterPodAffinity (score), DynamicResources (score), "
+                "NodeResourcesBalancedAllocation (score), ImageLocality (score)",
+                id="no scores",
+            ),
+        ],
+    )
+    def test_nothing_is_picked_with_less_than_kube_scheduler_has(self, asked: Profile, lacking: str) -> None:
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([asked], IN_TREE_REGISTRY)
+
+        (mistake,) = raised.value.found
+        start, _, rest = mistake.said.partition(" without ")
+        assert ('profile "p": pick: the node would be picked', lacking) == (start, rest.partition(" of kube-")[0])
+        assert ((("profiles", 0, "pick"),)) == mistake.places
+
+    def test_nor_with_a_plugin_that_is_not_here(self) -> None:
+        here = Registry([it for it in IN_TREE if it.name != "NodeName"], DEFAULT_WEIGHTS)
+
+        with pytest.raises(ProfileErrors, match=r"pick: .* without NodeName \(filter\) of"):
+            resolve([picking()], here)
+
+    def test_nor_by_what_a_scheduler_delegates(self) -> None:
+        with pytest.raises(ProfileErrors, match=r"pick: .* without NodeUnschedulable \(filter\), "):
+            resolve([Profile.model_validate({"pick": True})], IN_TREE_REGISTRY)
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            pytest.param(picking({"multiPoint": "NodeName=9 TaintToleration=1"}), id="other weights"),
+            pytest.param(picking({"multiPoint": "-NodeDeclaredFeatures"}, release="1.35"), id="of an older release"),
+            pytest.param(picking({"multiPoint": "-StickyNode -DefaultPreemption"}), id="what chooses no node"),
+        ],
+    )
+    def test_what_is_whole_may_pick(self, asked: Profile) -> None:
+        assert built(asked, IN_TREE_REGISTRY).picks
+
+    def test_one_or_many(self) -> None:
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([picking(atMost=100)], IN_TREE_REGISTRY)
+
+        (mistake,) = raised.value.found
+        assert mistake.said.startswith('profile "p": atMost and pick: ')
+        assert (("profiles", 0, "atMost"), ("profiles", 0, "pick")) == mistake.places
+
+
 class TestNotices:
     def test_a_plugin_that_stays_in_the_scheduler_is_pointed_out(self) -> None:
         found = resolved(profile({"multiPoint": "GangScheduling"}), IN_TREE_REGISTRY)
@@ -569,6 +647,26 @@ class TestFaultsOfPlugins:
 
         said = 'profile "p": plugin "Delta" cannot say what kinds it reads: LookupError: no such rack '
         assert said == str(raised.value).partition("(")[0]
+
+    def test_parts_that_it_cannot_say(self) -> None:
+        def parts(_: object) -> tuple[()]:
+            raise LookupError("no such rack")
+
+        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, parts_for=parts)], {})
+
+        with pytest.raises(ProfileErrors) as raised:
+            core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
+
+        said = 'profile "p": plugin "Delta" cannot say what parts it reads: LookupError: no such rack '
+        assert said == str(raised.value).partition("(")[0]
+
+    def test_parts_that_it_reads_with_some_arguments(self) -> None:
+        def parts(args: PluginArgs) -> tuple[Part, ...]:
+            return (Part.VOLUMES,) if args == PluginArgs() else ()
+
+        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, parts=[Part.PORTS], parts_for=parts)], {})
+
+        assert {Part.PORTS, Part.VOLUMES} == resolved(profile({"multiPoint": "Delta"}), registry).parts()
 
     def test_annotations_that_it_cannot_say(self) -> None:
         def keys(_: object) -> tuple[()]:

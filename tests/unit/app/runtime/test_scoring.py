@@ -7,8 +7,10 @@ import pytest
 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import PreScorePlugin
+from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, Status, error
 from app.runtime.guard import PluginError
+from app.runtime.scoring import Scores
 from tests.fakes import (
     NO,
     FakePlugin,
@@ -19,6 +21,12 @@ from tests.fakes import (
     ScoresNodes,
 )
 from tests.unit.app.runtime.engine import NEVER, PENDING, POD, WAIT, framework, nodes
+
+_NAMES = ["n1", "n2", "n3"]
+
+
+def _sparse(others: Mapping[str, str]) -> ScoreClasses:
+    return ScoreClasses(SparseClasses(_NAMES, "usual", others), {"usual": 3, "even": 3, "low": 1, "high": 4})
 
 
 class TestScore:
@@ -111,3 +119,21 @@ class TestScore:
         framework(one, other).score(CycleState(), POD, nodes("n1"))
 
         assert ["A: pre_score n1", "B: pre_score n1", "A: score n1", "B: score n1"] == one.calls
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [
+        pytest.param(ScoreClasses.by_value([1, 1, 1]), ["n1", "n2", "n3"], id="all alike"),
+        pytest.param(ScoreClasses.by_value([-1, 5, 5]), ["n2", "n3"], id="some"),
+        pytest.param(
+            ScoreClasses(["a", "b", "c"], {"a": 7, "b": 2, "c": 7, "of none": 9}), ["n1", "n3"], id="by class"
+        ),
+        pytest.param(_sparse({"n2": "high"}), ["n2"], id="one that is not as most are"),
+        pytest.param(_sparse({"n2": "low"}), ["n1", "n3"], id="most"),
+        pytest.param(_sparse({"n2": "even"}), ["n1", "n2", "n3"], id="one of another class, and most"),
+        pytest.param(_sparse({"n3": "low", "n1": "low", "n2": "low"}), ["n1", "n2", "n3"], id="none is as most are"),
+    ],
+)
+def test_the_best_are_those_with_the_highest_sum(total: ScoreClasses, expected: list[str]) -> None:
+    assert expected == Scores(_NAMES, {}, total, 1).best

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+import random
+from collections import Counter
+from itertools import combinations
+from typing import Any, Final
 
 import pytest
 
@@ -14,8 +18,9 @@ from app.framework.node_info import NodeInfo
 from app.framework.status import Status, unschedulable
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import NODES as NODE_KIND
-from app.verbs.filter import by_lot
+from app.verbs.filter import by_lot, some_by_lot
 from app.verbs.outcome import VerbFailure
+from app.wire.extender_v1 import split_args
 from tests.api.small import (
     FOREIGN,
     NAMES,
@@ -28,7 +33,7 @@ from tests.api.small import (
     by_object,
     filtered,
 )
-from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object
+from tests.builders import JsonObject, controller, encoded, make_pod, node_object, pod_object, workload_object
 from tests.fakes import FromSpec, spec_of
 from tests.filtering import Filter
 from tests.harness import World, only
@@ -241,3 +246,196 @@ def test_a_lot_only_turns_and_flips(items: list[str]) -> None:
     found = {tuple(by_lot(items)) for _ in range(50 * len(orders))}
 
     assert orders == found
+
+
+@pytest.mark.parametrize("kept", ["", "n2", "n9"])
+def test_of_some_each_set_is_as_likely_as_any_other_and_any_of_them_comes_first(kept: str) -> None:
+    """Over 4,000 draws by a fixed seed: each of 10 pairs, or of the 4 with a node that is kept, within a fifth."""
+    names = ["n0", "n1", "n2", "n3", "n4"]
+    random.seed(16)
+    drawn = [tuple(some_by_lot(names, 2, kept)) for _ in range(4000)]
+    sets = Counter(map(frozenset, drawn))
+    first = Counter(it[0] for it in drawn)
+
+    possible = {frozenset(it) for it in combinations(names, 2) if kept not in names or kept in it}
+    assert possible == sets.keys()
+    assert all(abs(count * len(possible) / 4000 - 1) < 0.25 for count in sets.values()), sets
+    assert set(names) == first.keys()
+
+
+MOST: Final = 100
+MANY: Final = [f"n{number}" for number in range(150)]
+PREFERS: Final = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+
+
+class TestAtMost:
+    """Below /lean and on 150 nodes, where the profile says ``atMost: 100``."""
+
+    @pytest.fixture
+    def crowd(self) -> World:
+        return World(*(node_object(name, zone=f"z{name[-1]}") for name in MANY), profile={"atMost": MOST})
+
+    @pytest.fixture
+    def asked(self, crowd: World) -> Filter:
+        return Filter(crowd, lean=True)
+
+    async def test_of_more_so_many_are_answered_and_nothing_is_said_of_the_others(self, asked: Filter) -> None:
+        answer, outcome = await ask(asked, by_name(names=MANY))
+
+        assert (filtered(answer["NodeNames"]), "feasible") == (answer, outcome)
+        assert MOST == len(set(answer["NodeNames"])) == len(answer["NodeNames"])
+        assert set(answer["NodeNames"]) < set(MANY)
+
+    async def test_another_lot_each_time(self, asked: Filter) -> None:
+        found = {tuple((await ask(asked, by_name(names=MANY)))[0]["NodeNames"]) for _ in range(5)}
+
+        assert 5 == len(found)
+
+    async def test_of_so_many_or_fewer_all_are(self, asked: Filter) -> None:
+        answer, _ = await ask(asked, by_name(names=MANY[:MOST]))
+
+        assert sorted(MANY[:MOST]) == sorted(answer["NodeNames"])
+
+    async def test_none_that_does_not_pass_is_among_them(self, crowd: World) -> None:
+        """A hard constraint over ten zones of which one is taken: 135 pass."""
+        crowd.add(pod_object("web-1", labels={"app": "web"}, node="n7"))
+        answer, _ = await ask(Filter(crowd, lean=True), by_name(names=MANY))
+
+        assert MOST == len(answer["NodeNames"])
+        assert not any(name.endswith("7") for name in answer["NodeNames"])
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            pytest.param(pod_object("wishes", affinity=PREFERS), id="of a node"),
+            pytest.param(
+                pod_object("wishes", affinity={"podAntiAffinity": PREFERS["nodeAffinity"]}), id="of its neighbours"
+            ),
+        ],
+    )
+    async def test_all_are_for_a_pod_that_prefers_some(self, asked: Filter, pod: JsonObject) -> None:
+        assert len(MANY) == len((await ask(asked, by_name(pod, MANY)))[0]["NodeNames"])
+
+    async def test_a_node_that_the_pod_is_nominated_to_is_always_among_them(self, asked: Filter) -> None:
+        nominated = by_name(pod_object("soon", nominated="n42"), MANY)
+        answers = [(await ask(asked, nominated))[0]["NodeNames"] for _ in range(40)]
+
+        assert {(True, MOST)} == {("n42" in it, len(set(it))) for it in answers}
+
+    @pytest.mark.parametrize("policy", ["soft", "grace", "hard"])
+    async def test_a_home_that_passes_is_all_that_is_answered(self, policy: str) -> None:
+        """Whatever the lot: among the nodes that are left there is no other."""
+        annotations = {"homeport.dev/home.0": "n42", "homeport.dev/home-pod.0": "another"}
+        database = workload_object("StatefulSet", "db")
+        database["metadata"].update(uid="uid-db", annotations=annotations)
+        owners = [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]
+        config = [{"name": "StickyNode", "args": {"policy": policy, "owners": owners}}]
+        world = World(*map(node_object, MANY), database, profile={"atMost": MOST, "pluginConfig": config})
+        pod = pod_object("db-0", owner=controller("StatefulSet", "db"))
+
+        assert ["n42"] == (await ask(Filter(world, lean=True), by_name(pod, MANY)))[0]["NodeNames"]
+
+    async def test_what_was_answered_is_what_prioritize_is_expected_to_ask(self, asked: Filter) -> None:
+        told = (await ask(asked, by_name(names=MANY)))[0]["NodeNames"]
+        kept = asked.results.take(split_args(encoded(by_name(names=told))))
+
+        assert kept is not None
+        assert told == list(kept.names)
+
+    async def test_in_full_all_are_answered(self, crowd: World) -> None:
+        assert MANY == (await ask(Filter(crowd), by_name(names=MANY)))[0]["NodeNames"]
+
+    async def test_whole_nodes_are_not_left_out(self, asked: Filter) -> None:
+        nodes = [node_object(name) for name in MANY]
+
+        assert len(MANY) == len((await ask(asked, by_object(nodes=nodes)))[0]["Nodes"]["items"])
+
+
+def roomy(name: str, cpu: str = "8", **fields: Any) -> JsonObject:
+    """A node with room."""
+    room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    return node_object(name, status={"capacity": room, "allocatable": room}, **fields)
+
+
+ASKS: Final[list[JsonObject]] = [
+    {"name": "main", "image": "registry.example/web:1", "resources": {"requests": {"cpu": "1"}}}
+]
+
+
+class TestPicking:
+    """Below /lean, where the profile says ``pick: true``."""
+
+    def asking(self, *objects: JsonObject, lean: bool = True, due_wait: float = 0.0) -> Filter:
+        return Filter(World(*objects, profile={"preset": "complete", "pick": True}), lean=lean, due_wait=due_wait)
+
+    def pod(self, name: str = "web-new", **fields: Any) -> JsonObject:
+        return pod_object(name, containers=ASKS, **fields)
+
+    @pytest.fixture
+    def asked(self) -> Filter:
+        """The third node has most room, the others are alike, and a fourth one is cordoned."""
+        return self.asking(roomy("n1"), roomy("n2"), roomy("n3", cpu="64"), roomy("n4", cpu="640", unschedulable=True))
+
+    async def test_the_best_node_that_passes_is_the_answer(self, asked: Filter) -> None:
+        request = by_name(self.pod(), ["n1", "n2", "n3", "n4"])
+
+        assert (filtered(["n3"]), "feasible") == await ask(asked, request)
+        assert (1, 0) == (asked.picked.count, asked.failed.count)
+
+    async def test_of_those_asked_about(self, asked: Filter) -> None:
+        """Among equals by lot."""
+        found = {
+            (await ask(asked, by_name(self.pod(uid=f"u{number}"), ["n4", "n2", "n1"])))[0]["NodeNames"][0]
+            for number in range(60)
+        }
+
+        assert {"n1", "n2"} == found
+
+    async def test_a_single_one_is_nobody_s_pick(self, asked: Filter) -> None:
+        assert (filtered(["n1"]), "feasible") == await ask(asked, by_name(self.pod(), ["n1", "n4", "n1"]))
+        assert 0 == asked.picked.count
+
+    async def test_a_whole_node_is_sent_back_as_it_came(self, asked: Filter) -> None:
+        nodes = [roomy("n1"), roomy("n9", cpu="128", resource_version="9")]
+
+        assert (filtered(None, nodes=[nodes[1]]), "feasible") == await ask(asked, by_object(self.pod(), nodes))
+
+    async def test_where_none_passes_every_reason_is_told(self, asked: Filter) -> None:
+        answer, outcome = await ask(asked, by_name(self.pod(), ["n4", "n9"]))
+
+        assert "no_fit" == outcome
+        assert filtered([], {"n4": "node(s) were unschedulable", "n9": UNKNOWN_NODE}) == answer
+
+    async def test_in_full_all_that_pass_are_answered(self) -> None:
+        asked = self.asking(roomy("n1"), roomy("n2", cpu="64"), lean=False)
+
+        assert (filtered(["n1", "n2"]), "feasible") == await ask(asked, by_name(self.pod(), ["n1", "n2"]))
+
+    async def test_a_pod_that_is_asked_about_again_had_a_pick_that_failed(self, asked: Filter) -> None:
+        """Not while nothing at all has changed."""
+        request = by_name(self.pod(), ["n1", "n2"])
+        first = await ask(asked, request)
+        assert first == await ask(asked, request)
+        assert (1, 0) == (asked.picked.count, asked.failed.count)
+
+        asked.world.add(roomy("n5"))
+        await ask(asked, request)
+        assert (2, 1) == (asked.picked.count, asked.failed.count)
+
+        asked.world.cluster.delete_node("n1")
+        asked.world.cluster.delete_node("n2")
+        await ask(asked, request)
+        assert (2, 2) == (asked.picked.count, asked.failed.count)
+
+    async def test_every_bind_that_is_due_is_waited_for(self) -> None:
+        """A pod takes room of its node, whatever its labels."""
+        asked = self.asking(roomy("n1"), roomy("n2"), due_wait=1.0)
+        first = (await ask(asked, by_name(self.pod("web-a"), ["n1", "n2"])))[0]["NodeNames"]
+        second = asyncio.create_task(ask(asked, by_name(self.pod("web-b"), ["n1", "n2"])))
+        await asyncio.sleep(0)
+        assert not second.done()
+
+        asked.world.add(self.pod("web-a", node=first[0]))
+        asked.due.arrived("uid-default-web-a")
+
+        assert {"n1", "n2"} == {*first, *(await second)[0]["NodeNames"]}

@@ -20,6 +20,7 @@ from app.writes import activator as module
 from app.writes.activator import PAUSE_SECONDS, ApiActivator, activation
 from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import encoded, make_pod, pod_object
+from tests.fakes import ManualClock
 
 PATCHES = "PATCH /api/v1/namespaces/default/pods/{}/status"
 RETRY = 0.5
@@ -30,8 +31,9 @@ class World:
 
     def __init__(self, client: KubeClient, server: ApiServer) -> None:
         self.server = server
+        self.clock = ManualClock()
         self.cluster = Cluster()
-        self.activator = ApiActivator(client, self.cluster, lambda: self.bars, self._sleep)
+        self.activator = ApiActivator(client, self.cluster, lambda: self.bars, self._sleep, self.clock)
         self.slept: list[float] = []
         self.bars = ""
         for found in server.all("Pod"):
@@ -39,6 +41,7 @@ class World:
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.clock.now += seconds
         await asyncio.sleep(0)
 
     def pod(self, name: str) -> Pod:
@@ -92,8 +95,22 @@ async def test_pods_are_woken_one_after_the_other_in_the_order_asked(world: Worl
     world.activator([world.pod("b"), world.pod("a")])
 
     assert ["b", "a"] == await world.written()
-    assert [PAUSE_SECONDS] * 2 == world.slept
+    assert [] == world.slept
     assert (None, True, True) == (world.stamp("c"), bool(world.stamp("a")), bool(world.stamp("b")))
+
+
+async def test_many_go_at_once_and_then_as_many_a_second(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 2)
+    for _ in range(4):
+        world.activator([world.pod("a")])
+        await world.written()
+    assert pytest.approx([PAUSE_SECONDS] * 2) == world.slept
+
+    world.clock.now += 10
+    world.slept.clear()
+    world.activator(world.pod(name) for name in "abc")
+    await world.written()
+    assert pytest.approx([PAUSE_SECONDS]) == world.slept
 
 
 async def test_nothing_is_written_before_it_runs_and_one_pod_is_woken_once(world: World) -> None:
@@ -163,7 +180,10 @@ async def test_a_lead_that_is_lost_before_the_write_drops_what_was_asked(world: 
     assert [] == await world.written()
 
 
-async def test_what_is_left_when_it_is_stopped_is_not_written_in_a_later_term(world: World) -> None:
+async def test_what_is_left_when_it_is_stopped_is_not_written_in_a_later_term(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 0)
     world.activator([world.pod("a"), world.pod("b")])
     running = asyncio.create_task(world.activator.run())
     while not world.server.log:  # noqa: ASYNC110  # the first write is under way
@@ -178,14 +198,14 @@ async def test_what_is_left_when_it_is_stopped_is_not_written_in_a_later_term(wo
 @pytest.mark.parametrize(
     ("faults", "tried", "stamped", "slept", "told"),
     [
-        pytest.param([404], ["a", "b"], False, [PAUSE_SECONDS] * 2, [], id="the pod is gone"),
-        pytest.param([409], ["a", "b"], False, [PAUSE_SECONDS] * 2, [], id="it is another by now"),
-        pytest.param([422], ["a", "b"], False, [PAUSE_SECONDS] * 2, [], id="it is another by its UID"),
-        pytest.param([400], ["a", "b"], False, [PAUSE_SECONDS] * 2, ["pod not activated"], id="it is refused"),
-        pytest.param([500], ["a", "b", "a"], True, [RETRY, PAUSE_SECONDS, PAUSE_SECONDS], [], id="a fault"),
-        pytest.param([429], ["a", "b", "a"], True, [RETRY, PAUSE_SECONDS, PAUSE_SECONDS], [], id="too many requests"),
-        pytest.param(["lost"], ["a", "b", "a"], True, [RETRY, PAUSE_SECONDS, PAUSE_SECONDS], [], id="no answer"),
-        pytest.param(["unreachable"], ["a", "b", "a"], True, [RETRY, PAUSE_SECONDS, PAUSE_SECONDS], [], id="no server"),
+        pytest.param([404], ["a", "b"], False, [], [], id="the pod is gone"),
+        pytest.param([409], ["a", "b"], False, [], [], id="it is another by now"),
+        pytest.param([422], ["a", "b"], False, [], [], id="it is another by its UID"),
+        pytest.param([400], ["a", "b"], False, [], ["pod not activated"], id="it is refused"),
+        pytest.param([500], ["a", "b", "a"], True, [RETRY], [], id="a fault"),
+        pytest.param([429], ["a", "b", "a"], True, [RETRY], [], id="too many requests"),
+        pytest.param(["lost"], ["a", "b", "a"], True, [RETRY], [], id="no answer"),
+        pytest.param(["unreachable"], ["a", "b", "a"], True, [RETRY], [], id="no server"),
     ],
 )
 async def test_what_goes_wrong(

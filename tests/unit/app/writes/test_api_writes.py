@@ -63,6 +63,17 @@ class Bind:
         """Somebody writes the pod."""
         return lambda: self.server.put(pod_object("web-1", **fields))
 
+    def changes_before_each_post(self, times: int) -> None:
+        """Somebody writes its annotations."""
+        left = iter(range(times - 1))
+
+        def change() -> None:
+            self.server.put(pod_object("web-1", labels={"app": "web"}, annotations={"example.com/x": "y"}))
+            if next(left, None) is not None:
+                self.server.meanwhile("GET", lambda: self.server.meanwhile("POST", change))
+
+        self.server.meanwhile("POST", change)
+
 
 @pytest.fixture
 async def bind(tmp_path: Path) -> AsyncIterator[Bind]:
@@ -146,15 +157,20 @@ class TestBinder:
         )
         assert ([POST, GET], "") == (bind.server.log, bind.bound_to)
 
+    @pytest.mark.parametrize("times", [2, 3])
+    async def test_a_pod_whose_status_changes_again_meanwhile(self, bind: Bind, times: int) -> None:
+        bind.changes_before_each_post(times)
+
+        assert await bind.to() == SUCCESS
+        assert ([*[POST, GET] * times, POST], "n1") == (bind.server.log, bind.bound_to)
+
     async def test_a_pod_that_keeps_changing_is_a_conflict(self, bind: Bind) -> None:
-        change = bind.change(labels={"app": "web"}, annotations={"example.com/x": "y"})
-        bind.server.meanwhile("POST", change)
-        bind.server.meanwhile("GET", lambda: bind.server.meanwhile("POST", change))
+        bind.changes_before_each_post(4)
 
         assert await bind.to() == unschedulable(
             "the pod keeps changing while it is being bound: Precondition failed: resourceVersion"
         )
-        assert ([POST, GET, POST, GET], "") == (bind.server.log, bind.bound_to)
+        assert ([POST, GET] * 4, "") == (bind.server.log, bind.bound_to)
 
     async def test_somebody_binds_it_there_between_the_two_tries(self, bind: Bind) -> None:
         bind.change(labels={"app": "web"})()

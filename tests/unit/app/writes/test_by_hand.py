@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from app.kube.credentials import CredentialsError
-from app.writes.by_hand import ByHandError, Target, change, changed
-from tests.apiserver import ApiServer, Fault, client_of
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, memory_name
+from app.writes.by_hand import ByHandError, Released, Target, change, changed, release, released
+from tests.apiserver import SERVED, ApiServer, Fault, client_of
 from tests.builders import JsonObject, node_object
 
 HOME = "homeport.dev/home"
@@ -169,3 +170,116 @@ async def test_what_is_not_there(target: Target, told: str) -> None:
 async def test_without_a_kubeconfig_nobody_is_asked(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError):
         await change(str(tmp_path / "none"), TARGET, "n2")
+
+
+MEMORY = memory_name("kubevirt.io/v1", "VirtualMachine", "db01", "")
+
+
+def home(uid: str = "uid-0", **owner: str) -> JsonObject:
+    keeper = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "db01", "uid": uid, **owner}
+    metadata = {"name": MEMORY, "namespace": "machines", "uid": "uid-of-the-memory"}
+    spec = {"owner": keeper, "node": "n1", "since": "2026-11-20T10:00:00Z"}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+
+
+def is_remembered(api: ApiServer) -> bool:
+    return api.get("Home", MEMORY, "machines") is not None
+
+
+async def freed(api: ApiServer, target: Target = TARGET) -> Released:
+    async with client_of(api) as client:
+        return await released(client, target)
+
+
+async def not_freed(api: ApiServer, target: Target = TARGET) -> str:
+    with pytest.raises(ByHandError) as found:
+        await freed(api, target)
+    return str(found.value)
+
+
+class TestReleased:
+    async def test_a_home_is_taken_from_its_owner_and_homeport_forgets_it_by_itself(self) -> None:
+        api = ApiServer(machine("n1", uid="uid-0"), home("uid-0"))
+
+        assert Released("n1") == await freed(api)
+        assert ("", 0) == (carried(api).get(HOME, ""), api.count("DELETE"))
+
+    async def test_what_is_remembered_of_one_that_is_gone_is_forgotten(self) -> None:
+        api = ApiServer(home())
+
+        assert Released("n1", remembered=True) == await freed(api)
+        assert not is_remembered(api)
+        assert "there is no VirtualMachine machines/db01" == await not_freed(api)
+
+    async def test_even_where_its_kind_is_gone_too(self) -> None:
+        served = tuple(it for it in SERVED if it.kind != "VirtualMachine")
+        api = ApiServer(home(), served=served)
+
+        assert Released("n1", remembered=True) == await freed(api)
+        assert "the cluster does not serve kubevirt.io/v1 VirtualMachine" == await not_freed(api)
+
+    async def test_one_made_anew_that_was_not_given_it_yet_is_never_given_it(self) -> None:
+        api = ApiServer(machine(), home())
+
+        assert (Released("n1"), False) == (await freed(api), is_remembered(api))
+
+    async def test_one_made_anew_and_given_it_meanwhile_loses_it_again(self) -> None:
+        api = ApiServer(home())
+        api.meanwhile("DELETE", lambda: api.put(machine("n1")))
+
+        assert (Released("n1", remembered=True), "") == (await freed(api), carried(api).get(HOME, ""))
+        assert not is_remembered(api)
+
+    async def test_what_is_its_own_is_no_home_once_it_was_given_up(self) -> None:
+        """Homeport forgets it within a second."""
+        api = ApiServer(machine(uid="uid-0"), home("uid-0"))
+
+        assert (Released(""), True) == (await freed(api), is_remembered(api))
+
+    async def test_a_home_of_that_name_which_is_anothers_is_left_alone(self) -> None:
+        api = ApiServer(home(name="db02"))
+
+        assert ("there is no VirtualMachine machines/db01", True) == (await not_freed(api), is_remembered(api))
+
+    async def test_where_there_are_no_homes_nothing_is_remembered(self) -> None:
+        served = tuple(it for it in SERVED if it.kind != "Home")
+
+        assert "there is no VirtualMachine machines/db01" == await not_freed(
+            ApiServer(node_object("n1"), served=served)
+        )
+        assert Released("") == await freed(ApiServer(machine(), served=served))
+
+    async def test_one_that_changed_meanwhile_is_read_again(self) -> None:
+        api = ApiServer(home())
+        api.meanwhile("DELETE", lambda: api.put(home("uid-of-another")))
+
+        assert (Released("n1", remembered=True), 2) == (await freed(api), api.count("DELETE"))
+
+    async def test_one_that_changes_all_the_time_is_given_up(self) -> None:
+        api = ApiServer(home())
+        for number in range(5):
+            api.meanwhile("DELETE", partial(api.put, home(f"uid-{number}")))
+
+        told = "what is remembered of it changes all the time; nothing was changed, try again"
+        assert (f"VirtualMachine machines/db01: {told}", True) == (await not_freed(api), is_remembered(api))
+
+    async def test_who_may_not_ask_is_told_what_is_not_known(self) -> None:
+        there, gone = ApiServer(machine(), home()), ApiServer(home())
+        for api in (there, gone):
+            api.down_at[f"/apis/homeport.dev/v1alpha1/namespaces/machines/homes/{MEMORY}"] = 403
+
+        told = (
+            "VirtualMachine machines/db01 has no home; whether that of an earlier one is remembered you may not ask: "
+        )
+        assert (await not_freed(there)).startswith(told)
+        assert (await not_freed(gone)).startswith("VirtualMachine machines/db01: the API server refused: ")
+        assert [0, 0] == [it.count("DELETE") for it in (there, gone)]
+
+    async def test_one_that_cannot_be_read_is_named(self) -> None:
+        api = ApiServer(home() | {"spec": {"node": 7}})
+
+        assert (await not_freed(api)).startswith(f"Home machines/{MEMORY} cannot be read: ")
+
+    async def test_without_a_kubeconfig_nobody_is_asked(self, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsError):
+            await release(str(tmp_path / "none"), TARGET)

@@ -20,7 +20,7 @@ from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.plugin import StickyNode
+from plugins.sticky_node.plugin import SPEC, StickyNode
 from plugins.sticky_node.standing import PARTS, node_annotations
 from tests.builders import JsonObject, NodeFields, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
@@ -35,6 +35,7 @@ NODES: Final = ("n1", "n2", "n3")
 INSTANCE: Final = owner_kind(KUBEVIRT, "VirtualMachineInstance")
 MACHINE: Final = owner_kind(KUBEVIRT, "VirtualMachine")
 SET: Final = owner_kind("apps/v1", "StatefulSet")
+LWS: Final = owner_kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 DATABASE: Final = owner_kind("example.com/v1", "Database")
 CORE: Final = core_v1(extras_of(PARTS))
 """How pods are decoded beside this plugin."""
@@ -59,8 +60,8 @@ class UnwillingWriter(MemoryWriter):
             failure = do if isinstance(do, Exception) else do()
             if failure is not None:
                 raise failure
-        self.written.append((found.name, annotations))
         await super().annotate(kind, found, annotations)
+        self.written.append((found.name, annotations))
 
 
 class Machines:
@@ -68,7 +69,8 @@ class Machines:
 
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
         self._args = StickyNodeArgs.model_validate({"adopt": False, **(args or {})})
-        self.cluster = Cluster(core_v1(extras_of(PARTS), node_annotations(self._args)))
+        parts = extras_of((*PARTS, *SPEC.parts_for(self._args)))
+        self.cluster = Cluster(core_v1(parts, node_annotations(self._args)))
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
         self.clock = ManualClock()

@@ -5,15 +5,25 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from app.framework.parts import Part
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from plugins.sticky_node import SPEC
 from plugins.sticky_node.args import KUBEVIRT, StickyNodeArgs
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.standing import KINDS
 from tests.builders import JsonObject
-from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, MACHINE, SET
+from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, LWS, MACHINE, SET
 
 STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
 INSTANCES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
+CLAIMS: JsonObject = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+DATABASES: JsonObject = {"apiVersion": "example.com/v1", "kind": "Database"}
+IN_SETS = {
+    "apiVersion": "leaderworkerset.x-k8s.io/v1",
+    "kind": "LeaderWorkerSet",
+    "perOrdinal": True,
+    "through": [STATEFUL_SET],
+}
 MACHINES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
 
 
@@ -39,6 +49,33 @@ def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([IN_SETS, {**STATEFUL_SET, "perOrdinal": True}], id="the longer way first"),
+        pytest.param([{**STATEFUL_SET, "perOrdinal": True}, IN_SETS], id="and last"),
+    ],
+)
+def test_rules_may_begin_alike(owners: list[JsonObject]) -> None:
+    args = StickyNodeArgs.model_validate({"owners": owners})
+
+    kinds = SPEC.kinds(args)
+    assert ({SET, LWS, HOMES, *KINDS}, 5) == (set(kinds), len(kinds))
+    assert {SET: False, LWS: False, HOMES: True} == {it.kind: it.whole for it in SPEC.writes(args)}
+
+
+def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks_of_them() -> None:
+    without = StickyNodeArgs()
+    args = StickyNodeArgs.model_validate({"owners": [*without.model_dump()["owners"], {**CLAIMS, "selector": {}}]})
+
+    kinds = SPEC.kinds(args)
+    assert (*kinds[:2], PERSISTENT_VOLUME_CLAIMS, *kinds[3:]) == kinds
+    assert len(kinds) == len(set(kinds)) == len(SPEC.kinds(without))
+    assert {MACHINE, HOMES} == {it.kind for it in SPEC.writes(without)}
+    assert {MACHINE, HOMES, PERSISTENT_VOLUME_CLAIMS} == {it.kind for it in SPEC.writes(args)}
+    assert ((), (Part.VOLUMES,)) == (SPEC.parts_for(without), SPEC.parts_for(args))
+
+
+@pytest.mark.parametrize(
     ("args", "said"),
     [
         pytest.param({"owner": []}, "owner", id="an unknown argument"),
@@ -53,9 +90,69 @@ def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
             id="two rules for the same pods",
         ),
         pytest.param(
-            {"owners": [{**MACHINES, "through": [INSTANCES]}, INSTANCES]},
-            "owners: more than one rule for pods of kubevirt.io/v1 VirtualMachineInstance",
-            id="two rules that begin alike",
+            {"owners": [IN_SETS, IN_SETS]},
+            "owners: more than one rule for pods of apps/v1 StatefulSet of leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
+            id="two rules that go the same way",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET]}, {**DATABASES, "policy": "hard"}]},
+            "owners: rules for homes on example.com/v1 Database differ in policy",
+            id="two policies for the homes of one kind",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET]}, {**DATABASES, "remember": "name"}]},
+            "owners: rules for homes on example.com/v1 Database differ in remember",
+            id="homes of one kind that are remembered and are not",
+        ),
+        pytest.param(
+            {"owners": [{**CLAIMS, "selector": {}}, {**CLAIMS, "selector": {"matchLabels": {"a": "b"}}}]},
+            "owners: more than one rule for pods of v1 PersistentVolumeClaim",
+            id="two rules for claims",
+        ),
+        pytest.param(
+            {"owners": [CLAIMS]},
+            "selector: must say which v1 PersistentVolumeClaim keep homes; {} are all",
+            id="claims, and nobody says which",
+        ),
+        pytest.param(
+            {"owners": [{**CLAIMS, "selector": {"labels": {"a": "b"}}}]},
+            "selector Value error, labels: no such field of a label selector",
+            id="a selector that is none",
+        ),
+        pytest.param(
+            {"owners": [{**CLAIMS, "selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}]},
+            "selector",
+            id="an operator that is none",
+        ),
+        pytest.param(
+            {"owners": [{**CLAIMS, "selector": {}, "perOrdinal": True}]},
+            "perOrdinal: the pods of a v1 PersistentVolumeClaim are those that use it, and share one home",
+            id="ordinals of a claim",
+        ),
+        pytest.param(
+            {"owners": [{**CLAIMS, "selector": {}, "through": [STATEFUL_SET]}]},
+            "through: the pods of a v1 PersistentVolumeClaim are those that use it",
+            id="controllers on the way to a claim",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "selector": {}}]},
+            "selector: says which v1 PersistentVolumeClaim keep homes, and nothing of example.com/v1 Database",
+            id="a selector of other objects",
+        ),
+        pytest.param(
+            {"owners": [{**IN_SETS, "through": []}]},
+            "through: pods of leaderworkerset.x-k8s.io/v1 LeaderWorkerSet belong to apps/v1 StatefulSet",
+            id="a way that no pod goes",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET, STATEFUL_SET]}]},
+            "through: apps/v1 StatefulSet is on the way twice",
+            id="a way in circles",
+        ),
+        pytest.param(
+            {"owners": [{**DATABASES, "through": [{"apiVersion": "v1", "kind": "Pod"}]}]},
+            "v1 Pod neither keeps homes nor leads to what does",
+            id="through a pod",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.kube.core_v1 import Node
+from app.kube.core_v1 import Node, Pod
 from plugins.sticky_node import clocks as module
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.clocks import Clocks, read_since, seconds
@@ -18,7 +18,7 @@ from plugins.sticky_node.standing import Standings
 from plugins.sticky_node.table import State
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines
-from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after, make_node
+from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after, launcher, make_node
 
 NOW = NOON + 600
 
@@ -31,7 +31,8 @@ class World(Machines):
         self.put(make_node("n2"))
         self.cordon()
         self.clock = ManualClock(NOW)
-        handle = replace(self.handle, wall_clock=self.clock)
+        self.is_asked = False
+        handle = replace(self.handle, wall_clock=self.clock, is_asked=lambda: self.is_asked)
         self.clocks = Clocks(Standings(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:
@@ -160,6 +161,68 @@ def test_what_is_still_written_of_a_home_that_was_usable_since_does_not_count(wo
     assert world.since(written) == NOW + 60
     assert f"away {after(660)} n1" == world.clocks.text(world.owner(written), "n1", State.AWAY)
     assert world.since({SINCE: f"away {after(90)} n1"}) == NOON + 90
+
+
+def test_what_was_written_is_remembered(world: World) -> None:
+    assert world.since({SINCE: f"away {after(0)} n1"}) == NOON
+
+    assert world.since({}) == NOON
+
+
+def test_a_question_begins_nothing(world: World) -> None:
+    world.is_asked = True
+    assert world.since({}) is None
+    assert [] == world.clocks.take_begun()
+    assert world.since({SINCE: f"away {after(0)} n1"}) == NOON
+
+    world.is_asked = False
+    world.clock.now += 60
+    assert world.since({}) == NOW + 60
+
+
+class TestOfAPod:
+    """Its home is usable, and in-tree filters refuse it."""
+
+    def since(self, world: World, pod: Pod) -> float | None:
+        return world.clocks.since_pod(world.owner({}), pod)
+
+    def test_it_is_since_when_no_node_was_found(self, world: World) -> None:
+        assert self.since(world, waiting()) == NOON
+
+    def test_as_long_as_nobody_has_said_so_none_runs(self, world: World) -> None:
+        assert self.since(world, launcher()) is None
+
+    def test_a_home_that_is_back_is_waited_for_anew(self, world: World) -> None:
+        world.since({})
+
+        assert self.since(world, waiting()) == NOW
+
+    def test_it_does_not_run_while_the_pod_has_gates(self, world: World) -> None:
+        world.clocks.gated(waiting(gated=True))
+        world.clock.now += 60
+        world.clocks.gated(waiting(gated=True))
+        world.clock.now += 60
+
+        assert self.since(world, waiting()) == NOW + 60
+
+    def test_pods_that_are_bound_or_gone_are_forgotten(self, world: World) -> None:
+        world.clocks.gated(waiting(gated=True))
+        world.clocks.gated(launcher(uid="other", gated=True))
+        world.clocks.ungated({"other"})
+
+        assert ["other"] == [*world.clocks._gated]
+
+    def test_no_more_are_remembered_than_homes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_SEEN", 3)
+        for number in range(5):
+            world.clocks.gated(launcher(uid=f"uid-{number}", gated=True))
+
+        assert ["uid-2", "uid-3", "uid-4"] == [*world.clocks._gated]
+
+
+def waiting(*, gated: bool = False) -> Pod:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": after(0)}
+    return launcher(gated=gated, status={"conditions": [condition]})
 
 
 def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

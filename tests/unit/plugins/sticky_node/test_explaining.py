@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
-from app.framework.interface import Explanation, Table
+from app.framework.interface import NOT_KNOWN, Explanation, NodeVerdict, Table
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from tests.unit.plugins.sticky_node.machines import Machines, launcher, make_pod
@@ -131,3 +132,94 @@ async def test_a_home_that_could_not_be_recorded() -> None:
     machines.writer.unwritable = set()
     await machines.plugin.repair()
     assert Explanation(home("n1", recorded=True)) == machines.plugin.explain(launcher(), nodes)
+
+
+CURES = (
+    "node n2 is the home, and does not take the pod: {}: see to that",
+    f"move the home or release it: {MOVE}",
+    f"let the pod go elsewhere while its home does not take it: set homeport.dev/policy=soft on {KEEPER}",
+)
+FULL = "Insufficient cpu, Too many pods"
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "lastTransitionTime": BEGINS}
+
+
+def asked(said: str, unasked: str = "") -> tuple[Table, ...]:
+    return (
+        Table(
+            "asked of the home", ("node", "in-tree filters refuse it for", "not asked here"), (("n2", said, unasked),)
+        ),
+    )
+
+
+def cures(said: str) -> tuple[str, ...]:
+    return tuple(it.format(said) for it in CURES)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pod", "feasible", "verdict", "expected"),
+    [
+        pytest.param(
+            {"home": "n2"},
+            launcher(),
+            ["n2"],
+            NodeVerdict(("Insufficient cpu", "Too many pods"), ("InterPodAffinity",)),
+            Explanation(
+                asked("Insufficient cpu, Too many pods", "InterPodAffinity"), cures("Insufficient cpu, Too many pods")
+            ),
+            id="in-tree filters refuse it",
+        ),
+        pytest.param(
+            {"home": "n2", "policy": "hard"},
+            launcher(status={"conditions": [UNSCHEDULABLE]}),
+            ["n2"],
+            NodeVerdict((), ("InterPodAffinity", "VolumeZone")),
+            Explanation(asked("nothing that is known here", "InterPodAffinity, VolumeZone")),
+            id="the scheduler has found no node, and it is not known why",
+        ),
+        pytest.param(
+            {"home": "n2"},
+            launcher(),
+            ["n2"],
+            NodeVerdict((), ("InterPodAffinity", "VolumeZone")),
+            Explanation(),
+            id="nothing is known",
+        ),
+        pytest.param(
+            {"home": "n2"},
+            launcher(),
+            [],
+            NOT_KNOWN,
+            Explanation((), cures("other plugins refuse the pod there")),
+            id="another plugin of the profile refuses it",
+        ),
+        pytest.param(
+            {"home": "n2"},
+            launcher(
+                status={"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": BEGINS}]}
+            ),
+            [],
+            NOT_KNOWN,
+            Explanation((), (*cures("other plugins refuse the pod there"), f"wait until {ENDS}")),
+            id="in its grace",
+        ),
+        pytest.param({"home": "n2", "policy": "soft"}, launcher(), [], NOT_KNOWN, Explanation(), id="a soft home"),
+        pytest.param({"home": "n9"}, launcher(), [], NOT_KNOWN, Explanation(), id="a home that is gone"),
+        pytest.param({}, launcher(), ["n1"], NOT_KNOWN, Explanation(), id="no home"),
+        pytest.param({"home": "n2"}, launcher(node="n2"), ["n2"], NOT_KNOWN, Explanation(), id="a pod that has a node"),
+        pytest.param({"home": "n2"}, make_pod(), ["n2"], NOT_KNOWN, Explanation(), id="a pod without an owner"),
+    ],
+)
+async def test_what_is_found_out_beside_it(
+    annotations: dict[str, str], pod: Pod, feasible: list[str], verdict: NodeVerdict, expected: Explanation
+) -> None:
+    machines = Machines()
+    machines.machine("db", **annotations)
+
+    async def why(pod: Pod, node_name: str) -> NodeVerdict:
+        assert "n2" == node_name
+        return verdict
+
+    machines.handle = replace(machines.handle, why=why)
+    machines.restart()
+
+    assert expected == await machines.plugin.inquire(pod, feasible)

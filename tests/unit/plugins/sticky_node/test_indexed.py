@@ -6,9 +6,11 @@ import pytest
 
 from app.kube.core_v1 import Pod
 from app.kube.kinds import owner_kind
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.owners import Owners
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN
 from tests.builders import JsonObject, controller
-from tests.unit.plugins.sticky_node.machines import NODES, SET, Machines, launcher, reference
+from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, LWS, NODES, SET, Machines, launcher, reference
 
 ALL = list(NODES)
 JOBS: JsonObject = {"owners": [{"apiVersion": "batch/v1", "kind": "Job", "perOrdinal": True}]}
@@ -35,7 +37,6 @@ def test_each_index_of_a_job_has_a_home_of_its_own(labels: dict[str, str], allow
         assert allowed == machines.allowed(launcher(name, labels=labels, owner=reference(JOB)))
 
 
-LWS = owner_kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 GROUPS: JsonObject = {
     "owners": [
         {
@@ -91,6 +92,80 @@ def test_a_worker_waits_for_its_leader_worker_set() -> None:
 
     assert [(LWS, "default", "db")] == list(machines.plugin.required_objects(worker))
     assert REASON_OWNER_UNKNOWN == machines.allowed(worker)
+
+
+SETS_TOO: JsonObject = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
+SIDE_BY_SIDE: JsonObject = {"owners": [*SETS_TOO["owners"], *GROUPS["owners"]]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "kept_by"),
+    [
+        pytest.param(member("db-0"), "LeaderWorkerSet default/db, ordinal 0-0", id="a leader"),
+        pytest.param(
+            member("db-0-2", worker="2", owned_by="db-0"), "LeaderWorkerSet default/db, ordinal 0-2", id="a worker"
+        ),
+        pytest.param(
+            launcher("mail-1", owner=reference(SET, "mail")), "StatefulSet default/mail, ordinal 1", id="bare"
+        ),
+        pytest.param(
+            launcher("pg-1", owner=reference(SET, "pg")), "StatefulSet default/pg, ordinal 1", id="of another kind's"
+        ),
+        pytest.param(launcher("db-0", owner=reference(SET)), None, id="in a group's set, and not of the group"),
+        pytest.param(member("x", group="x", worker="x"), None, id="of no number"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_longest_way_that_leads_somewhere_counts(pod: Pod, kept_by: str | None, *, turned: bool) -> None:
+    """A set that a LeaderWorkerSet owns keeps nothing itself, in whatever order the rules are."""
+    rules = SIDE_BY_SIDE["owners"][:: -1 if turned else 1]
+    machines = Machines({"owners": rules})
+    machines.add(LWS)
+    machines.add_owned(SET, reference(LWS))
+    machines.add_owned(SET, LEADER, "db-0")
+    machines.add(SET, "mail")
+    machines.add_owned(SET, reference(DATABASE, "pg"), "pg")
+
+    found = Owners(StickyNodeArgs.model_validate({"owners": rules}).owners, machines.cluster).of(pod)
+
+    assert (kept_by is None, kept_by or "None") == (found is None, str(found))
+
+
+def test_a_set_whose_group_is_not_there_yet_keeps_nothing_meanwhile() -> None:
+    machines = Machines(SIDE_BY_SIDE)
+    machines.add_owned(SET, reference(LWS))
+    leader = member("db-0")
+
+    assert [(LWS, "default", "db")] == list(machines.plugin.required_objects(leader))
+    assert REASON_OWNER_UNKNOWN == machines.allowed(leader)
+    machines.add(LWS, **{"home.0-0": "n3"})
+    assert ["n3"] == machines.allowed(leader)
+
+
+async def test_a_home_is_written_where_the_longest_way_leads() -> None:
+    machines = Machines(SIDE_BY_SIDE)
+    machines.add(LWS)
+    machines.add_owned(SET, reference(LWS))
+    machines.add(SET, "mail")
+
+    await machines.bind(member("db-0"), "n2")
+    await machines.bind(launcher("mail-0", owner=reference(SET, "mail")), "n3")
+
+    assert "n2" == machines.annotations(LWS)["homeport.dev/home.0-0"]
+    assert {} == machines.annotations(SET)
+    assert "n3" == machines.annotations(SET, "mail")["homeport.dev/home.0"]
+
+
+def test_an_object_on_the_way_to_another_may_keep_homes_itself() -> None:
+    """A machine without a VirtualMachine: its instance keeps the home, as long as it is there."""
+    instance = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
+    machine = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "through": [instance]}
+    machines = Machines({"owners": [instance, machine]})
+    machines.machine(home="n2")
+    machines.add(INSTANCE, "alone", home="n3")
+
+    assert ["n2"] == machines.allowed(launcher())
+    assert ["n3"] == machines.allowed(launcher(machine="alone"))
 
 
 def test_a_machines_temporary_launcher_counts() -> None:

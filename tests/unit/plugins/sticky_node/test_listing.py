@@ -205,6 +205,87 @@ def test_a_machine_that_was_made_anew_lives_where_it_is_remembered_to() -> None:
     assert ("db", "n2", "usable", "idle") == (found.owner.name, found.node, found.state, found.machine)
 
 
+def test_the_home_of_an_owner_that_is_gone_is_listed_while_it_is_remembered() -> None:
+    machines = Machines()
+    remember(machines, home_object(uid="uid-of-before", node="n2"))
+
+    found = only(machines)
+    assert HomeOwner("kubevirt.io/v1", "VirtualMachine", "default", "db", "uid-of-before") == found.owner
+    assert ("n2", "owner_gone", "idle", True, False) == (
+        found.node,
+        found.state,
+        found.machine,
+        found.is_orphaned,
+        found.is_away,
+    )
+    machines.add(MACHINE)
+    assert ("usable", False) == (only(machines).state, only(machines).is_orphaned)
+
+
+@pytest.mark.parametrize(
+    ("node", "is_away", "mark"),
+    [({"unschedulable": True}, True, "cordoned"), (None, False, "there is no such node")],
+)
+def test_what_is_wrong_with_its_node_is_told_too(node: Any, is_away: bool, mark: str) -> None:
+    machines = Machines()
+    if node is None:
+        machines.cluster.delete_node("n2")
+    else:
+        machines.node("n2", **node)
+    remember(machines, home_object(node="n2"))
+
+    assert ("owner_gone", is_away, True, mark, "") == (
+        (found := only(machines)).state,
+        found.is_away,
+        found.is_orphaned,
+        found.mark,
+        found.since,
+    )
+
+
+def test_of_ordinals_each_is_remembered_by_itself() -> None:
+    machines = Machines(SETS)
+    for slot, node in (("0", "n1"), ("1", "n2")):
+        remember(machines, home_object(apiVersion="apps/v1", kind="StatefulSet", slot=slot, node=node))
+
+    assert [("0", "n1"), ("1", "n2")] == sorted((it.owner.slot, it.node) for it in listed(machines))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(home_object(kind="Database"), id="of a kind that keeps none here"),
+        pytest.param(home_object(slot="3"), id="with an ordinal, of a kind that has none"),
+        pytest.param(home_object(name="d\x1b[2J"), id="of what no object is called"),
+        pytest.param(home_object(node="Not A Node"), id="on what no node is called"),
+        pytest.param({**home_object(), "metadata": {"name": "mine", "namespace": "default"}}, id="by another name"),
+    ],
+)
+def test_a_home_that_no_owner_would_find_is_not_listed(found: Any) -> None:
+    """Whoever may write Homes may write anything."""
+    machines = Machines()
+    remember(machines, found)
+
+    assert [] == listed(machines)
+
+
+def test_where_homes_end_with_their_owners_none_is_remembered() -> None:
+    machines = Machines({"owners": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "remember": "uid"}]})
+    remember(machines, home_object())
+
+    assert [] == listed(machines)
+
+
+def test_those_that_are_gone_are_gone_through_in_short_steps() -> None:
+    machines = Machines()
+    for number in range(200):
+        remember(machines, home_object(name=f"db-{number}"))
+
+    steps = list(machines.plugin.homes())
+    longest = max(map(len, "".join("." if it is None else "h" for it in steps).split(".")))
+    assert (200, True) == (sum(it is not None for it in steps), longest <= 64)
+
+
 def test_a_copied_home_is_none() -> None:
     """A clone has its source's annotations."""
     machines = Machines(DATABASES)

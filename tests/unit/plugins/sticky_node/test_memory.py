@@ -9,12 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.interface import NotServed, WriteConflict
-from app.kube.homes_v1alpha1 import Home, Keeper, decode_home
+from app.kube.homes_v1alpha1 import Home, Keeper, decode_home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node import SPEC
 from plugins.sticky_node.args import KUBEVIRT, OwnerRule, StickyNodeArgs
 from plugins.sticky_node.home import Claim, home_pod, recorded_home
-from plugins.sticky_node.memory import HOMES, memory_name
+from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Owner
 from tests.builders import JsonObject, encoded, make_pod
 from tests.fakes import Told
@@ -322,19 +322,3 @@ def test_whose_homes_are_the_names(rule: OwnerRule, by_name: bool) -> None:
     assert by_name == rule.by_name
     assert by_name == (HOMES in SPEC.kinds(args))
     assert [by_name] * by_name == [it.whole for it in SPEC.writes(args) if it.kind == HOMES]
-
-
-def test_names_are_short_and_tell_all_apart() -> None:
-    longest = "a" * 253
-    names = {
-        memory_name("kubevirt.io/v1", "VirtualMachine", "db", ""),
-        memory_name("kubevirt.io/v1", "VirtualMachine", "db-3", ""),
-        memory_name("kubevirt.io/v1", "VirtualMachine", "db", "3"),
-        memory_name("example.com/v1", "VirtualMachine", "db", ""),
-        memory_name("kubevirt.io/v1", "VirtualMachine", longest, "3"),
-        memory_name("kubevirt.io/v1", "VirtualMachine", longest, "4"),
-    }
-
-    assert 6 == len(names)
-    assert max(map(len, names)) <= 253
-    assert any(it.startswith("virtualmachine-db-3-") for it in names)

@@ -7,6 +7,7 @@ import pytest
 from app.framework.cycle_state import CycleState
 from app.framework.interface import ObjectGone, WriteConflict
 from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES as NODES_KIND
 from plugins.sticky_node.plugin import OWNER_UNKNOWN
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
@@ -146,6 +147,30 @@ class TestFirstBind:
             **own_home("n1", pods[0].uid, SET, slot="0"),
             **own_home("n2", pods[1].uid, SET, slot="1"),
         } == machines.annotations(SET)
+
+
+class TestGone:
+    """What the watch says of a home is asked once more before anybody goes elsewhere for it."""
+
+    def test_a_home_that_seems_to_be_gone_is_read(self) -> None:
+        machines = Machines()
+        machines.machine(home="n9")
+
+        assert [(NODES_KIND, "", "n9")] == list(machines.plugin.required_objects(launcher()))
+
+    @pytest.mark.parametrize("home", ["n1", ""])
+    def test_no_other_is(self, home: str) -> None:
+        machines = Machines()
+        machines.machine(**({"home": home} if home else {}))
+
+        assert [] == list(machines.plugin.required_objects(launcher()))
+
+    def test_nor_is_one_that_is_there_and_cannot_be_read(self) -> None:
+        machines = Machines()
+        machines.machine(home="n9")
+        machines.cluster.leave_out(NODES_KIND, ("", "n9"), "too long")
+
+        assert [] == list(machines.plugin.required_objects(launcher()))
 
 
 class TestCopy:

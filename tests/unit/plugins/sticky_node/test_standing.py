@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from plugins.sticky_node import standing
 from plugins.sticky_node.active import MIGRATION_JOB
 from plugins.sticky_node.args import MAINTENANCE, StickyNodeArgs
 from plugins.sticky_node.home import HOME_MACHINE
@@ -376,7 +377,9 @@ class TestTolerations:
         assert USABLE != world.standings.of_node("n1", world.owner)
 
 
-class TestVersion:
+class TestNodesThatChange:
+    """Of one with which nothing is wrong that is kept."""
+
     @pytest.mark.parametrize(
         "fields",
         [
@@ -384,39 +387,33 @@ class TestVersion:
             pytest.param({"taints": [taint("node.kubernetes.io/unreachable")]}, id="a taint"),
             pytest.param({"labels": {SCHEDULABLE: "false"}}, id="a label"),
             pytest.param({"status": ready(SILENT)}, id="a condition"),
-            pytest.param({"status": {"nodeInfo": {"systemUUID": "b"}}}, id="another machine"),
             pytest.param({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, id="its end"),
             pytest.param({"metadata": {"annotations": {"harvesterhci.io/maintain-status": ""}}}, id="a mark"),
         ],
     )
-    def test_it_moves_with_the_node_and_back(self, fields: JsonObject) -> None:
+    def test_it_is_judged_anew(self, fields: JsonObject) -> None:
         world = World()
-        before = world.standings.version("n1")
+        assert USABLE == world.standings.of_node("n1", world.owner)
         world.node(**fields)
-        then = world.standings.version("n1")
+        assert USABLE != world.standings.of_node("n1", world.owner)
         world.node()
+        assert USABLE == world.standings.of_node("n1", world.owner)
 
-        assert before == world.standings.version("n1") != then
-        assert isinstance(hash((before, then)), int)
-
-    def test_a_heartbeat_does_not_move_it(self) -> None:
+    def test_a_node_that_is_away_for_machines_alone(self) -> None:
         world = World()
-        before = world.standings.version("n1")
-        beat = {"resourceVersion": "9", "annotations": {"kubevirt.io/heartbeat": "now"}}
-        world.node(metadata=beat)
+        world.node(labels={SCHEDULABLE: "false"})
+        other = Owner(SET, world.owner.found, "", world.owner.found)
 
-        assert before == world.standings.version("n1")
+        assert USABLE == world.standings.of_node("n1", other)
+        assert USABLE != world.standings.of_node("n1", world.owner)
 
-    def test_it_moves_when_the_node_goes_and_when_it_cannot_be_read(self) -> None:
+    def test_no_more_are_kept_than_a_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(standing, "_MOST_UNMARKED", 2)
         world = World()
-        versions = [world.standings.version("n1")]
-        world.machines.cluster.leave_out(NODES, ("", "n1"), "too long")
-        versions.append(world.standings.version("n1"))
-        world.machines.cluster.take_back(NODES, ("", "n1"))
-        world.gone()
-        versions.append(world.standings.version("n1"))
+        for name in ("n1", "n2", "n3"):
+            assert USABLE == world.standings.of_node(name, world.owner)
 
-        assert 3 == len(set(versions))
+        assert ["n3"] == [*world.standings._unmarked]
 
 
 class TestVolumes:
@@ -506,4 +503,3 @@ def test_whatever_a_node_says_there_is_an_answer(
 
     assert (State.GONE is found.state) == (home != "n1")
     assert (found.mark == "") == (found.state is State.USABLE)
-    assert isinstance(hash(world.standings.version(home)), int)

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from app.framework.interface import NotServed, Unreadable
 from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import decode_home
+from app.kube.homes_v1alpha1 import decode_home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node import memory, remembering
 from plugins.sticky_node.attempts import Attempts, Enough
-from plugins.sticky_node.memory import HOMES, memory_name
+from plugins.sticky_node.memory import HOMES
 from tests.builders import JsonObject, encoded, node_object
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import (

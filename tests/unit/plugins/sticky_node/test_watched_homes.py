@@ -23,10 +23,10 @@ from plugins.sticky_node.steps import Steps
 from plugins.sticky_node.table import Policy
 from plugins.sticky_node.watched_homes import AGAIN_SECONDS, REST_SECONDS
 from tests.api.virtual import now, virtual_time
-from tests.builders import JsonObject, encoded
+from tests.builders import JsonObject, encoded, taint
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES
-from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, launcher
+from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, launcher, make_node
 
 DB = "VirtualMachine default/db"
 POLICY = "homeport.dev/policy"
@@ -259,6 +259,37 @@ class TestWritten:
         assert f"away {after(0)} n1" == machines.since()
         assert 1 == len(machines.writes)
 
+    @virtual_time
+    async def test_two_profiles_of_other_marks_fight_ever_less_and_the_grace_ends_all_the_same(self) -> None:
+        machines = Watched({"maintenance": [{"taint": "example.com/mine"}], "gracePeriod": 400})
+        other = StickyNode(StickyNodeArgs(adopt=False), machines.handle)
+        machines.machine(home="n1")
+        machines.cluster.upsert_node(make_node("n1", taints=[taint("example.com/mine")]))
+        async with machines.leading(), machines.leading(other):
+            assert [] == machines.asks(launcher())
+            await at(399)
+            assert [] == machines.asks(launcher())
+            await at(401)
+            assert ["n2", "n3"] == machines.asks(launcher())
+            await at(7200)
+
+        assert 4 < len(machines.writes) < 50
+
+    @virtual_time
+    async def test_what_somebody_else_removes_is_remembered(self) -> None:
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            for minute in range(1, 6):
+                await at(60 * minute)
+                machines.machine(home="n1")
+            await at(390)
+            assert [] == machines.asks(launcher())
+            assert f"away {after(0)} n1" == machines.since()
+            await at(401)
+            assert ["n2", "n3"] == machines.asks(launcher())
+
 
 class TestNotWritten:
     @virtual_time
@@ -430,6 +461,43 @@ class TestNotWritten:
             assert [] == machines.asks(launcher())
             await at(3602 + 400)
             assert ["n2", "n3"] == machines.asks(launcher())
+
+    @virtual_time
+    async def test_what_was_seen_before_a_fault_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        machines.writer.unwritable = {"db"}
+        machines.cordon("n1")
+
+        async def fail() -> None:
+            await asyncio.sleep(60)
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(machines.plugin._upkeep, "run", fail)
+        for _ in range(2):
+            machines.asks(launcher())
+            with pytest.raises(RuntimeError):
+                await machines.plugin.run()
+        await at(401)
+
+        assert ["n2", "n3"] == machines.asks(launcher())
+
+    @virtual_time
+    async def test_who_stops_deciding_forgets_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        machines.writer.unwritable = {"db"}
+        machines.cordon("n1")
+        monkeypatch.setattr(machines.plugin._upkeep, "run", asyncio.Event().wait)
+        for seconds in (60, 450):
+            running = asyncio.ensure_future(machines.plugin.run())
+            await asyncio.sleep(1)
+            assert [] == machines.asks(launcher())
+            await at(seconds)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        assert [] == machines.asks(launcher())
 
     @virtual_time
     async def test_a_time_that_could_not_be_removed_does_not_count_the_next_time(self) -> None:

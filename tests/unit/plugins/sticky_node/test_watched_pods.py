@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
@@ -245,6 +246,32 @@ class TestLeftAlone:
             await at(7200)
 
         assert [] == machines.woken
+
+    @virtual_time
+    async def test_it_waits_for_a_full_home_from_when_its_gates_went(self) -> None:
+        """What PodScheduled says has stood there since it was made."""
+        told = {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": after(0)}]}
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        machines.cluster.upsert_pod(launcher(gated=True, status=told))
+        async with machines.leading():
+            await at(3600)
+            pod = launcher(status=told, nominated="n1", resource_version="2")
+            assert [] == machines.asks_about(pod, "n2", "n3")
+            await at(3960)
+            assert [] == machines.asks_about(pod, "n2", "n3")
+            await at(4001)
+            assert ["n2", "n3"] == machines.asks_about(pod, "n2", "n3")
+
+    @virtual_time
+    async def test_for_a_question_that_was_asked_about_it(self) -> None:
+        machines = Watched({"policy": "soft"})
+        machines.handle = replace(machines.handle, is_asked=lambda: True)
+        machines.restart()
+        machines.machine(home="n1")
+        async with machines.leading():
+            assert ["n2", "n3"] == machines.asks_about(launcher(), "n2", "n3")
+            assert (not machines.plugin._watch._pods._waits, not machines.plugin._tries._tries) == (True, True)
 
     @virtual_time
     async def test_once_it_is_bound_or_ends(self) -> None:

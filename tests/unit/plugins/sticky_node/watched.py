@@ -63,7 +63,7 @@ class Watched(Machines):
         self.uncordon(*NODES)
 
     def _activate(self, pods: Iterable[Pod]) -> None:
-        self.woken += [(now() - BEGINS, it.name) for it in pods]
+        self.woken += [(round(now() - BEGINS, 6), it.name) for it in pods]
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
@@ -74,7 +74,9 @@ class Watched(Machines):
     @asynccontextmanager
     async def leading(self, plugin: StickyNode | None = None) -> AsyncIterator[None]:
         """This process decides, and does what clocks and waiting pods ask for. ``plugin``: that of another profile."""
-        running = asyncio.ensure_future((plugin or self.plugin)._watch.run())
+        decides = plugin or self.plugin
+        decides._clocks.begin()
+        running = asyncio.ensure_future(decides._watch.run())
         await asyncio.sleep(0)
         try:
             yield

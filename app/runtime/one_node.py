@@ -1,0 +1,116 @@
+"""In-tree filters beside a profile, asked about one node at a time, for people.
+
+Asked are those whose word rests on the node and the pods on it: of what other filters need, a profile that does not run
+them keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import FilterPlugin, Handle, NodeVerdict, Objects, PluginSpec, PreFilterPlugin, Reads
+from app.framework.node_info import NodeInfo
+from app.framework.parts import Part, extras_of
+from app.framework.status import Status
+from app.kube.core_v1 import CoreV1, Pod, core_v1
+from app.kube.kinds import DEVICE_CLASSES, Kind
+from app.kube.resource_v1 import DeviceClass
+from app.runtime.guard import Guard, PluginError
+from app.runtime.profiles import ResolvedProfile
+from app.runtime.registry import Registry
+from app.runtime.slots import declares
+
+_ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
+
+
+class _AnyDeviceClass:
+    """As much of ``Objects`` as is asked for: a DeviceClass for each resource that the pod in hand asks for.
+
+    Whether there is one is not known. Where there is, DynamicResources judges a node without the resource, so that none
+    may be blamed for it here.
+    """
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] = ()
+        self._version = 0
+
+    def stand_for(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._version += 1
+
+    def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
+        return self._version
+
+    def every(self, kind: Kind[Any]) -> Iterator[DeviceClass]:
+        return (DeviceClass(name, name, extended_resource=name) for name in self._names)
+
+
+class OneNodeFilters:
+    """Those of one profile: with its arguments where it runs them, else with kube-scheduler's defaults.
+
+    ``core``: how pods and nodes are decoded for them. ``unasked``: the other in-tree filters, less those that the
+    profile runs itself.
+    """
+
+    def __init__(self, profile: ResolvedProfile, registry: Registry, handle: Handle, guard: Guard) -> None:
+        self._guard = guard
+        self._classes = _AnyDeviceClass()
+        its_own = replace(handle, objects=cast("Objects", self._classes), release=profile.release)
+        self._plugins: dict[str, Any] = {}
+        runs = {it.name for it in profile.at("filter")}
+        unasked: list[str] = []
+        parts: set[Part] = set()
+        for name in registry.in_tree(profile.release):
+            spec = registry.get(name)
+            if spec is None:
+                unasked.append(name)
+            elif declares(spec.plugin, FilterPlugin):
+                args = profile.args[name] if name in profile.args else spec.args()
+                if _stands_alone(spec, args):
+                    self._plugins[name] = spec.build(args, its_own)
+                    parts.update(spec.parts or ())
+                elif name not in runs:
+                    unasked.append(name)
+        self.unasked = tuple(unasked)
+        self.core: CoreV1 = core_v1(extras_of(parts))
+
+    @property
+    def nothing(self) -> NodeVerdict:
+        """The verdict where pod or node could not be read."""
+        return NodeVerdict((), (*self._plugins, *self.unasked))
+
+    def verdict(self, pod: Pod, node: NodeInfo) -> NodeVerdict:
+        """Of pod and node as ``core`` decodes them. The pods on the node are those beside which it would run."""
+        self._classes.stand_for(tuple(pod.spec.resources.requests))
+        reasons: dict[str, None] = {}
+        failed: list[str] = []
+        for name, plugin in self._plugins.items():
+            try:
+                status = self._guard.call(name, "Filter", _asked, plugin, pod, node)
+            except PluginError:  # logged by the guard
+                failed.append(name)
+                continue
+            if status.is_rejected:
+                reasons.update(dict.fromkeys(status.reasons))
+            elif not (status.is_success or status.is_skip):
+                failed.append(name)
+        return NodeVerdict(tuple(reasons), (*failed, *self.unasked))
+
+
+def _stands_alone(spec: PluginSpec[Any], args: Any) -> bool:
+    """Whether its verdict on a node rests on that node and the pods on it."""
+    return spec.reads in _ALONE and set(spec.kinds(args)) <= {DEVICE_CLASSES}
+
+
+def _asked(plugin: Any, pod: Pod, node: NodeInfo) -> Status:
+    state = CycleState()
+    if isinstance(plugin, PreFilterPlugin):
+        status, _ = plugin.pre_filter(state, pod)
+        if not status.is_success:
+            return status
+    found: Status = plugin.filter(state, pod, node)
+    return found

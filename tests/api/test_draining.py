@@ -1,0 +1,85 @@
+"""POST /api/v1/homes/drain: what a drain of a node would mean, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.config.settings import Settings
+from app.server.draining import DrainPlan
+from tests.api.service import Api, serving
+from tests.api.village import COMPLETE, profiles, saved
+from tests.apiserver import kubeconfig
+from tests.builders import JsonObject
+
+PATH = "/api/v1/homes/drain"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    whole = {**COMPLETE, "schedulerName": "*"}
+    async with serving(Settings(cluster=str(saved(tmp_path)), profiles=profiles(whole))) as api:
+        yield api
+
+
+async def planned(api: Api, node: str) -> JsonObject:
+    found: JsonObject = (await api.http.post(PATH, json={"node": node})).raise_for_status().json()
+    assert DrainPlan.model_validate(found).model_dump(by_alias=True) == found
+    return found
+
+
+async def test_all_that_is_told_of_one(api: Api) -> None:
+    found = await planned(api, "n1")
+
+    (mail,) = [it for it in found["items"] if it["owner"]["name"] == "mail01"]
+    (listed,) = (await api.http.get("/api/v1/homes", params={"name": "mail01"})).json()["items"]
+    assert {
+        **listed,
+        "couldRunOn": ["n3"],
+        "couldRunOnCount": 1,
+        "goesTo": "n3",
+        "waitsFor": "n1",
+        "fitsAlone": True,
+        "othersRefuse": mail["othersRefuse"],
+        "then": "waits for n1; after its grace starts on n3",
+        "judged": True,
+    } == mail
+    assert mail["othersRefuse"].startswith("1 of 3: ")
+    head = {"node": "n1", "known": True, "profile": "", "preset": "complete", "notCounted": []}
+    assert head == {name: found[name] for name in head}
+    assert {"NodeResourcesFit", "PodTopologySpread"} <= {*found["counted"]}
+    assert "StickyNode" not in found["counted"]
+    assert ([], 0, 0, 0) == (found["others"], found["more"], found["moreOthers"], found["lost"])
+
+
+async def test_a_node_that_there_is_not(api: Api) -> None:
+    found = await planned(api, "n9")
+
+    assert (False, ["lost01"]) == (found["known"], [it["owner"]["name"] for it in found["items"]])
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "Invalid JSON"),
+        (b"{}", "Field required"),
+        (b"[]", "should be an object"),
+        (b'{"node": ""}', "at least 1 character"),
+        (b'{"node": 7}', "valid string"),
+        (b'{"node": "n1", "evict": true}', "Extra inputs are not permitted"),
+        (b'{"node": "' + b"x" * 254 + b'"}', "at most 253 characters"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_in_words(api: Api, body: bytes, told: str) -> None:
+    answer = await api.http.post(PATH, content=body)
+
+    assert (422, True) == (answer.status_code, told in answer.text)
+
+
+async def test_without_a_picture_nobody_is_told_half_of_it(tmp_path: Path) -> None:
+    async with serving(Settings(kubeconfig=str(kubeconfig(tmp_path, "http://127.0.0.1:1")))) as api:
+        answer = await api.http.post(PATH, json={"node": "n1"})
+
+    assert (503, True) == (answer.status_code, answer.json()["detail"].startswith("homeport: "))

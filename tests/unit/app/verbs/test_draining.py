@@ -1,0 +1,472 @@
+"""What a drain would mean: what all that would go need adds up, and policies say who goes when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Unpack
+
+import pytest
+
+from app.feeds.saved import NothingToRead
+from app.framework.cycle_state import CycleState
+from app.framework.interface import FilterPlugin, Home, HomeOwner
+from app.framework.node_info import NodeInfo
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.memory.expected_binds import ExpectedBinds
+from app.verbs import draining
+from app.verbs.context import VerbContext
+from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
+from app.verbs.outcome import VerbFailure
+from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object
+from tests.fakes import FromSpec, spec_of
+from tests.harness import World, only
+
+COMPLETE: Final[JsonObject] = {"preset": "complete"}
+FULL: Final = "NodeResourcesFit: Insufficient cpu"
+SPREAD: Final = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    }
+]
+FILTERS: Final = ("NodeResourcesFit", "PodTopologySpread")
+
+
+def node(name: str, cpu: int, **status: str) -> JsonObject:
+    return node_object(name, status={"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110", **status}})
+
+
+def pod(name: str, cpu: int = 4, **fields: Unpack[PodFields]) -> JsonObject:
+    """On the node that is drained, unless something else is said."""
+    given: PodFields = {
+        "node": "n1",
+        "containers": [container(requests={"cpu": str(cpu)})],
+        "owner": controller("VirtualMachineInstance", name, api_version="kubevirt.io/v1"),
+        **fields,
+    }
+    return pod_object(name, **given)
+
+
+def home(name: str, node: str = "n1", policy: str = "soft", state: str = "usable", **more: Any) -> Home:
+    """Of a machine whose pod has its name and is on n1."""
+    owner = HomeOwner("kubevirt.io/v1", "VirtualMachine", "default", name, f"uid-{name}")
+    return Home(owner, node, state, "at_home", policy=policy, **{"pod": name, "pod_node": "n1", **more})
+
+
+def verb(world: World, homes: Iterable[Home | None] = (), *, clock: Callable[[], float] | None = None) -> DrainVerb:
+    due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
+    context = VerbContext(world.cluster, {world.framework.scheduler_name: world.framework}, NothingToRead(), str, due)
+    return DrainVerb(context, lambda: iter(tuple(homes)), every_filter=FILTERS, clock=clock or world.clock)
+
+
+async def planned(world: World, *homes: Home | None, node: str = "n1") -> Plan:
+    return await verb(world, homes).plan(node)
+
+
+def complete(*objects: JsonObject) -> World:
+    return World(*objects, profile=COMPLETE)
+
+
+def becomes(plan: Plan) -> list[tuple[str, str]]:
+    return [(it.pod, it.then) for it in (*plan.homes, *plan.others)]
+
+
+def one(plan: Plan, pod: str) -> Lodger:
+    (found,) = [it for it in (*plan.homes, *plan.others) if it.pod == pod]
+    return found
+
+
+class TestRoom:
+    async def test_what_they_need_adds_up(self) -> None:
+        """Each alone would find a place on n2; together the third does not."""
+        world = complete(node("n1", 64), node("n2", 8), node("n3", 2), *(pod(f"db-{it}") for it in range(3)))
+
+        plan = await planned(world, *(home(f"db-{it}") for it in range(3)))
+
+        assert [
+            ("db-0", "starts on n2"),
+            ("db-1", "starts on n2"),
+            ("db-2", "waits: the others take its room"),
+        ] == becomes(plan)
+        assert Lodger(
+            "default",
+            "db-2",
+            home("db-2"),
+            "waits: the others take its room",
+            (),
+            fits_alone=True,
+            why=f"2 of 2: {FULL}",
+        ) == one(plan, "db-2")
+        assert (("n2",), 1, "n2", True) == (
+            (first := one(plan, "db-0")).nodes,
+            first.count,
+            first.goes_to,
+            first.fits_alone,
+        )
+
+    @pytest.mark.parametrize(
+        ("status", "why"),
+        [
+            pytest.param({"pods": "1"}, "NodeResourcesFit: Too many pods", id="pods"),
+            pytest.param({"memory": "1Gi"}, "NodeResourcesFit: Insufficient memory", id="memory"),
+        ],
+    )
+    async def test_of_anything_that_the_filters_know(self, status: dict[str, str], why: str) -> None:
+        asked = [container(requests={"memory": "1Gi"})]
+        world = complete(node("n1", 64), node("n2", 64, **status), *(pod(f"db-{it}", containers=asked) for it in "ab"))
+
+        plan = await planned(world, home("db-a"), home("db-b"))
+
+        assert [("db-a", "starts on n2"), ("db-b", "waits: the others take its room")] == becomes(plan)
+        assert f"1 of 1: {why}" == one(plan, "db-b").why
+
+    async def test_a_hard_spread_counts_who_was_placed_before(self) -> None:
+        """And not where they are now: n1 is empty by then, and still a domain."""
+        spread: PodFields = {"labels": {"app": "db"}, "spread": SPREAD}
+        world = complete(*(node(it, 64) for it in ("n1", "n2", "n3")), *(pod(f"db-{it}", **spread) for it in range(3)))
+
+        plan = await planned(world, *(home(f"db-{it}") for it in range(3)))
+
+        assert [("n2", "n3"), ("n3",), ()] == [it.nodes for it in plan.homes]
+        assert "waits: the others take its room" == plan.homes[2].then
+
+    async def test_who_fits_nowhere_would_not_alone_either(self) -> None:
+        world = complete(node("n1", 64), node("n2", 8), pod("db", 4), pod("huge", 16))
+
+        plan = await planned(world, home("db"), home("huge"))
+
+        assert ("waits: no other node takes it", False) == ((it := one(plan, "huge")).then, it.fits_alone)
+
+    async def test_the_node_itself_is_never_named_whatever_room_it_has_then(self) -> None:
+        world = complete(node("n1", 64), pod("db"))
+
+        assert [("db", "waits: no other node takes it")] == becomes(await planned(world, home("db")))
+
+    async def test_nothing_is_kept_of_it(self) -> None:
+        world = complete(node("n1", 64), node("n2", 8), *(pod(f"db-{it}") for it in range(3)))
+        plans = [await planned(world, *(home(f"db-{it}") for it in range(3))) for _ in range(2)]
+
+        assert plans[0] == plans[1]
+        assert ["n1"] * 3 == [it.node_name for it in world.cluster.pods()]
+        assert {""} >= {*world.framework.checking()}
+        assert [3, 0] == [len(world.cluster.nodes[it].pods) for it in ("n1", "n2")]
+
+
+class TestOrder:
+    async def test_higher_priority_first_then_the_older(self) -> None:
+        world = complete(
+            node("n1", 64),
+            node("n2", 8),
+            pod("low", created="2026-01-01T00:00:00Z"),
+            pod("young", priority=5, created="2026-01-03T00:00:00Z"),
+            pod("old", priority=5, created="2026-01-02T00:00:00Z"),
+        )
+
+        plan = await planned(world, *(home(it) for it in ("low", "young", "old")))
+
+        assert ["old", "young", "low"] == [it.pod for it in plan.homes]
+        assert ["n2", "n2", ""] == [it.goes_to for it in plan.homes]
+
+    async def test_who_waits_for_a_grace_comes_after_all_that_go_at_once(self) -> None:
+        world = complete(node("n1", 64), node("n2", 8), pod("later", priority=9), pod("now-1"), pod("now-2"))
+
+        plan = await planned(world, home("later", policy="grace"), home("now-1"), home("now-2"))
+
+        assert [
+            ("now-1", "starts on n2"),
+            ("now-2", "starts on n2"),
+            ("later", "waits for n1, and after its grace: the others take its room"),
+        ] == becomes(plan)
+
+    async def test_who_waits_for_good_takes_no_room(self) -> None:
+        world = complete(node("n1", 64), node("n2", 4), pod("held", priority=9), pod("later"))
+
+        plan = await planned(world, home("held", policy="hard"), home("later", policy="grace"))
+
+        assert [("later", "waits for n1; after its grace starts on n2"), ("held", "waits for n1")] == becomes(plan)
+        assert ("", "n1", ()) == ((it := one(plan, "held")).goes_to, it.waits_for, it.nodes)
+
+    async def test_pods_without_a_home_take_room_too(self) -> None:
+        """Those of a DaemonSet and static ones stay; one without a controller goes, and does not come back."""
+        world = complete(
+            node("n1", 64),
+            node("n2", 8),
+            pod("db"),
+            pod("web", priority=5, owner=controller("ReplicaSet", "web")),
+            pod("batch", priority=1, owner=controller("Job", "batch", api_version="batch/v1")),
+            pod("agent", priority=9, owner=controller("DaemonSet", "agent")),
+            pod("static", priority=9, owner=controller("Node", "n1", api_version="v1")),
+            pod("going", priority=9, terminating=True, owner=controller("ReplicaSet", "web")),
+            {**pod("lone", priority=9), "metadata": {"name": "lone", "namespace": "default", "uid": "uid-lone"}},
+        )
+
+        plan = await planned(world, home("db"))
+
+        assert [
+            ("db", "waits: the others take its room"),
+            ("web", "starts on n2"),
+            ("batch", "starts on n2"),
+        ] == becomes(plan)
+        assert (1, ["web", "batch"]) == (plan.lost, [it.pod for it in plan.others])
+
+
+class TestHomes:
+    async def test_guests_go_home_as_far_as_there_is_room(self) -> None:
+        """A hard one waits for its home then, one with a grace goes elsewhere after it, a soft one at once."""
+        world = complete(
+            node("n1", 64),
+            node("home", 4),
+            node("n3", 64),
+            pod("first", priority=9),
+            *(pod(it) for it in ("hard", "grace", "soft")),
+        )
+        homes = [home(it, "home", "hard" if it == "first" else it) for it in ("first", "hard", "grace", "soft")]
+
+        plan = await planned(world, *homes)
+
+        assert [
+            ("first", "goes home to home"),
+            ("soft", "starts on n3"),
+            ("grace", "waits for home; after its grace starts on n3"),
+            ("hard", f"waits for home, which does not take it: 1 of 1: {FULL}"),
+        ] == becomes(plan)
+        assert ["", "", "home", "home"] == [it.waits_for for it in plan.homes]
+        assert ("n3",) == one(plan, "hard").nodes, "what a release would open"
+
+    async def test_a_soft_guest_tries_its_home_first(self) -> None:
+        world = complete(node("n1", 64), node("n2", 64), node("small", 4), pod("db"))
+
+        assert [("db", "goes home to small")] == becomes(await planned(world, home("db", "small", "soft")))
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param(home("db", "small", "off"), id="nobody looks at it"),
+            pytest.param(home("db", "small", "soft", is_away=True), id="it takes no pods"),
+            pytest.param(home("db", "small", "grace", "volume_elsewhere"), id="it cannot reach a volume"),
+        ],
+    )
+    async def test_one_that_may_not_go_to_its_home_does_not_try_it(self, found: Home) -> None:
+        world = complete(node("n1", 64), node("n2", 64), node("small", 4), pod("db"))
+
+        assert [("db", "starts on n2")] == becomes(await planned(world, found))
+
+    async def test_one_that_waits_for_its_home_there_is_judged_as_one_that_runs(self) -> None:
+        world = complete(node("n1", 64), node("n2", 4), pod("db", node="", nominated="n1"))
+
+        plan = await planned(world, home("db", policy="grace", pod_node=""))
+
+        assert [("db", "waits for n1; after its grace starts on n2")] == becomes(plan)
+
+    async def test_who_does_not_run_there_goes_nowhere_and_is_not_judged(self) -> None:
+        world = complete(node("n1", 64), node("n2", 64), pod("away", node="n2"))
+        idle = {"pod": "", "pod_node": ""}
+        homes = [
+            home("away", pod_node="n2"),
+            *(home(it, policy=it, **idle) for it in ("hard", "grace", "soft")),
+            home("lost", policy="hard", state="owner_gone", is_orphaned=True, **idle),
+        ]
+
+        plan = await planned(world, *homes)
+
+        assert [
+            ("away", "away", "stays on n2"),
+            ("hard", "", "waits for n1"),
+            ("grace", "", "waits for n1; elsewhere after its grace"),
+            ("soft", "", "starts elsewhere"),
+            ("lost", "", "its owner is gone"),
+        ] == [(it.home.owner.name, it.pod, it.then) for it in plan.homes if it.home]
+        assert [(None, True)] * 5 == [(it.nodes, it.is_judged) for it in plan.homes]
+
+    async def test_homes_of_other_nodes_are_not_told_of(self) -> None:
+        world = complete(node("n1", 64), node("n2", 64))
+
+        plan = await planned(world, None, home("db", "n2", pod="", pod_node=""), None)
+
+        assert Plan("n1", True, "", "complete", ["NodeResourcesFit", "PodTopologySpread"], [], (), ()) == Plan(
+            plan.node,
+            plan.is_known,
+            plan.profile,
+            plan.preset,
+            [it for it in plan.counted if it in FILTERS],
+            plan.not_counted,
+            tuple(plan.homes),
+            tuple(plan.others),
+        )
+
+    async def test_of_several_profiles_the_one_that_judges_the_pod_has_the_word(self) -> None:
+        world = complete(node("n1", 64), node("n2", 64), pod("db"))
+        found = [home("db", policy="hard", is_judged=False), home("db", policy="soft"), home("db", policy="hard")]
+
+        assert [("db", "starts on n2")] == becomes(await planned(world, *found))
+
+    async def test_a_node_that_is_gone_may_still_be_waited_for(self) -> None:
+        world = complete(node("n2", 64), pod("db", node=""))
+
+        plan = await planned(world, home("db", policy="hard", state="gone", is_orphaned=True, pod_node=""))
+
+        assert (False, [("db", "waits for n1")]) == (plan.is_known, becomes(plan))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(home("db", policy="hard"), Way.HELD, id="hard"),
+        pytest.param(home("db", policy="grace"), Way.GRACE, id="grace"),
+        pytest.param(home("db", policy="grace", state="away", is_away=True), Way.GRACE, id="grace, and away already"),
+        pytest.param(
+            home("db", policy="grace", state="leaving", is_away=True), Way.FREE, id="grace, and the node goes"
+        ),
+        pytest.param(home("db", policy="soft"), Way.FREE, id="soft"),
+        pytest.param(home("db", policy="off"), Way.FREE, id="off"),
+        pytest.param(home("db", "n2", "hard"), Way.HELD_HOME, id="a hard guest"),
+        pytest.param(home("db", "n2", "grace"), Way.HOME, id="a guest"),
+        pytest.param(home("db", "n2", "soft"), Way.FREE, id="a soft guest"),
+        pytest.param(home("db", "n2", "grace", is_away=True), Way.GRACE, id="its home is away"),
+        pytest.param(home("db", "n2", "hard", is_orphaned=True), Way.HELD, id="hard, and its home is gone"),
+        pytest.param(home("db", "n2", "soft", is_orphaned=True), Way.FREE, id="soft, and its home is gone"),
+        pytest.param(home("db", "", "hard", "none"), Way.FREE, id="it has no home"),
+        pytest.param(home("db", "n2", "grace", "volume_elsewhere"), Way.FREE, id="grace, and its volume is elsewhere"),
+        pytest.param(home("db", "n2", "hard", "volume_elsewhere"), Way.HELD, id="hard, and its volume is elsewhere"),
+        pytest.param(home("db", policy="hard", state="target"), Way.FREE, id="the target of a migration"),
+        pytest.param(home("db", policy="", state="unknown"), Way.HELD, id="what cannot be read is strict"),
+        pytest.param(home("db", policy="of somebody else's"), Way.HELD, id="what nobody knows is strict"),
+    ],
+)
+def test_when_a_pod_may_start_again(found: Home, expected: Way) -> None:
+    assert expected is way_of(found, "n1")
+
+
+class TestRules:
+    async def test_a_delegated_profile_says_what_it_did_not_count(self) -> None:
+        """And spreads who fits anywhere over the nodes with the fewest pods, for want of better."""
+        world = World(*(node(it, 1) for it in ("n1", "n2", "n3")), *(pod(f"db-{it}") for it in range(4)))
+
+        plan = await planned(world, *(home(f"db-{it}") for it in range(4)))
+
+        assert ("delegated", ["PodTopologySpread"], ["NodeResourcesFit"]) == (
+            plan.preset,
+            plan.counted,
+            plan.not_counted,
+        )
+        assert ["n2", "n3", "n2", "n3"] == [it.goes_to for it in plan.homes]
+
+    async def test_what_only_bind_asks_counts_there_too(self) -> None:
+        world = World(node("n1", 64), node("n2", 4), pod("a"), pod("b"), profile={"bindRecheck": ["NodeResourcesFit"]})
+
+        plan = await planned(world, home("a"), home("b"))
+
+        assert ({*FILTERS}, []) == ({*plan.counted}, plan.not_counted)
+        assert [("a", "starts on n2"), ("b", "waits: the others take its room")] == becomes(plan)
+
+    async def test_who_is_of_no_profile_is_not_judged(self) -> None:
+        world = complete(node("n1", 64), node("n2", 64), pod("db", scheduler="other"))
+
+        (found,) = (await planned(world, home("db"))).homes
+
+        assert (NO_PROFILE, False, None) == (found.then, found.is_judged, found.nodes)
+
+    async def test_a_complete_profile_judges_for_those_that_are_not(self) -> None:
+        """As far as one is served: what a kube-scheduler of its own filters by is asked of it here."""
+        world = complete(node("n1", 64), node("n2", 4), pod("a", scheduler="own"), pod("b", scheduler="own"))
+        own = World(cluster=world.cluster, profile={"schedulerName": "own"})
+        due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
+        profiles = {"own": own.framework, "default-scheduler": world.framework}
+        context = VerbContext(world.cluster, profiles, NothingToRead(), str, due)
+
+        found = DrainVerb(context, lambda: iter([home("a"), home("b")]), every_filter=FILTERS)
+        plan = await found.plan("n1")
+
+        assert ("default-scheduler", "complete") == (plan.profile, plan.preset)
+        assert [("a", "starts on n2"), ("b", "waits: the others take its room")] == becomes(plan)
+
+    async def test_a_fault_names_the_plugin(self) -> None:
+        specs = [spec_of(Broken)]
+        world = World(node("n1", 1), node("n2", 1), pod("db"), profile=only("Broken"), specs=specs)
+
+        with pytest.raises(VerbFailure, match="Broken") as failed:
+            await planned(world, home("db"))
+        assert "fault" == failed.value.outcome
+
+    async def test_without_a_picture_nobody_is_told_half_of_it(self) -> None:
+        world = complete(node("n1", 64))
+        due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
+        context = VerbContext(world.cluster, {}, NothingToRead(), lambda: "pods: listing", due)
+
+        with pytest.raises(VerbFailure) as failed:
+            await DrainVerb(context, lambda: iter(()), every_filter=()).plan("n1")
+        assert "not_ready" == failed.value.outcome
+
+
+class Broken(FromSpec, FilterPlugin):
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        raise ZeroDivisionError("a screw is loose")
+
+
+class TestBounds:
+    async def test_nobody_is_judged_once_the_time_is_over(self) -> None:
+        world = complete(node("n1", 64), node("n2", 64), *(pod(it) for it in ("a", "b", "c")))
+        ticks = iter([0.0, 1.0, 7.9, 8.1])
+        homes = [home("a"), home("b", policy="grace"), home("c", policy="hard")]
+
+        plan = await verb(world, homes, clock=lambda: next(ticks)).plan("n1")
+
+        assert [("a", "starts on n2"), ("b", "waits for n1; after its grace starts on n2"), ("c", OUT_OF_TIME)] == (
+            becomes(plan)
+        )
+        assert [True, True, False] == [it.is_judged for it in plan.homes]
+
+    async def test_so_many_homes_are_told_of_and_the_rest_is_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(draining, "MOST_HOMES", 2)
+        world = complete(node("n1", 64))
+
+        plan = await planned(world, *(home(f"db-{it}", pod="", pod_node="") for it in range(5)))
+
+        assert (2, 3) == (len(plan.homes), plan.more)
+
+    async def test_so_many_other_pods_are_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(draining, "MOST_PODS", 1)
+        owner = controller("ReplicaSet", "web")
+        world = complete(node("n1", 64), node("n2", 64), *(pod(f"web-{it}", owner=owner) for it in range(3)))
+
+        plan = await planned(world)
+
+        assert (["starts on n2"], 2) == ([it.then for it in plan.others], plan.more_others)
+
+    async def test_so_many_nodes_are_named_and_all_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(draining, "MOST_NAMES", 3)
+        world = complete(node("n1", 64), *(node(f"n{it}", 64) for it in range(2, 12)), pod("db"))
+
+        (found,) = (await planned(world, home("db"))).homes
+
+        assert (3, 10) == (len(found.nodes or ()), found.count)
+
+    async def test_nodes_are_judged_in_steps_and_none_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(draining, "_A_STEP", 2)
+        world = complete(*(node(f"n{it}", 64) for it in range(1, 9)), pod("db"))
+
+        (found,) = (await planned(world, home("db"))).homes
+
+        assert {f"n{it}" for it in range(2, 9)} == {*(found.nodes or ())}
+
+    async def test_the_cluster_may_change_between_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A node goes before anybody is scored on it, and a pod before it is placed."""
+        world = complete(node("n1", 64), node("n2", 64), node("n3", 64), pod("a"), pod("b"))
+        events = iter(
+            [lambda: None, lambda: world.cluster.delete_node("n2"), lambda: world.cluster.delete_pod(("default", "b"))]
+        )
+        monkeypatch.setattr(draining, "turn", _doing(events))
+
+        plan = await planned(world, home("a"), home("b"))
+
+        assert [("a", "n3"), ("b", "n3")] == [(it.pod, it.goes_to) for it in plan.homes]
+
+
+def _doing(events: Iterator[Callable[[], object]]) -> Callable[[], Any]:
+    async def turn() -> None:
+        next(events, lambda: None)()
+
+    return turn
