@@ -63,6 +63,7 @@ HOMES: Final = (
             "memory",
             "plugin",
             "recording",
+            "refused_pods",
             "remembering",
             "sealing",
             "steps",

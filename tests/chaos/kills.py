@@ -95,6 +95,9 @@ ELSEWHERE: Final = (
     "plugins.sticky_node.plugin:StickyNode.run:1:after",
     "plugins.sticky_node.watching:Watch.run:2:after",
     "app.writes.events:ApiRecorder._attempt:2:*",  # an Event that has had its hour
+    "plugins.sticky_node.plugin:StickyNode.inquire:*",  # a home that is full: it is asked why, and nothing is written
+    "plugins.sticky_node.refused_pods:RefusedPods._ask:*",
+    "plugins.sticky_node.refused_pods:RefusedPods.run:[23]:*",
 )
 """Points that nothing here leads to."""
 
