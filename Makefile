@@ -66,7 +66,7 @@ chart-docs: $(READY) ## make the chart's README from its values
 conformance-sample: $(READY) control-plane ## compare a fixed sample of generated cases with the Go plugins
 	@$(BIN)/python -m tests.conformance.compare $(SAMPLE)
 
-chaos: $(READY) control-plane ## try to break a hard constraint and count (SHORT=1, STOCK=1, ONLY="race kills", SEED=, JSON=)
+chaos: $(READY) control-plane ## try to break a hard constraint or lose a home, and count (SHORT=1, STOCK=1, ONLY="race kills restarts", SEED=, JSON=)
 	@$(BIN)/python -m tests.chaos $(if $(SHORT),--short) $(if $(STOCK),--stock) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(JSON),--json $(JSON))
 

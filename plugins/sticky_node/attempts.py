@@ -9,6 +9,7 @@ import structlog
 from msgspec import Struct
 
 from app.framework.interface import Clock, NotServed, ObjectGone, Unreadable, WriteConflict
+from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 
 _MOST_WRITES: Final = 25
 """Of one part of a round: what is adopted by the thousand takes turns with everything else that is written."""
@@ -22,6 +23,9 @@ _MOST_OF_ONE: Final = 5
 _WITHIN_SECONDS: Final = 60.0
 
 _SHORTEST_REST: Final = 60.0
+_UNANSWERED_REST: Final = 2.0
+"""The first, where nobody answered: until it is tried again a home may not be written."""
+
 _LONGEST_REST: Final = 960.0
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -79,7 +83,8 @@ class Attempts:
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """One write on an object: refused, it is left alone for a minute, and longer each time it is refused again.
+        """One write on an object: refused, it is left alone for a minute, and longer each time it is refused again;
+        where nobody answers, for two seconds at first.
 
         Each cause is told once. ``key``: its UID, and what of it is written if that is not all · ``work`` may answer
         ``False``: something is left.
@@ -115,17 +120,20 @@ class Attempts:
         except OSError as cause:
             if of_memory and isinstance(cause, NotServed):
                 self._remembers_from = self._clock() + _SHORTEST_REST
-            self._failed(key, str(cause), of_memory=of_memory)
+            self._failed(key, cause, of_memory=of_memory)
             return False
         self._rests.pop(key, None)
         return is_done
 
-    def _failed(self, key: str, cause: str, *, of_memory: bool) -> None:
+    def _failed(self, key: str, failure: OSError, *, of_memory: bool) -> None:
+        cause = str(failure)
         if cause != self._causes.get(of_memory):
             self._causes[of_memory] = cause
             _LOG.warning("homes not remembered" if of_memory else "homes not kept up", cause=cause)
         before = self._rests.get(key)
-        seconds = min(2 * before.seconds, _LONGEST_REST) if before is not None else _SHORTEST_REST
+        is_refused = not isinstance(failure.__cause__, (ApiUnavailable, UnknownOutcome))
+        shortest = _SHORTEST_REST if is_refused else _UNANSWERED_REST
+        seconds = shortest if before is None else min(max(2 * before.seconds, shortest), _LONGEST_REST)
         self._rests[key] = _Rest(seconds, self._clock() + seconds)
         self._refused += 1
         if self._refused == _MOST_REFUSED:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tests.chaos import kills, leaders, outage, overbook, waves
+from tests.chaos import kills, leaders, outage, overbook, restarts, waves
 from tests.chaos.report import Report, table
 from tests.conformance import soak
 
@@ -42,6 +42,8 @@ class Sizes:
     events: int
     room_binds: int
     stock_room_binds: int
+    machines: int
+    restarts: int
 
 
 FULL: Final = Sizes(
@@ -57,9 +59,20 @@ FULL: Final = Sizes(
     events=1_000_000,
     room_binds=5_000,
     stock_room_binds=5_000,
+    machines=200,
+    restarts=50,
 )
 SHORT: Final = replace(
-    FULL, binds=500, per_app=20, kills=20, outage=5.0, leader_failures=5, room_binds=300, stock_room_binds=0
+    FULL,
+    binds=500,
+    per_app=20,
+    kills=20,
+    outage=5.0,
+    leader_failures=5,
+    room_binds=300,
+    stock_room_binds=0,
+    machines=20,
+    restarts=5,
 )
 FRESHNESS: Final = 35.0
 """Seconds after which Homeport is told to take its picture for too old in the outages."""
@@ -71,13 +84,16 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "failing": lambda sizes, seed: waves.failing(sizes.binds, sizes.per_app, seed),
     "in-tree": lambda sizes, seed: waves.in_tree(sizes.in_tree_binds, IN_TREE_PER_APP, seed),
     "kills": lambda sizes, seed: kills.kills(sizes.kills, seed, sizes.kill_seconds),
+    "restarts": lambda sizes, seed: restarts.hard(sizes.machines, sizes.restarts, seed),
+    "restarts-soft": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=False),
+    "restarts-sampled": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=True),
     "outage": lambda sizes, seed: outage.outages(sizes.outage, FRESHNESS, seed, sizes.outage_kinds),
     "leaders": lambda sizes, seed: leaders.leaders(sizes.leader_failures, seed),
     "overbook": lambda sizes, seed: overbook.overbook(sizes.room_binds, sizes.stock_room_binds, seed),
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }
-IN_SHORT: Final = ("race", "overbook", "kills", "leaders", "outage")
+IN_SHORT: Final = ("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "outage")
 
 
 def memory(events: int, seed: int) -> Report:
@@ -103,6 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = replace(sizes, stock_room_binds=sizes.room_binds)
     if arguments.kills:
         sizes = replace(sizes, kills=arguments.kills)
+    if arguments.restarts:
+        sizes = replace(sizes, restarts=arguments.restarts)
     if arguments.kill_seconds:
         sizes = replace(sizes, kill_seconds=arguments.kill_seconds)
     chosen = arguments.only or (IN_SHORT if arguments.short else tuple(SCENARIOS))
@@ -140,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--binds", type=int, help="bind as many pods in each scenario of waves")
     parser.add_argument("--kills", type=int, help="kill as many times")
     parser.add_argument("--kill-seconds", type=float, help="kill for no longer than this")
+    parser.add_argument("--restarts", type=int, help="start each machine as many times again")
     parser.add_argument("--stock", action="store_true", help="in short too: how much stock schedulers overbook alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures and evidence there")
     return parser

@@ -22,6 +22,7 @@ from tests.integration.service import Homeport, scheduler_config
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 PODS_PATH: Final = "/api/v1/namespaces/default/pods"
+HOMES: Final = Path(__file__).parents[2] / "helm" / "homeport" / "crds" / "homes.yaml"
 CLIENT: Final = {"qps": 5000, "burst": 10000}
 """kube-scheduler's own throttle is not what is measured."""
 
@@ -61,6 +62,8 @@ class Arena:
             if "VirtualMachine" in self._kinds:
                 for definition in objects.kubevirt_definitions():
                     self.plane.client.install(definition)
+            if "Home" in self._kinds:
+                self.plane.client.install(yaml.safe_load(HOMES.read_text()))
             self.each(self._create_node, self.nodes)
             self.observer = self._cleanup.enter_context(Observer(self.plane, self._kinds))
         except BaseException:
@@ -75,7 +78,9 @@ class Arena:
 
     def _create_node(self, name: str) -> None:
         zone = name.rpartition("-")[0]
-        self.plane.client.create_node(objects.node(name, zone=zone, cpu=self._cpu, memory="2560Gi", pods="1000"))
+        node = objects.node(name, zone=zone, cpu=self._cpu, memory="2560Gi", pods="1000")
+        node["status"]["nodeInfo"] = {"systemUUID": f"machine-of-{name}"}
+        self.plane.client.create_node(node)
 
     def each(self, act: Callable[[Item], object], items: Iterable[Item]) -> None:
         """Several at once; the first failure is raised."""
@@ -90,6 +95,7 @@ class Arena:
         kubeconfig: Path | None = None,
         module: str = "homeport",
         environment: Mapping[str, str] | None = None,
+        log_level: str = "warning",
     ) -> Homeport:
         """Start a Homeport that has a profile for each of these names, or none for any; ended with the arena."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
@@ -98,7 +104,7 @@ class Arena:
         kind = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
         named = {"profiles": profiles} if profiles else {}
         config.write_text(yaml.safe_dump({**kind, **named, **(settings or {})}))
-        flags = [f"--config={config}", "--log-level=warning"]
+        flags = [f"--config={config}", f"--log-level={log_level}"]
         started = Homeport(kubeconfig or self.plane.kubeconfig, folder, flags, module, environment)
         return self._cleanup.enter_context(started)
 

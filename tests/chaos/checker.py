@@ -1,6 +1,6 @@
 """Judges what the API server says happened. Shares no code with the product: it imports nothing of it.
 
-Its only input is a history: the events of watches on pods, nodes, leases and virtual machines, in the order of
+Its only input is a history: the events of watches on pods, nodes and leases, in the order of
 ``resourceVersion``, which is the order in which the API server accepted the writes.
 
 *At rest* (no bind under way): in every group of pods with the same hard constraint, the fullest domain has at most
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
-Kind: TypeAlias = Literal["Pod", "Node", "Lease", "VirtualMachine"]
+Kind: TypeAlias = Literal["Pod", "Node", "Lease", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home"]
 Change: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 HARD: Final = "DoNotSchedule"
@@ -166,10 +166,10 @@ def _kept(pod: Json, constraint: Json, counts: Mapping[str, int], nodes: Mapping
 
 
 def judge_rest(history: Iterable[Event]) -> list[Violation]:
-    """Every hard constraint of every bound pod, in the state after the last event."""
+    """Every hard constraint of every bound pod, in the state after the last event, on the nodes as they are then."""
     events = ordered(history)
     state = _State()
-    for event in events:
+    for event in sorted(events, key=lambda it: it.kind != "Node"):
         state.apply(event)
     found = []
     for pod, constraint in _groups(state.pods.values()):
@@ -301,45 +301,6 @@ def bound_twice(history: Iterable[Event]) -> list[str]:
             nodes[event.uid][_node_of(event.found)] = None
             names[event.uid] = _name(event.found)
     return [f"{names[uid]} on {', '.join(found)}" for uid, found in nodes.items() if len(found) > 1]
-
-
-@dataclass(slots=True)
-class HomeJudgement:
-    """``lost``: machines that ran and have no home. ``invented``: homes that are not where the machine first ran.
-
-    ``strayed``: pods of a machine that ran elsewhere than the first of them.
-    """
-
-    homes: int = 0
-    lost: list[str] = field(default_factory=list)
-    invented: list[str] = field(default_factory=list)
-    strayed: list[str] = field(default_factory=list)
-
-
-def judge_homes(history: Iterable[Event]) -> HomeJudgement:
-    """VirtualMachines against their pods, which say whose they are with the label ``vm.kubevirt.io/name``."""
-    first: dict[str, str] = {}
-    recorded: dict[str, set[str]] = defaultdict(set)
-    newest: dict[str, str] = {}
-    judgement = HomeJudgement()
-    for event in ordered(history):
-        if event.kind == "VirtualMachine":
-            machine, home = _name(event.found), (event.found["metadata"].get("annotations") or {}).get(HOME, "")
-            newest[machine] = home
-            recorded[machine] |= {home} - {""}
-        elif event.kind == "Pod" and (owner := _labels(event.found).get("vm.kubevirt.io/name")):
-            machine, node = f"{event.found['metadata']['namespace']}/{owner}", _node_of(event.found)
-            if node and node != first.setdefault(machine, node):
-                judgement.strayed.append(f"{_name(event.found)} on {node}, not {first[machine]}")
-    judgement.strayed = list(dict.fromkeys(judgement.strayed))
-    judgement.homes = sum(map(bool, newest.values()))
-    judgement.lost = [machine for machine in first if not newest.get(machine)]
-    judgement.invented = [
-        f"{machine} at {', '.join(sorted(homes))}, ran on {first.get(machine)}"
-        for machine, homes in recorded.items()
-        if homes - {first.get(machine, "")}
-    ]
-    return judgement
 
 
 def late_bindings(

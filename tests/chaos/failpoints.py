@@ -16,15 +16,18 @@ import ast
 import asyncio
 import importlib.abc
 import importlib.machinery
+import mmap
 import os
 import random
 import signal
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, Literal, TypeAlias
@@ -32,7 +35,7 @@ from typing import Any, Final, Literal, TypeAlias
 Side: TypeAlias = Literal["before", "after"]
 Action: TypeAlias = Literal["kill", "stop", "delay", "error", "drop"]
 
-MODULES: Final = (
+BINDING: Final = (
     "app.writes.api_writes",
     "app.writes.bind_guard",
     "app.kube.client",
@@ -43,9 +46,37 @@ MODULES: Final = (
     "app.verbs.settlements",
     "app.verbs.transaction",
     "plugins.default_binder",
-    "plugins.sticky_node.plugin",
 )
 """Everything between a bind request and its write, and what follows the write."""
+
+HOMES: Final = (
+    "app.controllers.plugin_runs",
+    "app.controllers.repair",
+    "app.framework.background",
+    "app.writes.activator",
+    "app.writes.events",
+    *(
+        f"plugins.sticky_node.{name}"
+        for name in (
+            "attempts",
+            "following",
+            "memory",
+            "plugin",
+            "recording",
+            "refused_pods",
+            "remembering",
+            "sealing",
+            "steps",
+            "upkeep",
+            "watched_homes",
+            "watched_pods",
+            "watching",
+        )
+    ),
+)
+"""What keeps homes up beside binds: written, moved, given back, forgotten and told, and pods woken."""
+
+MODULES: Final = (*BINDING, *HOMES)
 
 READS: Final = tuple(
     f"app.kube.{name}"
@@ -70,6 +101,13 @@ READS: Final = tuple(
 )
 """Points in those modules that reading passes as well, most of all while a process starts."""
 
+AIMED: Final = 0.5
+"""How often a process is killed at the point it is to be killed at: not always the first time."""
+
+UNAIMED: Final = 0.05
+"""How often, at a point that was not aimed at: else nobody would ever get through a bind that comes late."""
+
+_COUNT_BYTES: Final = 8
 _FIRE: Final = "__fire__"
 _IMPORT: Final = f"from {__name__} import fire as {_FIRE}"
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -237,11 +275,13 @@ def _path_of(module: str) -> Path:
 
 @dataclass(slots=True)
 class KillPlan:
-    """Kill at points, rarely killed ones rather: with ``1 / (1 + kills there) ** 1.5``, until ``budget`` is spent.
+    """Kill at the point ``aim``; after ``patience`` seconds anywhere, at points rarely killed at rather: as often as
+    ``1 / (1 + kills there) ** 1.5``. Until ``budget`` is spent. Patience runs from when ``begins`` is passed first: a
+    process that starts on a busy machine does nothing yet.
 
     ``spared`` are points at which nobody is killed: how a client lists and watches is no part of a bind. Nor is anybody
-    before it has passed ``quiet`` others, so that some work is done by every process. Once the file ``over`` exists
-    nobody is killed any more.
+    killed without an aim before it has passed ``quiet`` others, so that some work is done by every process. Once the
+    file ``over`` exists nobody is killed any more.
     """
 
     budget: int
@@ -249,13 +289,29 @@ class KillPlan:
     made: Counter[str] = field(default_factory=Counter)
     spared: tuple[str, ...] = ()
     over: Path | None = None
+    aim: str = ""
+    begins: str = ""
+    patience: float = 0.0
+    clock: Callable[[], float] = time.monotonic
     _known: dict[str, bool] = field(default_factory=dict)
+    _until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._until = inf if self.aim else 0.0
 
     def strikes(self, at: str, chance: random.Random) -> bool:
         if self.made.total() >= self.budget or self._is_spared(at):
             return False
-        self.quiet -= 1
-        wanted: float = (self.quiet < 0) / (1 + self.made[at]) ** 1.5
+        if at == self.begins and self._until == inf:
+            self._until = self.clock() + self.patience
+        if at == self.aim:
+            wanted = AIMED
+        elif self.clock() < self._until:
+            return False
+        else:
+            self.quiet -= 1
+            often = UNAIMED if self.aim else 1.0
+            wanted = often * (self.quiet < 0) / (1 + self.made[at]) ** 1.5
         return chance.random() < wanted and (self.over is None or not self.over.exists())
 
     def _is_spared(self, at: str) -> bool:
@@ -264,9 +320,37 @@ class KillPlan:
         return self._known[at]
 
 
+def aim_among(points: Sequence[str], told: Mapping[str, Counter[str]]) -> str:
+    """The first of those at which fewest were to be killed; ``told``: what the log holds. Empty without points."""
+    tried = told.get("aim", Counter())
+    return min(points, key=tried.__getitem__, default="")
+
+
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether any of the patterns, as of a shell, is of this name."""
     return any(fnmatchcase(name, it) for it in patterns)
+
+
+class Passed:
+    """How often each of these was passed, by every process that shares the file: a kill loses nothing."""
+
+    def __init__(self, file: Path, names: Sequence[str]) -> None:
+        """``names``: the same, in the same order, for all who use the file."""
+        self._places = {name: number for number, name in enumerate(names)}
+        opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(opened, _COUNT_BYTES * max(len(names), 1))
+            self._counts = memoryview(mmap.mmap(opened, 0)).cast("Q")
+        finally:
+            os.close(opened)
+
+    def add(self, name: str) -> None:
+        place = self._places.get(name)
+        if place is not None:
+            self._counts[place] += 1
+
+    def counts(self) -> dict[str, int]:
+        return {name: self._counts[place] for name, place in self._places.items()}
 
 
 class Control:
@@ -279,6 +363,7 @@ class Control:
         self._hits: Counter[int] = Counter()
         self._reached: set[str] = set()
         self._log: int | None = None
+        self._passed: Passed | None = None
         self.plan: KillPlan | None = None
         self.chance = random.Random(0)
 
@@ -286,19 +371,30 @@ class Control:
         self.points |= {it.name: it for it in points}
 
     def set(
-        self, rules: Iterable[Rule], *, plan: KillPlan | None = None, seed: int = 0, log: Path | None = None
+        self,
+        rules: Iterable[Rule],
+        *,
+        plan: KillPlan | None = None,
+        seed: int = 0,
+        log: Path | None = None,
+        passed: Passed | None = None,
     ) -> None:
         """Replace everything that was set before."""
+        self._passed = passed
         self._rules, self._applying, self._reached = list(rules), {}, set()
         self._hits.clear()
         self.plan, self.chance = plan, random.Random(seed)
         self._log = None if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        if plan is not None and plan.aim:
+            self._note("aim", plan.aim)
 
     async def fire(self, name: str, side: Side) -> None:
         at = f"{name}:{side}"
         if at not in self._reached:
             self._reached.add(at)
             self._note("reached", at)
+        if self._passed is not None:
+            self._passed.add(at)
         if self.plan is not None and self.plan.strikes(at, self.chance):
             self._kill(at)
         for number, rule in self._rules_at(name, side):
@@ -341,6 +437,16 @@ class Control:
 
 CONTROL: Final = Control()
 fire = CONTROL.fire
+
+
+def passed_file(log: Path) -> Path:
+    """Where it is counted how often points were passed, beside a log."""
+    return log.with_suffix(".passed")
+
+
+def sides_of(points: Iterable[Point]) -> list[str]:
+    """Each point before and after, in the order in which all processes count them."""
+    return sorted(f"{point.name}:{side}" for point in points for side in SIDES)
 
 
 def noted(log: Path) -> dict[str, Counter[str]]:

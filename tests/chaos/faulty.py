@@ -16,24 +16,58 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos.failpoints import CONTROL, READS, KillPlan, Rule, install, noted
+from tests.chaos.failpoints import (
+    CONTROL,
+    READS,
+    KillPlan,
+    Passed,
+    Rule,
+    aim_among,
+    install,
+    noted,
+    passed_file,
+    points_of,
+    sides_of,
+)
 
 FAULTS: Final = "HOMEPORT_CHAOS"
-"""JSON: ``rules`` (fields of ``Rule``), ``seed``, ``log`` (a path), ``kills`` (in all), ``pause`` (seconds stopped)."""
+"""JSON, of which any may be left out:
+
+``rules``     fields of ``Rule``
+``seed``
+``log``       a path
+``kills``     how many in all
+``aims``      points with their side, at which processes are to be killed, one each, by turns
+``patience``  seconds a process waits for that, once its picture is complete
+``pause``     seconds it is stopped
+``periods``   seconds by ``module:NAME``, in place of those that are longer than a process lives here
+"""
+
+BEGINS: Final = "app.controllers.repair:Repair.run:1:after"
+"""By then the picture is complete."""
 
 _LONGEST_QUIET: Final = 400
 """A bind passes some 30 points."""
 
 
 def environment(
-    rules: Sequence[Rule] = (), *, seed: int, log: Path, kills: int = 0, pause: float = 0.0
+    rules: Sequence[Rule] = (),
+    *,
+    seed: int,
+    log: Path,
+    kills: int = 0,
+    aims: Sequence[str] = (),
+    patience: float = 0.0,
+    pause: float = 0.0,
+    periods: Mapping[str, float] | None = None,
 ) -> Mapping[str, str]:
     """The variable for these faults."""
     found = {"rules": [asdict(it) for it in rules], "seed": seed, "log": str(log), "kills": kills, "pause": pause}
-    return {FAULTS: json.dumps(found)}
+    return {FAULTS: json.dumps({**found, "aims": list(aims), "patience": patience, "periods": dict(periods or {})})}
 
 
 def over_file(log: Path) -> Path:
@@ -48,12 +82,15 @@ def main(argv: Sequence[str]) -> int:
     from homeport import main as homeport  # only now are its modules rewritten
 
     _import_everything()
+    for name, seconds in faults.get("periods", {}).items():
+        _shorten(name, float(seconds))
+    sides = sides_of(points_of())
     generation = 0
     while True:
         generation += 1
         child = os.fork()
         if child == 0:
-            _set(faults, generation)
+            _set(faults, generation, sides)
             os._exit(_run(homeport, argv))
         code = _attend(child, float(faults.get("pause", 0.0)))
         if code >= 0:
@@ -72,14 +109,38 @@ def _import_everything() -> None:
     import app.main  # noqa: F401  # imported once, before the fork
 
 
-def _set(faults: Mapping[str, Any], generation: int) -> None:
-    log = Path(faults["log"]) if "log" in faults else None
-    kills = int(faults.get("kills", 0))
-    made = Counter() if log is None else noted(log).get("kill", Counter())
+def _shorten(name: str, seconds: float) -> None:
+    module, _, constant = name.partition(":")
+    found = import_module(module)
+    if not getattr(found, constant) > seconds:
+        raise ValueError(f"{name} is no longer than {seconds} s")
+    setattr(found, constant, seconds)
+
+
+def _set(faults: Mapping[str, Any], generation: int, sides: Sequence[str]) -> None:
     seed = int(faults.get("seed", 0)) * 1_000_003 + generation
-    quiet, over = random.Random(seed).randrange(_LONGEST_QUIET), None if log is None else over_file(log)
-    plan = KillPlan(kills, quiet, made, READS, over) if kills else None
-    CONTROL.set([Rule(**it) for it in faults.get("rules", ())], plan=plan, seed=seed, log=log)
+    rules = [Rule(**it) for it in faults.get("rules", ())]
+    if "log" not in faults:
+        CONTROL.set(rules, seed=seed)
+        return
+    log = Path(faults["log"])
+    plan = _plan(faults, log, random.Random(seed)) if faults.get("kills") else None
+    CONTROL.set(rules, plan=plan, seed=seed, log=log, passed=Passed(passed_file(log), sides))
+
+
+def _plan(faults: Mapping[str, Any], log: Path, chance: random.Random) -> KillPlan:
+    told = noted(log)
+    aim = aim_among(faults.get("aims", ()), told)
+    return KillPlan(
+        int(faults["kills"]),
+        0 if aim else chance.randrange(_LONGEST_QUIET),
+        told.get("kill", Counter()),
+        READS,
+        over_file(log),
+        aim,
+        BEGINS,
+        float(faults.get("patience", 0.0)),
+    )
 
 
 def _attend(child: int, pause: float) -> int:

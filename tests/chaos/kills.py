@@ -1,4 +1,4 @@
-"""Homeport is killed at its failpoints again and again, while pods are bound and machines boot for the first time."""
+"""Homeport is killed at its failpoints again and again, while pods are bound and homes are made, moved and given up."""
 
 from __future__ import annotations
 
@@ -14,35 +14,68 @@ from pathlib import Path
 from typing import Final
 
 from tests.beside import beside
-from tests.chaos import checker, waves
+from tests.chaos import homes, waves
 from tests.chaos.arena import Arena
 from tests.chaos.binder import PlainBinder
-from tests.chaos.checker import HOME, Json
-from tests.chaos.failpoints import READS, SIDES, Rule, matches, noted, points_of
+from tests.chaos.checker import Json
+from tests.chaos.failpoints import HOMES, READS, Passed, Rule, matches, noted, passed_file, points_of, sides_of
 from tests.chaos.faulty import environment, over_file
+from tests.chaos.lives import Lives
 from tests.chaos.report import Report, progress
 from tests.chaos.waves import EVIDENCE, FAILING_WRITES, PLAIN, STOCK, UNAVAILABLE, WRITE, Wave, Waves
 from tests.controlplane import objects
 from tests.controlplane.client import ApiError
 
 NODES: Final = 12
-MACHINES: Final = 6
-PER_APP: Final = 12
-HOME_SECONDS: Final = 45.0
-"""How long a home may take to reach its machine after the pod is bound; the repair runs every second here."""
+PER_APP: Final = 8
+PATIENCE: Final = 1.5
+"""Seconds a process works, and waits to come to the point at which it is to be killed, before it is killed anywhere."""
 
+TOLD_SECONDS: Final = (1.0, 30.0)
+"""How long to wait for an Event while there are kills, and when there are none any more."""
+
+KINDS: Final = ("Node", "Pod", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home")
 FOREIGN: Final = "no-profile"
 """Pods that Homeport has no profile for: it binds them all the same."""
 
-SETTINGS: Final = {"repairInterval": "1s"}
+OWNERS: Final = (
+    {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "through": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}],
+    },
+    {"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True},
+)
+SETTINGS: Final = {
+    "repairInterval": "1s",
+    "profiles": [
+        {"schedulerName": name, "pluginConfig": [{"name": "StickyNode", "args": {"owners": list(OWNERS)}}]}
+        for name in (STOCK[0], PLAIN)
+    ],
+}
 DELAYS: Final = (
     Rule("app.kube.client:KubeClient.get:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule(WRITE, "delay", "before", expression="answer", probability=0.1, seconds=0.03),
     Rule("app.runtime.acting:Acting.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
+    Rule("app.writes.api_writes:ApiWriter._sent:1", "error", "before", probability=0.05, error=UNAVAILABLE),
+    Rule("app.writes.events:ApiRecorder._write:1", "error", "before", probability=0.1, error=UNAVAILABLE),
+    Rule("plugins.sticky_node.recording:Recorder.record:1", "error", "before", probability=0.3),
 )
-"""Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes."""
+"""Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes, homes,
+marks and Events that cannot be written at once.
+"""
+
+PERIODS: Final = {"plugins.sticky_node.watched_pods:SEARCH_SECONDS": 1.0, "app.writes.events:LOOK_SECONDS": 1.0}
+
+FIRST: Final = (
+    "plugins.sticky_node.plugin:StickyNode.post_bind:1:before",
+    "plugins.sticky_node.recording:Recorder.record:1:before",
+    "plugins.sticky_node.recording:Recorder.hear:1:before",
+    "app.writes.api_writes:ApiWriter.annotate:1:before",
+)
+"""Where a kill leaves a home on a pod that has not reached its owner: whatever is short is to have that, too."""
 
 ELSEWHERE: Final = (
     *READS,
@@ -53,6 +86,18 @@ ELSEWHERE: Final = (
     "app.writes.api_writes:ApiBinder._after_unknown:[34]:*",  # no permission to patch the status of pods
     "app.runtime.acting:Acting.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
+    "app.writes.events:ApiRecorder.stop:*",
+    "app.framework.background:together.one:1:after",  # nor does what goes on in the background return
+    "app.framework.background:together:1:after",
+    "app.framework.background:together:2:*",
+    "app.controllers.plugin_runs:PluginRun.run:2:after",
+    "app.controllers.plugin_runs:PluginRun.run:[34]:*",
+    "plugins.sticky_node.plugin:StickyNode.run:1:after",
+    "plugins.sticky_node.watching:Watch.run:2:after",
+    "app.writes.events:ApiRecorder._attempt:2:*",  # an Event that has had its hour
+    "plugins.sticky_node.plugin:StickyNode.inquire:*",  # a home that is full: it is asked why, and nothing is written
+    "plugins.sticky_node.refused_pods:RefusedPods._ask:*",
+    "plugins.sticky_node.refused_pods:RefusedPods.run:[23]:*",
 )
 """Points that nothing here leads to."""
 
@@ -63,23 +108,33 @@ def kills(count: int, seed: int, seconds: float) -> Report:
     Then everything must come to rest, with nothing lost.
     """
     report = Report("killed at failpoints")
-    with Arena(NODES, ("Node", "Pod", "VirtualMachine")) as arena:
+    with Arena(NODES, KINDS) as arena:
         log = arena.folder / "failpoints.log"
-        names = (STOCK[0], PLAIN, PLAIN)
-        faults = environment((*FAILING_WRITES, *DELAYS), seed=seed, log=log, kills=count)
-        homeport = arena.homeport(sorted(set(names)), SETTINGS, module="tests.chaos.faulty", environment=faults)
+        over = over_file(log)
+        over.touch()
+        faults = environment(
+            (*FAILING_WRITES, *DELAYS),
+            seed=seed,
+            log=log,
+            kills=count,
+            aims=_aims(seed),
+            patience=PATIENCE,
+            periods=PERIODS,
+        )
+        homeport = arena.homeport((), SETTINGS, module="tests.chaos.faulty", environment=faults)
         arena.scheduler(STOCK[0], homeport, **waves.QUICK_RETRIES)
         with (
             PlainBinder(arena.observer, PLAIN, [homeport.url], arena.nodes, seed, impatience=0.05) as plain,
             PlainBinder(arena.observer, FOREIGN, [homeport.url], arena.nodes, seed, workers=1),
         ):
-            campaign = Campaign(arena, names, seed)
+            campaign = Campaign(arena, (STOCK[0], PLAIN, PLAIN), seed)
+            over.unlink()
             until = time.monotonic() + seconds
             while killed(log) < count and time.monotonic() < until:
                 campaign.wave()
                 progress(f"{killed(log)} kills, {campaign.waves.tally.seconds:.0f} s")
-            over_file(log).touch()
-            campaign.wave()
+            over.touch()
+            campaign.wave(is_last=True)
             waves.judge(report, campaign.waves)
             waves.consistency(report, homeport)
             report.details["outcomes"] = dict(plain.outcomes)
@@ -88,75 +143,57 @@ def kills(count: int, seed: int, seconds: float) -> Report:
     return report
 
 
+def aimed_at() -> list[str]:
+    """Every point before and after, but for those that nothing here leads to."""
+    return [at for at in sides_of(points_of()) if not matches(at, ELSEWHERE)]
+
+
+def _aims(seed: int) -> list[str]:
+    """In the order in which processes are to be killed there."""
+    rest = [at for at in aimed_at() if not matches(at, (*READS, *FIRST))]
+    random.Random(seed).shuffle(rest)
+    return [*FIRST, *rest]
+
+
 class Campaign:
-    """Waves of pods and of machines. Of the machines of each wave half are new and half come home."""
+    """Waves of pods beside the lives of those that have homes."""
 
     def __init__(self, arena: Arena, names: Sequence[str], seed: int) -> None:
         self.waves = Waves(arena, names, seed)
-        self.homeless: list[str] = []
+        self.lives = Lives(arena, names, seed)
         self._arena = arena
-        self._names = names
         self._chance = random.Random(seed)
-        self._machines: list[Json] = []
         self._number = 0
 
-    def wave(self) -> None:
-        """Pods and launcher pods together, with annotations that change meanwhile; then all are shut down."""
+    def wave(self, *, is_last: bool = False) -> None:
+        """Pods together with those that have homes, and annotations that change meanwhile; then all are shut down.
+
+        In the last one nobody is killed any more, so that what takes some time is seen to its end.
+        """
         started = time.monotonic()
         self._number += 1
-        booted = self._machines_to_boot()
+        self.lives.prepare()
         foreign = [objects.pod(f"foreign-{self._number}-{it}", scheduler_name=FOREIGN) for it in range(2)]
-        pods = [*foreign, *self.waves.pods(Wave(PER_APP), waves.both), *(self._launcher(it) for it in booted)]
+        pods = [*foreign, *map(_undaunted, self.waves.pods(Wave(PER_APP), waves.both)), *self.lives.pods()]
         self._chance.shuffle(pods)
-        machines = [it["metadata"]["name"] for it in booted]
-        with self._annotating([pod["metadata"]["name"] for pod in pods], machines):
+        with self._annotating([pod["metadata"]["name"] for pod in pods]):
             self._arena.create(pods)
+            self.lives.uncordon()
             self.waves.wait_and_judge(judge_rest=True)
-            self._wait_for_homes(machines)
+            self.lives.started()
+            self.lives.meanwhile(patience=TOLD_SECONDS[is_last])
         self._arena.clear()
-        self._arena.each(self._shut_down, booted)
+        self.lives.shut_down()
         self.waves.tally.seconds += time.monotonic() - started
 
-    def _machines_to_boot(self) -> list[Json]:
-        client = self._arena.plane.client
-        known = self._chance.sample(self._machines, min(len(self._machines), MACHINES // 2))
-        names = [f"vm-{self._number}-{number}" for number in range(MACHINES - len(known))]
-        new = [client.create(objects.virtual_machine(name)) for name in names]
-        self._machines += new
-        return [*known, *new]
-
-    def _launcher(self, machine: Json) -> Json:
-        name, uid = machine["metadata"]["name"], machine["metadata"]["uid"]
-        instance = self._arena.plane.client.create(objects.virtual_machine_instance(name, uid))
-        scheduler = self._names[self._number % len(self._names)]
-        return objects.launcher_pod(instance, suffix=f"w{self._number}", scheduler_name=scheduler)
-
-    def _shut_down(self, machine: Json) -> None:
-        self._arena.plane.client.delete("VirtualMachineInstance", machine["metadata"]["name"])
-
-    def _wait_for_homes(self, names: Sequence[str]) -> None:
-        """A machine that is shut down before its home was copied has lost it by rights, so wait."""
-        deadline = time.monotonic() + HOME_SECONDS
-        while missing := [name for name in names if not self._homes().get(name)]:
-            if time.monotonic() > deadline:
-                self.homeless += missing
-                return
-            time.sleep(0.05)
-
-    def _homes(self) -> dict[str, str]:
-        there = [it.found["metadata"] for it in self._arena.observer.present() if it.kind == "VirtualMachine"]
-        return {it["name"]: it.get("annotations", {}).get(HOME, "") for it in there}
-
     @contextmanager
-    def _annotating(self, pods: Sequence[str], machines: Sequence[str]) -> Iterator[None]:
+    def _annotating(self, pods: Sequence[str]) -> Iterator[None]:
         """Somebody annotates waiting pods and machines all the while, so that writes meet a version that moved on."""
         chance = random.Random(self._chance.random())
-        with beside(partial(self._annotate, set(pods), machines, chance)):
+        with beside(partial(self._annotate, set(pods), chance)):
             yield
 
-    def _annotate(
-        self, pods: Collection[str], machines: Sequence[str], chance: random.Random, over: threading.Event
-    ) -> None:
+    def _annotate(self, pods: Collection[str], chance: random.Random, over: threading.Event) -> None:
         client = self._arena.plane.client
         while not over.wait(0.01):
             there = [it["metadata"]["name"] for it in self._arena.observer.pods() if not it["spec"].get("nodeName")]
@@ -164,7 +201,13 @@ class Campaign:
             with contextlib.suppress(ApiError):  # gone meanwhile
                 if waiting := [name for name in there if name in pods]:
                     client.patch("Pod", chance.choice(waiting), change)
-                client.patch("VirtualMachine", chance.choice(machines), change)
+                client.patch("VirtualMachine", chance.choice(self.lives.names), change)
+
+
+def _undaunted(pod: Json) -> Json:
+    """A cordon keeps it from no node: its constraint counts those that are cordoned, too."""
+    pod["spec"]["tolerations"] = [objects.toleration("node.kubernetes.io/unschedulable")]
+    return pod
 
 
 def killed(log: Path) -> int:
@@ -173,23 +216,36 @@ def killed(log: Path) -> int:
 
 
 def _judge_homes(report: Report, campaign: Campaign) -> None:
-    homes = checker.judge_homes(campaign.waves.arena.observer.history())
-    report.add("machines with a home", homes.homes)
-    report.add("homes lost", len(homes.lost) + len(campaign.homeless), 0)
-    report.add("homes invented", len(homes.invented), 0)
-    report.add("machines that did not come home", len(homes.strayed), 0)
-    report.details["homes"] = {"lost": homes.lost, "invented": homes.invented, "strayed": homes.strayed}
-    report.details["homes late"] = campaign.homeless[:EVIDENCE]
+    lives = campaign.lives
+    found = homes.judge(campaign.waves.arena.observer.history(), lives.people)
+    lost = [*found.lost, *(it for rest in lives.unrest for it in rest.lost)]
+    invented = [*found.invented, *(it for rest in lives.unrest for it in rest.invented)]
+    marks = [*found.marks, *(it for rest in lives.unrest for it in rest.marks)]
+    report.add("homes, of machines and of ordinals", sum(map(bool, lives.truth.values())))
+    for reason, times in sorted(found.by.items()):
+        report.add(f"homes written, by {reason or 'nothing'}", times)
+    report.add("homes lost", len(lost), 0)
+    report.add("homes invented", len(invented), 0)
+    report.add("marks beside a home that are wrong", len(marks), 0)
+    report.add("clocks of homes lost, moved or begun too soon", len(found.clocks), 0)
+    report.add("pods that did not come home", len(lives.strayed), 0)
+    wrong = {"lost": lost, "invented": invented, "marks": marks, "clocks": found.clocks, "strayed": lives.strayed}
+    report.details["homes"] = {what: it[:EVIDENCE] for what, it in wrong.items()}
 
 
 def _add_points(report: Report, log: Path) -> None:
-    told = noted(log)
-    sides = [f"{point.name}:{side}" for point in points_of() for side in SIDES]
-    every = [at for at in sides if not matches(at, ELSEWHERE)]
-    made, reached = told.get("kill", Counter()), told.get("reached", Counter()).keys()
+    told, every = noted(log), aimed_at()
+    passed = Passed(passed_file(log), sides_of(points_of())).counts()
+    of_homes = [at for at in every if matches(at, (f"{it}:*" for it in HOMES))]
+    made = told.get("kill", Counter())
     report.add("kills", made.total())
     report.add("failpoints, before and after each await", len(every))
-    report.add("of these reached", len(reached & set(every)))
+    report.add("of these reached", sum(passed[at] > 0 for at in every))
     report.add("of these killed at", len(made.keys() & set(every)))
+    report.add("failpoints of the upkeep of homes", len(of_homes))
+    report.add("of these never reached", sum(not passed[at] for at in of_homes), 0)
+    report.add("of these killed at", len(made.keys() & set(of_homes)))
+    report.add("of these passed least often, times", min(map(passed.__getitem__, of_homes)))
     report.details["kills"] = dict(made.most_common())
-    report.details["never reached"] = [at for at in every if at not in reached]
+    report.details["passed"] = passed
+    report.details["never reached"] = [at for at in every if not passed[at]]

@@ -19,6 +19,7 @@ from tests.controlplane.client import RESOURCES
 from tests.controlplane.controlplane import ControlPlane
 
 _PAUSE: Final = 0.1
+_OF_STATUS: Final = ("allocatable", "migrationState", "nodeInfo", "nodeName", "nominatedNodeName")
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -152,5 +153,5 @@ def _judged_by(found: Json) -> Json:
     return {
         "metadata": metadata,
         "spec": {**spec, **slim(whole)},
-        "status": {key: status.get(key) for key in ("phase", "allocatable") if key == "phase" or key in status},
+        "status": {"phase": status.get("phase"), **{key: status[key] for key in _OF_STATUS if key in status}},
     }

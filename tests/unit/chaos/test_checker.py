@@ -272,51 +272,6 @@ def test_a_pod_that_moves_is_found() -> None:
     assert checker.bound_twice(story.events) == ["default/one on node-a, node-b"]
 
 
-def machine(story: Story, name: str, home: str = "") -> None:
-    found = objects.virtual_machine(name)
-    annotations = {"annotations": {checker.HOME: home}} if home else {}
-    story.tell("VirtualMachine", "MODIFIED" if home else "ADDED", found, **annotations)
-
-
-def boots(story: Story, name: str, node: str, suffix: str = "first") -> None:
-    pod = objects.pod(f"{name}-{suffix}", labels={"vm.kubevirt.io/name": name})
-    waiting = story.tell("Pod", "ADDED", pod)
-    story.tell("Pod", "MODIFIED", {**waiting, "spec": {**waiting["spec"], "nodeName": node}})
-
-
-def test_homes_are_where_machines_ran_first() -> None:
-    """`fine` came home, `lost` has none, `invented` has one elsewhere, `strayed` ran elsewhere the second time."""
-    story = Story()
-    for name, node, home in (
-        ("fine", "node-a", "node-a"),
-        ("lost", "node-a", ""),
-        ("invented", "node-a", "node-b"),
-        ("strayed", "node-a", "node-a"),
-        ("off", "", ""),
-    ):
-        machine(story, name)
-        if node:
-            boots(story, name, node)
-        if home:
-            machine(story, name, home)
-    boots(story, "fine", "node-a", "second")
-    boots(story, "strayed", "node-b", "second")
-
-    assert checker.judge_homes(story.events) == checker.HomeJudgement(
-        homes=3,
-        lost=["default/lost"],
-        invented=["default/invented at node-b, ran on node-a"],
-        strayed=["default/strayed-second on node-b, not node-a"],
-    )
-
-
-def test_a_home_without_a_boot_is_invented() -> None:
-    story = Story()
-    machine(story, "off", "node-a")
-
-    assert checker.judge_homes(story.events).invented == ["default/off at node-a, ran on None"]
-
-
 def test_a_binding_of_who_no_longer_leads_is_late() -> None:
     """Who holds the Lease is told by its address; a released one is held by nobody."""
     story = Story()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from tests.api.virtual import settle, virtual_time
 from tests.chaos import failpoints
-from tests.chaos.failpoints import CONTROL, MODULES, KillPlan, Rule, noted, points_of, rewritten
+from tests.chaos.failpoints import CONTROL, MODULES, KillPlan, Passed, Rule, aim_among, noted, points_of, rewritten
 
 ROOT = Path(__file__).parents[3]
 SOURCE = '''
@@ -206,6 +207,42 @@ def test_nobody_is_killed_once_it_is_over(tmp_path: Path) -> None:
     assert not plan.strikes("app.verbs.bind:BindVerb._run:1:before", Random(1))
 
 
+def test_a_process_waits_for_its_aim_before_it_is_killed_anywhere() -> None:
+    seconds, chance = [0.0], Random(1)
+    plan = KillPlan(budget=1, aim="rare", begins="ready", patience=2.0, clock=lambda: seconds[0])
+
+    seconds[0] = 100.0
+    assert not any(plan.strikes("often", chance) for _ in range(100))
+    assert not plan.strikes("ready", chance)
+    assert not any(plan.strikes("often", chance) for _ in range(100))
+    assert any(plan.strikes("rare", chance) for _ in range(100))
+    seconds[0] = 101.0
+    assert not plan.strikes("ready", chance)
+    seconds[0] = 102.0
+    assert 1 < next(number for number in count(1) if plan.strikes("often", chance)) < 200
+
+
+def test_aims_are_taken_by_turns(tmp_path: Path) -> None:
+    log, aims = tmp_path / "log", list[str]()
+    for _ in range(4):
+        aims.append(aim_among(("one", "two"), noted(log)))
+        CONTROL.set([], plan=KillPlan(budget=1, aim=aims[-1], patience=1.0), log=log)
+    CONTROL.set([])
+
+    assert ["one", "two", "one", "two"] == aims
+    assert "" == aim_among((), {})
+
+
+async def test_what_was_passed_is_counted_by_all_who_share_the_file(everything: Everything, tmp_path: Path) -> None:
+    file, names = tmp_path / "passed", [f"{it}:before" for it in NAMES]
+    for _ in range(2):
+        CONTROL.set([], passed=Passed(file, names))
+        await everything()
+    CONTROL.set([])
+
+    assert dict.fromkeys(names, 2) == Passed(file, names).counts()
+
+
 KILLED = """
 import asyncio, sys
 from pathlib import Path
@@ -238,6 +275,19 @@ def test_a_kill_strikes_a_real_module_before_or_after(tmp_path: Path, side: str,
 
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, output), ended.stderr
     assert noted(log)["kill"] == {f"plugins.default_binder:DefaultBinder.bind:1:{side}": 1}
+
+
+def test_a_kill_loses_nothing_of_what_was_passed(tmp_path: Path) -> None:
+    """Of two processes that come to the same point."""
+    at = "plugins.default_binder:DefaultBinder.bind:1:before"
+    passed = "passed=failpoints.Passed(Path({file!r}), [{at!r}])".format(file=str(tmp_path / "passed"), at=at)
+    code = KILLED.format(action="kill", side="before", log=str(tmp_path / "log"))
+    code = code.replace("log=Path", f"{passed}, log=Path")
+    for _ in range(2):
+        ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+    assert Passed(tmp_path / "passed", [at]).counts() == {at: 2}
 
 
 def test_a_stop_stands_still_until_it_is_continued(tmp_path: Path) -> None:

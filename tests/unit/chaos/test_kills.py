@@ -1,9 +1,12 @@
 """What the scenarios say about points is about points that there are: code that moves on must not leave them behind."""
 
+from importlib import import_module
+
 import pytest
 
-from tests.chaos.failpoints import READS, SIDES, Rule, matches, points_of
-from tests.chaos.kills import DELAYS, ELSEWHERE
+from tests.chaos.failpoints import HOMES, MODULES, READS, SIDES, Rule, matches, points_of
+from tests.chaos.faulty import BEGINS
+from tests.chaos.kills import DELAYS, ELSEWHERE, FIRST, PERIODS, aimed_at
 from tests.chaos.waves import FAILING_WRITES
 
 
@@ -17,3 +20,17 @@ def test_every_rule_applies_to_one_point(rule: Rule) -> None:
 @pytest.mark.parametrize("pattern", [*READS, *ELSEWHERE])
 def test_every_pattern_matches_a_point(pattern: str) -> None:
     assert any(matches(f"{point.name}:{side}", [pattern]) for point in points_of() for side in SIDES)
+
+
+@pytest.mark.parametrize("name", PERIODS)
+def test_every_period_is_one_that_is_shortened(name: str) -> None:
+    module, _, constant = name.partition(":")
+
+    assert getattr(import_module(module), constant) > PERIODS[name]
+
+
+def test_every_module_with_failpoints_is_killed_in() -> None:
+    aimed = {at.partition(":")[0] for at in aimed_at() if not matches(at, READS)}
+
+    assert aimed == {*MODULES} >= {*HOMES}
+    assert {*FIRST, BEGINS} <= {*aimed_at()}

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.interface import NotServed, Unreadable
+from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import decode_home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
@@ -172,6 +173,24 @@ class TestRefused:
             clock.now += 1
 
         assert [0, 60, 180, 420, 900, 1860, 2820, 3780] == tried
+
+    @pytest.mark.parametrize("nobody", [ApiUnavailable("away"), UnknownOutcome("no answer")])
+    async def test_where_nobody_answered_it_is_tried_again_soon(self, nobody: Exception) -> None:
+        """An owner that is deleted meanwhile takes its home along. Refused after that, it is left alone for longer."""
+        clock, tried = ManualClock(), list[float]()
+        attempts = Attempts(clock)
+
+        async def unanswered() -> None:
+            tried.append(clock())
+            raise OSError(str(nobody)) from (nobody if len(tried) < 4 else None)
+
+        for _ in range(200):
+            attempts.begin()
+            attempts.begin_part()
+            assert not await attempts.of_memory("default/db", unanswered)
+            clock.now += 1
+
+        assert [0, 2, 6, 14, 74, 194] == tried
 
     async def test_one_home_keeps_no_other_from_being_remembered(self) -> None:
         machines = Machines()
