@@ -21,7 +21,9 @@ LONGEST_LINE: Final = 64 << 20
 MOST_WAITING: Final = 1 << 20
 """Bytes of complete lines that nobody has taken; beyond, nothing is read from the socket."""
 
-_LONGEST_HEAD: Final = 64 << 10
+_MOST_BARREN: Final = 64 << 10
+"""Bytes in a row that are neither a whole head nor a part of a body."""
+
 _LONGEST_REFUSAL: Final = 1 << 20
 _INFORMATIONAL: Final = range(100, 200)
 _GOOD: Final = range(200, 300)
@@ -46,7 +48,7 @@ class Stream(asyncio.Protocol):
         self._parser: Any = httptools.HttpResponseParser(self)
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._head_size = 0
+        self._barren = 0
         self._lines: list[bytes] = []
         self._waiting = 0
         self._begun: list[bytes] = []
@@ -76,9 +78,7 @@ class Stream(asyncio.Protocol):
         while not (self._lines or self._over):
             await self._news()
         taken, self._lines, self._waiting = self._lines, [], 0
-        if self._paused and self._transport is not None and not self._over:
-            self._paused = False
-            self._transport.resume_reading()
+        self._go_on_if_paused()
         if not taken and self._fault is not None:
             raise self._fault
         return taken
@@ -91,6 +91,9 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = set_up(transport)
+        if self._over:
+            self._transport.abort()
+            return
         self._heard_at = self._loop.time()
         self._alarm = self._loop.call_later(self._silence, self._look)
         self._transport.write(self._request)
@@ -99,25 +102,23 @@ class Stream(asyncio.Protocol):
         if self._over:
             return
         self._heard_at = self._loop.time()
+        self._barren += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._end(BrokenConnection(f"what came is no HTTP: {error}"))
             return
-        if not self._status:
-            self._head_size += len(data)
-            if self._head_size > _LONGEST_HEAD:
-                self._end(BrokenConnection(f"headers of more than {_LONGEST_HEAD} bytes"))
+        if self._barren > _MOST_BARREN:
+            self._end(BrokenConnection(f"headers of more than {_MOST_BARREN} bytes"))
         elif self._lines:
             self._tell()
-            if self._waiting > MOST_WAITING and not (self._paused or self._over):
-                self._paused = True
-                self._transport.pause_reading()
+            self._pause_if_full()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         self._end(BrokenConnection(str(exc) if exc is not None and str(exc) else "closed by the other side"))
 
     # httptools' callbacks
@@ -130,12 +131,13 @@ class Stream(asyncio.Protocol):
         if status in _INFORMATIONAL:
             self._headers = {}
         elif not self._over:
-            self._status = status
+            self._status, self._barren = status, 0
             self._tell()
 
     def on_body(self, body: bytes) -> None:
         if self._over:
             return
+        self._barren = 0
         if self._status not in _GOOD:
             self._begin(body, _LONGEST_REFUSAL)
             return
@@ -153,6 +155,11 @@ class Stream(asyncio.Protocol):
             self._end(None)
 
     # what becomes of it
+
+    @property
+    def _open(self) -> asyncio.Transport | None:
+        """The transport, if it can still be told something."""
+        return None if self._transport is None or self._transport.is_closing() else self._transport
 
     def _begin(self, part: bytes, most: int) -> None:
         """A part of what is not complete yet."""
@@ -180,6 +187,16 @@ class Stream(asyncio.Protocol):
             self._tell()
         if self._transport is not None:
             self._transport.abort()
+
+    def _pause_if_full(self) -> None:
+        if self._waiting > MOST_WAITING and not self._paused and self._open is not None:
+            self._paused = True
+            self._open.pause_reading()
+
+    def _go_on_if_paused(self) -> None:
+        if self._paused and self._open is not None:
+            self._paused = False
+            self._open.resume_reading()
 
     async def _news(self) -> None:
         self._reader = self._loop.create_future()
