@@ -2,7 +2,8 @@
 
 A write that rests on a decision must leave in the step that took the decision, and a general HTTP client awaits between
 being asked and sending. So a connection is had first, and ``Connection.send`` hands the bytes over without an await.
-It also costs a quarter of what a general client costs, and a bind is one write.
+It also costs a quarter of what a general client costs, and a bind is one write. ``Connections.connect`` makes a
+connection for another protocol, such as that of a watch.
 
 Not here: what a request means, retries, credentials.
 """

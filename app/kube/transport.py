@@ -58,16 +58,16 @@ class Transport:
         self._access: Access | None = None
         self._http: httpx.AsyncClient | None = None
         self._reads: list[Retiring] = []
-        self._writing: Connections | None = None
-        self._writing_as: Access | None = None
+        self._connections: Connections | None = None
+        self._connections_of: Access | None = None
         self._streams: set[Stream] = set()
 
     async def aclose(self) -> None:
         """Close every connection; requests under way end with an error."""
         for reads in self._reads:
             await reads.aclose()
-        if self._writing is not None:
-            self._writing.close()
+        if self._connections is not None:
+            self._connections.close()
         for stream in tuple(self._streams):
             stream.close()
 
@@ -139,14 +139,14 @@ class Transport:
             raise _unanswered(request, f"no answer within {seconds:g} s") from error
 
     def _connections_as(self, access: Access) -> Connections:
-        """The connections for writes made with these certificates; those of earlier ones end with what runs on them."""
-        known = self._writing_as
-        if self._writing is None or not _same_peer(known, access) or known is None or known.server != access.server:
-            if self._writing is not None:
-                self._writing.retire()
-            self._writing = Connections(access.server, access.tls, access.tls_server_name)
-        self._writing_as = access
-        return self._writing
+        """For writes and watches, made with these certificates; those of earlier ones end with what runs on them."""
+        known = self._connections_of
+        if self._connections is None or not _same_peer(known, access) or known is None or known.server != access.server:
+            if self._connections is not None:
+                self._connections.retire()
+            self._connections = Connections(access.server, access.tls, access.tls_server_name)
+        self._connections_of = access
+        return self._connections
 
     async def send(self, request: Request, seconds: float, silence: float = inf, most: float = inf) -> bytes:
         """Send and read the whole answer within ``seconds``, and each part of it within ``silence``.
@@ -235,8 +235,8 @@ class Transport:
 
         A network that lost its way loses all connections at once, and each kept one would cost its user a time-out.
         """
-        if self._writing is not None:
-            self._writing.close_idle()
+        if self._connections is not None:
+            self._connections.close_idle()
         await self._retire()
 
     async def _authorized(self, request: Request, silence: float) -> httpx.Response:
