@@ -2,7 +2,8 @@
 
 A write that rests on a decision must leave in the step that took the decision, and a general HTTP client awaits between
 being asked and sending. So a connection is had first, and ``Connection.send`` hands the bytes over without an await.
-It also costs a quarter of what a general client costs, and a bind is one write.
+It also costs a quarter of what a general client costs, and a bind is one write. ``Connections.connect`` makes a
+connection for another protocol, such as that of a watch.
 
 Not here: what a request means, retries, credentials.
 """
@@ -12,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -31,6 +32,8 @@ _FINAL: Final = 200
 
 _TEXT: Final = "latin-1"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 # A peer that is gone without a word is noticed in some 50 seconds, also where no data is due.
 SOCKET_OPTIONS: Final = (
@@ -91,11 +94,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
-        found = transport.get_extra_info("socket")
-        with suppress(OSError):  # it may be closed by now, which ``connection_lost`` is about to tell
-            for level, name, value in SOCKET_OPTIONS if found is not None else ():
-                found.setsockopt(level, name, value)
+        self._transport = set_up(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # nobody asked: a server that says good-bye, or one that is confused
@@ -143,6 +142,15 @@ class Connection(asyncio.Protocol):
             answer.set_result(found)
 
 
+def set_up(transport: asyncio.BaseTransport) -> asyncio.Transport:
+    """What a protocol has been given, with ``SOCKET_OPTIONS`` on it."""
+    found = transport.get_extra_info("socket")
+    with suppress(OSError):  # it may be closed by now, which ``connection_lost`` is about to tell
+        for level, name, value in SOCKET_OPTIONS if found is not None else ():
+            found.setsockopt(level, name, value)
+    return cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
+
+
 class Connections:
     """The open connections to one server. ``server`` is a URL, whose path is put before that of every request.
 
@@ -185,7 +193,7 @@ class Connections:
         except TimeoutError:
             raise NotConnected(f"all connections busy for {seconds:g} s") from None
         try:
-            connection = self._take_idle() or await self._connect(seconds)
+            connection = self._take_idle() or await self.connect(Connection, seconds)
             self._busy.add(connection)
             try:
                 yield connection
@@ -194,6 +202,20 @@ class Connections:
                 self._give_back(connection)
         finally:
             self._turns.release()
+
+    async def connect(self, protocol: Callable[[], P], seconds: float = CONNECT_SECONDS) -> P:
+        """A connection of its own, which is nobody else's, within ``seconds``. Raises ``NotConnected``."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                _, connection = await loop.create_connection(
+                    protocol, self._host, self._port, ssl=self._tls, server_hostname=self._tls_server_name
+                )
+        except TimeoutError:
+            raise NotConnected(f"{self._authority}: not connected within {seconds:g} s") from None
+        except OSError as error:
+            raise NotConnected(f"{self._authority}: {error}") from error
+        return connection
 
     def close(self) -> None:
         """Close every connection; requests under way end with an error."""
@@ -228,16 +250,3 @@ class Connections:
             self._idle.append(connection)
         else:
             connection.close()
-
-    async def _connect(self, seconds: float) -> Connection:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(seconds):
-                _, connection = await loop.create_connection(
-                    Connection, self._host, self._port, ssl=self._tls, server_hostname=self._tls_server_name
-                )
-        except TimeoutError:
-            raise NotConnected(f"{self._authority}: not connected within {seconds:g} s") from None
-        except OSError as error:
-            raise NotConnected(f"{self._authority}: {error}") from error
-        return connection

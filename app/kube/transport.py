@@ -1,14 +1,15 @@
 """Sends requests over connections made with the credentials of the moment, and says in our words what went wrong.
 
 Reads go through httpx. Writes have connections of their own (``app.kube.connections``), so that a write can be held
-back until the step in which it leaves.
+back until the step in which it leaves; watches too (``app.kube.streams``), as most of what a cluster tells comes there.
+Through a proxy all of it goes through httpx.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -27,6 +28,7 @@ from app.kube.connections import (
 )
 from app.kube.credentials import Access, Credentials, CredentialsError
 from app.kube.retiring import Retiring
+from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
 
 _CONNECT_SECONDS: Final = 2.0
@@ -56,15 +58,18 @@ class Transport:
         self._access: Access | None = None
         self._http: httpx.AsyncClient | None = None
         self._reads: list[Retiring] = []
-        self._writing: Connections | None = None
-        self._writing_as: Access | None = None
+        self._connections: Connections | None = None
+        self._connections_of: Access | None = None
+        self._streams: set[Stream] = set()
 
     async def aclose(self) -> None:
         """Close every connection; requests under way end with an error."""
         for reads in self._reads:
             await reads.aclose()
-        if self._writing is not None:
-            self._writing.close()
+        if self._connections is not None:
+            self._connections.close()
+        for stream in tuple(self._streams):
+            stream.close()
 
     async def write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
         """The answer to a write; with a span where something that is traced asks for it."""
@@ -134,14 +139,14 @@ class Transport:
             raise _unanswered(request, f"no answer within {seconds:g} s") from error
 
     def _connections_as(self, access: Access) -> Connections:
-        """The connections for writes made with these certificates; those of earlier ones end with what runs on them."""
-        known = self._writing_as
-        if self._writing is None or not _same_peer(known, access) or known is None or known.server != access.server:
-            if self._writing is not None:
-                self._writing.retire()
-            self._writing = Connections(access.server, access.tls, access.tls_server_name)
-        self._writing_as = access
-        return self._writing
+        """For writes and watches, made with these certificates; those of earlier ones end with what runs on them."""
+        known = self._connections_of
+        if self._connections is None or not _same_peer(known, access) or known is None or known.server != access.server:
+            if self._connections is not None:
+                self._connections.retire()
+            self._connections = Connections(access.server, access.tls, access.tls_server_name)
+        self._connections_of = access
+        return self._connections
 
     async def send(self, request: Request, seconds: float, silence: float = inf, most: float = inf) -> bytes:
         """Send and read the whole answer within ``seconds``, and each part of it within ``silence``.
@@ -155,24 +160,61 @@ class Transport:
     @asynccontextmanager
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that goes on, as they come; the times are in seconds, as those of a watch."""
-        response = await self._opened(request, silence, opening)
-        lines = _lines(request, response)
-        try:
-            yield lines
-        except ApiSilent:
-            await self._distrust()
-            raise
-        finally:
-            await lines.aclose()
-            await response.aclose()
+        async with AsyncExitStack() as held:
+            lines = await self._opened(request, silence, opening, held)
+            await held.enter_async_context(aclosing(lines))
+            try:
+                yield lines
+            except ApiSilent:
+                await self._distrust()
+                raise
 
-    async def _opened(self, request: Request, silence: float, opening: float) -> httpx.Response:
-        """The headers come at once, also where no event is due."""
+    async def _opened(
+        self, request: Request, silence: float, opening: float, held: AsyncExitStack
+    ) -> AsyncGenerator[bytes, None]:
+        """The headers come at once, also where no event is due. ``held`` closes what is opened."""
         async with self._heard(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
-            response = await self._authorized(request, silence)
-            if not response.is_success:
-                _checked(request, await _answered(response))
-        return response
+            try:
+                access = await self._credentials.access()
+                if self._network is not None or access.proxy:
+                    return await self._opened_by_httpx(request, silence, held)
+                stream, answered = await self._streamed(request, access, silence, held)
+                if answered.status == _UNAUTHORIZED:
+                    access = await self._credentials.renewed(access)
+                    stream, answered = await self._streamed(request, access, silence, held)
+            except CredentialsError as error:
+                raise ApiUnavailable(str(error)) from error
+            _checked(request, answered)
+            return _told(request, stream)
+
+    async def _streamed(
+        self, request: Request, access: Access, silence: float, held: AsyncExitStack
+    ) -> tuple[Stream, Answered]:
+        try:
+            connections = self._connections_as(access)
+            raw = connections.request(request.method, _target(request), _headers(request, access), request.body)
+        except ValueError as error:
+            raise ApiUnavailable(f"{request}: {error}") from error
+        try:
+            stream = await connections.connect(lambda: Stream(raw, silence), _CONNECT_SECONDS)
+            self._streams.add(stream)
+            held.callback(self._streams.discard, stream)
+            held.callback(stream.close)
+            return stream, await stream.answer()
+        except (NotConnected, BrokenConnection) as error:
+            raise ApiUnavailable(f"{request}: {error}") from error
+        except Silent as error:
+            await self._distrust()
+            raise ApiSilent(f"{request}: {error}") from error
+
+    async def _opened_by_httpx(
+        self, request: Request, silence: float, held: AsyncExitStack
+    ) -> AsyncGenerator[bytes, None]:
+        response = await self._authorized(request, silence)
+        held.push_async_callback(response.aclose)
+        if not response.is_success:
+            _checked(request, await _answered(response))
+        return _lines(request, response)
 
     @asynccontextmanager
     async def _heard(self, request: Request, too_late: str) -> AsyncIterator[None]:
@@ -193,8 +235,8 @@ class Transport:
 
         A network that lost its way loses all connections at once, and each kept one would cost its user a time-out.
         """
-        if self._writing is not None:
-            self._writing.close_idle()
+        if self._connections is not None:
+            self._connections.close_idle()
         await self._retire()
 
     async def _authorized(self, request: Request, silence: float) -> httpx.Response:
@@ -341,3 +383,14 @@ async def _lines(request: Request, response: httpx.Response) -> AsyncGenerator[b
                     yield line
     except httpx.HTTPError as error:
         raise _failure(request, error) from error
+
+
+async def _told(request: Request, stream: Stream) -> AsyncGenerator[bytes, None]:
+    try:
+        while lines := await stream.lines():
+            for line in lines:
+                yield line
+    except BrokenConnection as error:
+        raise ApiUnavailable(f"{request}: {error}") from error
+    except Silent as error:
+        raise ApiSilent(f"{request}: {error}") from error

@@ -89,6 +89,8 @@ READS: Final = tuple(
         "transport:Transport.send:*",
         "transport:Transport.stream:*",
         "transport:Transport._opened:*",
+        "transport:Transport._opened_by_httpx:*",
+        "transport:Transport._streamed:*",
         "transport:Transport._authorized:*",
         "transport:Transport._attempt:*",
         "transport:Transport._http_for:*",
@@ -97,6 +99,8 @@ READS: Final = tuple(
         "transport:Transport._retire:*",
         "transport:_answered:*",
         "transport:_lines:*",
+        "transport:_told:*",
+        "connections:Connections.connect:*",
     )
 )
 """Points in those modules that reading passes as well, most of all while a process starts."""

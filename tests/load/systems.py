@@ -88,6 +88,16 @@ def passing(plane: ControlPlane, folder: Path, percentage: int | None) -> Iterat
 
 
 @contextmanager
+def watched(plane: ControlPlane, folder: Path, percentage: int | None) -> Iterator[Running]:
+    """``passing`` with a Homeport beside it that nobody asks: what its watches alone cost kube-apiserver."""
+    with (
+        Homeport(plane.kubeconfig, folder, start_seconds=_START_SECONDS) as watcher,
+        passing(plane, folder, percentage) as running,
+    ):
+        yield replace(running, pids={**running.pids, "homeport": watcher.pid})
+
+
+@contextmanager
 def homeport(variant: Variant, plane: ControlPlane, folder: Path, percentage: int | None) -> Iterator[Running]:
     """The same with Homeport: filter, prioritize, preempt and bind."""
     with serving(variant, plane, folder) as extender, with_homeport(variant, plane, extender, percentage) as scheduler:
@@ -117,6 +127,7 @@ SYSTEMS: Final[Mapping[str, Start]] = {
     "in-tree": in_tree,
     **{name: partial(homeport, it) for name, it in VARIANTS.items()},
     "passing": passing,
+    "watched": watched,
     "without": without,
 }
 

@@ -42,12 +42,15 @@ class Script:
         return answer
 
 
-def credentials(folder: Path, server: str = "http://api", token_file: str = "token") -> Credentials:
+def credentials(
+    folder: Path, server: str = "http://api", token_file: str = "token", authority: str = ""
+) -> Credentials:
     (folder / "token").write_text("first\n")
+    trust = {"certificate-authority": authority} if authority else {}
     config = {
         "current-context": "here",
         "contexts": [{"name": "here", "context": {"cluster": "it", "user": "me"}}],
-        "clusters": [{"name": "it", "cluster": {"server": server}}],
+        "clusters": [{"name": "it", "cluster": {"server": server, **trust}}],
         "users": [{"name": "me", "user": {"tokenFile": token_file}}],
     }
     file = folder / "kubeconfig"

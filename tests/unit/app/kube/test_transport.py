@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
 from app.kube.client import KubeClient
 from app.kube.credentials import Credentials
+from tests.certificates import Authority
 from tests.unit.app.kube.scripted import PODS, Answer, Script, Serve, client_of, credentials, status
 
 
@@ -197,7 +200,7 @@ async def lines_of(client: KubeClient, silence: float = 5.0) -> tuple[list[bytes
             async for line in lines:
                 told.append(line)  # noqa: PERF401  # what came before the end counts
     except ApiUnavailable as error:
-        return told, str(error).partition(": ")[2].partition(" ")[0]
+        return told, str(error).partition(": ")[2]
     return told, "end"
 
 
@@ -206,7 +209,7 @@ async def lines_of(client: KubeClient, silence: float = 5.0) -> tuple[list[bytes
     [
         pytest.param([chunk(b'{"a":1}\n{"b":2}\n') + b"0\r\n\r\n"], ([b'{"a":1}', b'{"b":2}'], "end"), id="two in one"),
         pytest.param([chunk(b'{"a"'), chunk(b":1}\n"), b"0\r\n\r\n"], ([b'{"a":1}'], "end"), id="one in two"),
-        pytest.param([chunk(b'{"a":1}\n{"b"')], ([b'{"a":1}'], "RemoteProtocolError"), id="cut within a line"),
+        pytest.param([chunk(b'{"a":1}\n{"b"')], ([b'{"a":1}'], "closed by the other side"), id="cut within a line"),
         pytest.param([chunk(b'{"a":1}\n{"b"') + b"0\r\n\r\n"], ([b'{"a":1}'], "end"), id="ended within a line"),
     ],
 )
@@ -233,7 +236,7 @@ async def test_a_watch_that_falls_silent_ends(tmp_path: Path) -> None:
         await asked.wait()
 
     async with server(serve, tmp_path) as client:
-        assert ([b'{"a":1}'], "ReadTimeout") == await lines_of(client, silence=0.03)
+        assert ([b'{"a":1}'], "silent for 0.03 s") == await lines_of(client, silence=0.03)
         asked.set()
 
 
@@ -344,11 +347,128 @@ async def test_one_silence_is_enough_to_leave_every_kept_connection(way: str, tm
 async def test_a_retired_connection_is_closed_with_the_last_answer(tmp_path: Path) -> None:
     peer = Deserting()
     async with peer.client(tmp_path) as client:
-        async with client.watch(PODS, resource_version="1"):
-            (reads,) = client._transport._reads
-            await client._transport._distrust()
-            closed = [reads.closed]
+        peer.together = asyncio.Barrier(2)
+        reading = asyncio.create_task(client.get(PODS, "ns", "web"))
+        while not peer.together.n_waiting:  # noqa: ASYNC110  # a barrier tells nobody who waits at it
+            await asyncio.sleep(0)
+        (reads,) = client._transport._reads
+        await client._transport._distrust()
+        closed = [reads.closed]
+        await peer.together.wait()
+        assert b"{}" == await reading
         closed.append(reads.closed)
-        peer.say.set()
 
     assert [False, True] == closed
+
+
+def refusal(code: int, reason: str) -> bytes:
+    body = msgspec.json.encode({"kind": "Status", "code": code, "reason": reason, "message": f"{reason} it is"})
+    return f"HTTP/1.1 {code} {reason}\r\nContent-Length: {len(body)}\r\nRetry-After: 3\r\n\r\n".encode() + body
+
+
+async def test_a_refused_watch_says_why_on_its_own_connection(tmp_path: Path) -> None:
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(refusal(410, "Expired"))
+
+    async with server(serve, tmp_path) as client:
+        with pytest.raises(ApiError) as raised:
+            async with client.watch(PODS, resource_version="1"):
+                pass
+
+    assert (410, "Expired it is", 3.0) == (raised.value.status, raised.value.message, raised.value.retry_after)
+
+
+async def test_a_watch_renews_refused_credentials_once(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).partition(b"Authorization: ")[2].partition(b"\r\n")[0])
+        (tmp_path / "token").write_text("second")
+        good = asked[-1] == b"Bearer second"
+        writer.write(HEAD + chunk(b"one\n") + chunk(b"") if good else refusal(401, "Unauthorized"))
+
+    listening = await asyncio.start_server(closing(serve), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, KubeClient(_aged(credentials(tmp_path, url))) as client:
+        assert ([b"one"], "end") == await lines_of(client)
+
+    assert [b"Bearer first", b"Bearer second"] == asked
+
+
+def closing(serve: Serve) -> Serve:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await serve(reader, writer)
+        writer.close()
+
+    return answer
+
+
+async def test_a_watch_that_is_not_opened_in_time(tmp_path: Path) -> None:
+    """Neither a server that takes the connection and says nothing, nor one that falls silent before its headers."""
+    held = asyncio.Event()
+
+    async def serve(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await held.wait()
+
+    async with server(serve, tmp_path) as client:
+        with pytest.raises(ApiSilent, match=r"not opened within 0.05 s"):
+            async with client.watch(PODS, resource_version="1", opening=0.05):
+                pass
+        with pytest.raises(ApiSilent, match=r"silent for 0.05 s"):
+            async with client.watch(PODS, resource_version="1", silence=0.05):
+                pass
+        held.set()
+
+
+async def test_a_watch_of_a_server_that_is_down(tmp_path: Path) -> None:
+    async with KubeClient(credentials(tmp_path, "http://127.0.0.1:1")) as client:
+        with pytest.raises(ApiUnavailable, match=re.escape("127.0.0.1:1")):
+            async with client.watch(PODS, resource_version="1"):
+                pass
+
+
+async def test_closing_the_client_ends_its_watches(tmp_path: Path) -> None:
+    peer = Deserting()
+    async with peer.client(tmp_path) as client, client.watch(PODS, resource_version="1") as lines:
+        await client.aclose()
+        with pytest.raises(ApiUnavailable, match="closed by us"):
+            await anext(lines)
+    assert not client._transport._streams
+
+
+async def test_a_watch_that_is_left_closes_its_connection(tmp_path: Path) -> None:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunk(b"one\ntwo\n"))
+        await reader.read()
+        gone.set()
+
+    async with server(serve, tmp_path) as client:
+        async with client.watch(PODS, resource_version="1") as lines:
+            assert b"one" == await anext(lines)
+        await asyncio.wait_for(gone.wait(), 5)
+        assert not client._transport._streams
+
+
+async def test_a_watch_over_tls(tmp_path: Path) -> None:
+    """An event of many TLS records, and one that comes with another."""
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    large = b"x" * 300_000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + chunk(large) + chunk(b"\nsmall\n") + chunk(b""))
+        await writer.drain()
+
+    listening = await asyncio.start_server(closing(serve), "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, KubeClient(credentials(tmp_path, url, authority=str(authority.file))) as client:
+        assert ([large, b"small"], "end") == await lines_of(client)
+    async with KubeClient(credentials(tmp_path, url)) as stranger:
+        told, why = await lines_of(stranger)
+    assert not told
+    assert why
