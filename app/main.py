@@ -206,6 +206,7 @@ class Service:
             observe=self._metrics.due_bind_wait.observe,
             is_placed=self._is_placed,
         )
+        self._cluster.on_placed(due.arrived)
         return VerbContext(
             self._cluster,
             self._frameworks,

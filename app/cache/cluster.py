@@ -70,6 +70,7 @@ class Cluster:
         self._by_claim: PodsByClaim | None = None
         self._claiming: Groups | None = None
         self._gone = Gone()
+        self._on_placed: list[Callable[[str], None]] = []
         self._recounts: list[Recounted] = []
         self._changes = 0
         self._node_changes = 0
@@ -306,6 +307,13 @@ class Cluster:
             return
         self._pods.setdefault(pod.namespace, {})[pod.name] = pod
         self._move(known, pod)
+        if pod.node_name and (known is None or not known.node_name):
+            for listener in self._on_placed:
+                listener(pod.uid)
+
+    def on_placed(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener`` with the UID of each pod that the watch shows on a node for the first time."""
+        self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
         """Take in a pod that was read past the watch, unless the watch has shown it deleted."""

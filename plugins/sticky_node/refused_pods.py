@@ -5,6 +5,7 @@ What is found out decides nothing: filter goes by what becomes of a nomination, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -29,6 +30,9 @@ LONGEST_SECONDS: Final = 480.0
 
 MOST: Final = 1024
 """Pods that are asked about; there is no word on those that come later."""
+
+MOST_OF_NAMESPACE: Final = 128
+"""Of them: pods that never fit silence nobody else's."""
 
 TICK_SECONDS: Final = 0.25
 PACE_SECONDS: Final = 0.1
@@ -72,6 +76,7 @@ class RefusedPods:
     def begin(self) -> None:
         """This process decides from now on."""
         self._pods: dict[str, _Refused] = {}
+        self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
         """Whether it is asked about the pod."""
@@ -79,12 +84,20 @@ class RefusedPods:
 
     def note(self, pod: Pod) -> None:
         """The scheduler has found no node for a pod that is held."""
-        if len(self._pods) < MOST:
-            self._pods[pod.uid] = _Refused(pod, self._clock() + FIRST_SECONDS)
+        if len(self._pods) < MOST and self._of_namespace[pod.namespace] < MOST_OF_NAMESPACE:
+            self._put(_Refused(pod, self._clock() + FIRST_SECONDS))
+
+    def _put(self, refused: _Refused) -> None:
+        self._pods[refused.pod.uid] = refused
+        self._of_namespace[refused.pod.namespace] += 1
 
     def forget(self, uid: str) -> None:
         """The pod waits no more."""
-        self._pods.pop(uid, None)
+        refused = self._pods.pop(uid, None)
+        if refused is not None:
+            self._of_namespace[refused.pod.namespace] -= 1
+            if not self._of_namespace[refused.pod.namespace]:
+                del self._of_namespace[refused.pod.namespace]
 
     def said(self, pod: Pod, home: str) -> str:
         """The reasons that were told last of this home; empty if there were none."""
@@ -116,7 +129,7 @@ class RefusedPods:
         refused.pod = pod
         refused.not_before = self._clock() + refused.pause
         refused.pause = min(2 * refused.pause, LONGEST_SECONDS)
-        self._pods[uid] = refused  # behind all others
+        self._put(refused)  # behind all others
 
     def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
         """The pod, if it still waits for a home that takes pods."""

@@ -21,6 +21,9 @@ LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 LASTING: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 """What a namespace has by itself."""
 
+FORMER_DEFAULTS: Final = Path(__file__).parent / "releases" / "0.1.0-defaults.yaml"
+"""As they were before there were arguments of homes, and lots of names."""
+
 HOLDER: Final = {"holderIdentity": "homeport-5d4f", "leaseDurationSeconds": 15}
 
 
@@ -174,12 +177,10 @@ def test_an_upgrade_from_the_values_of_a_former_release(
     assert all(it["metadata"]["labels"]["upgraded"] == "yes" for it in release.objects())
 
 
-def test_an_upgrade_from_a_chart_that_had_no_arguments_of_homes(release: Release, tmp_path: Path) -> None:
-    """Helm takes over the former chart's defaults, too: to --reuse-values nothing is new."""
+def test_an_upgrade_from_the_defaults_of_a_former_chart(release: Release, tmp_path: Path) -> None:
+    """Helm takes them over, too: to --reuse-values nothing is new."""
     former = shutil.copytree(CHART, tmp_path / "former")
-    values = yaml.safe_load((former / "values.yaml").read_text())
-    assert {} == values["plugins"]["stickyNode"].pop("args")
-    (former / "values.yaml").write_text(yaml.safe_dump(values))
+    shutil.copy(FORMER_DEFAULTS, former / "values.yaml")
     release.run("install", "homeport", str(former))
     assert "args" not in yaml.safe_load(release.run("get", "values", "homeport", "--all"))["plugins"]["stickyNode"]
     lived_in(release)

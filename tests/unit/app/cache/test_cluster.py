@@ -143,6 +143,15 @@ class TestPods:
 
         assert expected == counted(cluster)
 
+    def test_who_wants_to_know_is_told_once_that_a_pod_has_a_node(self) -> None:
+        told: list[str] = []
+        cluster = picture()
+        cluster.on_placed(told.append)
+        for pod in (make_pod(), make_pod(resource_version="2", node="n1"), make_pod(resource_version="3", node="n1")):
+            cluster.upsert_pod(pod)
+
+        assert [UID] == told
+
     def test_pods_of_two_namespaces_do_not_meet(self) -> None:
         cluster = picture(make_pod(node="n1"), make_pod(node="n1", namespace="shop"))
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from app.memory.picks import Picks
+from tests.fakes import ManualClock
 from tests.filtering import Tally
 
 BEST = ("n1", "n2", "n3", "n4")
@@ -18,7 +19,8 @@ class Kept:
 
     def __init__(self) -> None:
         self.made, self.failed = Tally(), Tally()
-        self.picks = Picks(made=self.made, failed=self.failed)
+        self.clock = ManualClock()
+        self.picks = Picks(made=self.made, failed=self.failed, clock=self.clock)
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -43,6 +45,17 @@ def test_on_the_same_picture_the_pick_is_the_same(kept: Kept) -> None:
 
     assert {first} == {kept.picks.one_of(BEST[::-1], "uid", 1) for _ in range(50)}
     assert (1, 0) == kept.counted
+
+
+def test_later_it_has_failed_whatever_the_picture(kept: Kept) -> None:
+    """A Reserve that fails moves nothing: the scheduler backs off for a second and asks again."""
+    found = set()
+    for _ in range(100):
+        found.add(kept.picks.one_of(BEST, "uid", 1))
+        kept.clock.now += 1
+
+    assert set(BEST) == found
+    assert (100, 99) == kept.counted
 
 
 def test_unless_the_node_is_none_of_the_best_any_more(kept: Kept) -> None:

@@ -16,7 +16,7 @@ from app.kube.names import shown
 from plugins.sticky_node import refused_pods
 from plugins.sticky_node.refused_pods import AGAIN_SECONDS, FIRST_SECONDS, in_words
 from tests.api.virtual import now, virtual_time
-from tests.builders import JsonObject
+from tests.builders import JsonObject, make_pod
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, bound
 from tests.unit.plugins.sticky_node.test_watched_pods import at
@@ -218,6 +218,20 @@ async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatc
         await at(60)
 
     assert {"pod-0", "pod-1", "pod-2"} <= {who for _, who, _ in machines.asked}
+
+
+@virtual_time
+async def test_pods_of_one_namespace_silence_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_pods, "MOST_OF_NAMESPACE", 1)
+    machines = Asked({"policy": "hard"})
+    pods = machines.plugin._watch._pods.refused
+    for name, namespace in (("a", "one"), ("b", "one"), ("c", "two")):
+        pods.note(make_pod(name, uid=name, namespace=namespace))
+    assert ["a", "c"] == [*pods._pods]
+
+    pods.forget("a")
+    pods.note(make_pod("b", uid="b", namespace="one"))
+    assert ["c", "b"] == [*pods._pods]
 
 
 def test_reasons_are_few_and_short() -> None:
