@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
 
 from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState
@@ -39,6 +40,9 @@ _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """kube-scheduler does not see finished pods either."""
 
 _NOT_FOUND: Final = 404
+_MISSES: Final = (403, _NOT_FOUND)
+"""What says of a node that it is not there, or that it is not ours to ask: then the watch's word is all there is."""
+
 _FETCH_SECONDS: Final = 1.0
 _MISS_SECONDS: Final = 1.0
 _MOST_MISSED: Final = 1024
@@ -54,6 +58,13 @@ _LIST_PATIENCE_SECONDS: Final = 10.0
 _AFTER_FAULT_SECONDS: Final = 2.0
 
 _LOG: Final = structlog.get_logger(__name__)
+
+
+class _Missed(Struct, frozen=True):
+    """What was read in vain. ``cause``: why nothing can be said of it; empty if it is not there."""
+
+    until: float
+    cause: str
 
 
 class LiveFeed:
@@ -79,7 +90,7 @@ class LiveFeed:
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._missed: dict[tuple[Kind[Any], str, str], float] = {}
+        self._missed: dict[tuple[Kind[Any], str, str], _Missed] = {}
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
         self._heard_until = -inf
         self._stopped = False
@@ -190,7 +201,12 @@ class LiveFeed:
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         resource = self._resource(kind)
-        if resource is None or self._missed.get((kind, namespace, name), 0.0) > monotonic():
+        if resource is None:
+            return
+        missed = self._missed.get((kind, namespace, name))
+        if missed is not None and missed.until > monotonic():
+            if missed.cause:
+                raise Unreadable(kind.kind, name, missed.cause)
             return
         if not is_segment(name) or not is_segment(namespace or name):
             return  # an owner reference may hold any text, and much of it: nothing to ask for, or to remember
@@ -201,7 +217,10 @@ class LiveFeed:
             found = as_asked(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
         except (ApiError, ApiUnavailable) as cause:
             _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
-            self._remember_miss(kind, namespace, name)
+            is_miss = kind != NODES or (isinstance(cause, ApiError) and cause.status in _MISSES)
+            self._remember_miss(kind, namespace, name, "" if is_miss else str(cause))
+            if not is_miss:
+                raise Unreadable(kind.kind, name, str(cause)) from None
             return
         except ValueError as cause:
             raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
@@ -210,11 +229,12 @@ class LiveFeed:
         else:
             self._cluster.others.upsert_read(kind, found)
 
-    def _remember_miss(self, kind: Kind[Any], namespace: str, name: str) -> None:
+    def _remember_miss(self, kind: Kind[Any], namespace: str, name: str, cause: str) -> None:
         """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
+        self._missed.pop((kind, namespace, name), None)
         if len(self._missed) >= _MOST_MISSED:
-            self._missed.clear()
-        self._missed[(kind, namespace, name)] = monotonic() + _MISS_SECONDS
+            del self._missed[next(iter(self._missed))]
+        self._missed[(kind, namespace, name)] = _Missed(monotonic() + _MISS_SECONDS, cause)
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:

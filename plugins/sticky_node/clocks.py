@@ -136,7 +136,9 @@ class Clocks:
 
     def ended(self, owner: Owner, home: str) -> None:
         """The home is usable: what is still written counts no more."""
-        self._asked.pop(owner.key, None)
+        asked = self._asked.get(owner.key)
+        if asked is not None and asked.home:
+            self._asked[owner.key] = _Asked("", self._now())
         void = owner.found.annotations.get(since_key(owner.slot), "")
         if void:
             self._note(owner, _Seen(home, None, void))

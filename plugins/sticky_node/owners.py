@@ -142,6 +142,11 @@ class Owners:
         kind, found = chain.kinds[-1], links[-1]
         return Owner(kind, found, slot, links[0], self._before(kind, found, slot))
 
+    @property
+    def follows_claims(self) -> bool:
+        """Whether claims keep homes: what owner a pod has then rests on other pods, too."""
+        return self._claims is not None
+
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
         """The kinds of controllers whose pods may have a home, each once."""
         return [it[0].kinds[0] for it in self._chains.values()]
@@ -239,7 +244,8 @@ class Owners:
                 if leader_set is None:
                     return Missing(kind, namespace, set_name)
                 links.append(leader_set)
-                break
+                reference = leader_set.owner
+                continue
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
                 return ()
             found = self._objects.get(kind, namespace, reference.name)

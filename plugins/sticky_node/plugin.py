@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, Final, Self, final
 
 import structlog
@@ -78,6 +79,10 @@ NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 
 
+_AT_ONCE_SECONDS: Final = 2.0
+"""From a fault to the next begin: a Lease lasts longer, so that nobody else can have decided in between."""
+
+
 class _Decided:
     """What holds for the pod in this evaluation."""
 
@@ -132,7 +137,8 @@ class StickyNode(
         self._policies = Policies(args, handle.objects)
         self._standing_census = StandingCensus(self._owners, self._standings, self._policies)
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
-        self._has_failed = False
+        self._clock = handle.clock
+        self._failed_at = -inf
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
@@ -365,15 +371,14 @@ class StickyNode(
     async def run(self) -> None:
         """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
 
-        Where it is begun anew after a fault, this process has decided all the time, and what it has seen holds.
+        Where it is begun anew at once after a fault, nobody else has decided meanwhile, and what it has seen holds.
         """
-        if not self._has_failed:
+        if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
-        self._has_failed = False
         try:
             await together(self._watch.run, self._upkeep.run)
         except Exception:
-            self._has_failed = True
+            self._failed_at = self._clock()
             raise
 
     def homes(self) -> Iterator[Home | None]:

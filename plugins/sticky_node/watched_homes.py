@@ -178,6 +178,9 @@ class WatchedHomes:
         self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, steps: Steps, *, is_first: bool
     ) -> None:
         homes = await self._homes(kind, found, steps)
+        for slot, was in known.homes.items() if known is not None else ():
+            if slot not in homes:
+                self._clocks.ended(Owner(kind, found, slot, found), was.node)
         if await self._changes(found, homes, steps):
             before = homes if is_first else {} if known is None else known.homes
             given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
@@ -280,7 +283,10 @@ class WatchedHomes:
     def _since(self, home: _Home, written: str | None) -> str | None:
         match home.standing.state:
             case State.NONE:
-                return None if self._policies.of(home.owner).source == _OF_OWNER else written
+                if self._policies.of(home.owner).source != _OF_OWNER:
+                    return written
+                self._clocks.ended(home.owner, home.node)
+                return None
             case State.USABLE:
                 self._clocks.ended(home.owner, home.node)
                 return None
@@ -334,7 +340,7 @@ class WatchedHomes:
     def _rest(self, uid: str, changes: Mapping[str, str | None]) -> None:
         before = self._rests.get(uid)
         seconds = REST_SECONDS
-        if before is not None and before.changes == changes:
+        if before is not None and before.changes == changes and self._clock() - before.until < before.seconds:
             seconds = min(2 * before.seconds, LONGEST_REST)
         self._rests[uid] = _Rest(changes, seconds, self._clock() + seconds)
 

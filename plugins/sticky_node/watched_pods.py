@@ -176,6 +176,8 @@ class WatchedPods:
                     if isinstance(owner := self._owners.of(pod), Owner):
                         self._meet(pod, self._decided(owner, pod))
         self._clocks.ungated(pending)
+        if self._owners.follows_claims:  # who shares a claim moves no version
+            self._stamp = None
 
     def _meet(self, pod: Pod, decision: Decision) -> None:
         """A pod that nothing holds is left alone: it can only be held later."""
@@ -202,6 +204,8 @@ class WatchedPods:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
+        if is_news and self._owners.of(pod) is None:  # its claim keeps no homes any more, or is shared now
+            self._activate((pod,))
         is_untold = is_news or wait.told is None
         is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
         if (is_untold or is_refused) and isinstance(owner := self._owners.of(pod), Owner):

@@ -250,6 +250,23 @@ class TestFetch:
 
         assert complete.cluster.has_node("young")
 
+    @pytest.mark.parametrize("status", [429, 500, "unreachable"])
+    async def test_of_a_node_that_cannot_be_read_nothing_is_said(self, complete: World, status: Fault) -> None:
+        complete.plane.down_at["/api/v1/nodes/n9"] = status
+        asked = len(complete.plane.requests)
+        for _ in range(2):
+            with pytest.raises(Unreadable, match=r"^Node n9 cannot be read: "):
+                await complete.feed.fetch(NODES, "", "n9")
+
+        assert asked + 1 == len(complete.plane.requests)
+
+    async def test_without_the_right_to_read_a_node_the_watch_is_believed(self, complete: World) -> None:
+        complete.plane.down_at["/api/v1/nodes/n9"] = 403
+
+        await complete.feed.fetch(NODES, "", "n9")
+
+        assert not complete.cluster.has_node("n9")
+
     async def test_a_node_that_is_gone_is_asked_for_once_a_second(self, complete: World) -> None:
         asked = len(complete.plane.requests)
         for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -359,6 +360,42 @@ class TestStates:
         await machines.bind(target, "n3")
 
         assert "n2" == written(machines)[HOME]
+
+    @virtual_time
+    @pytest.mark.parametrize(
+        ("there", "then", "latest"),
+        [
+            pytest.param(
+                lambda machines: add_claim(machines, home="n1"),
+                lambda machines: add_claim(machines, keeps=False, home="n1", version="2"),
+                52.0,
+                id="its claim keeps homes no more",
+            ),
+            pytest.param(lambda _: None, lambda machines: add_claim(machines, keeps=False), 52.0, id="its claim comes"),
+            pytest.param(
+                lambda machines: add_claim(machines, home="n1", modes=MANY),
+                lambda machines: machines.cluster.upsert_pod(user(machines, "two")),
+                82.0,
+                id="its claim is shared, which is looked at every half minute",
+            ),
+        ],
+    )
+    async def test_a_pod_that_nothing_holds_any_more_is_woken(
+        self, there: Callable[[Machines], None], then: Callable[[Machines], None], latest: float
+    ) -> None:
+        machines = Watched({"owners": [CLAIMS], "policy": "hard"})
+        there(machines)
+        machines.node("n1", unschedulable=True)
+        pod = user(machines)
+        async with machines.leading():
+            await asyncio.sleep(1)
+            assert [] == machines.asks(pod)
+            await asyncio.sleep(49)
+            then(machines)
+            await asyncio.sleep(600)
+
+        assert [("one", True)] == [(who, when <= latest) for when, who in machines.woken if when >= 50]
+        assert ALL == sorted(machines.asks(pod))
 
     @virtual_time
     async def test_the_clock_of_its_grace_is_on_the_claim_and_its_end_wakes_the_pod(self) -> None:

@@ -184,3 +184,13 @@ def test_a_pod_that_attaches_a_volume_follows_its_launcher_and_has_no_home() -> 
     attaching = launcher("hp-volume-x", owner={**controller("Pod", "launcher", api_version="v1"), "uid": "launcher"})
 
     assert (ALL, []) == (machines.allowed(attaching), list(machines.plugin.required_objects(attaching)))
+
+
+def test_a_leader_worker_set_may_be_on_the_way_to_another_owner() -> None:
+    through = [{"apiVersion": "apps/v1", "kind": "StatefulSet"}, {"apiVersion": LWS.api_version, "kind": LWS.kind}]
+    machines = Machines({"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "through": through}]})
+    machines.add(DATABASE, "fleet", home="n2")
+    machines.add_owned(LWS, reference(DATABASE, "fleet"))
+    machines.add_owned(SET, LEADER, "db-0")
+
+    assert ["n2"] == machines.allowed(member("db-0-1", worker="1", owned_by="db-0"))

@@ -276,6 +276,41 @@ class TestWritten:
         assert 4 < len(machines.writes) < 50
 
     @virtual_time
+    @pytest.mark.parametrize("given_up", [{HOME: "n1", "homeport.dev/policy": "off"}, {}], ids=["off", "released"])
+    async def test_of_a_home_that_nobody_had_meanwhile_nothing_is_remembered(self, given_up: dict[str, str]) -> None:
+        machines = Watched({"gracePeriod": 900})
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            await at(1)
+            assert [] == machines.asks(launcher())
+            await at(50)
+            machines.change(MACHINE, given_up)
+            await at(100)
+            machines.uncordon("n1")
+            await at(5000)
+            machines.cordon("n1")
+            await at(5100)
+            machines.change(MACHINE, {HOME: "n1"})
+            await at(5103)
+            assert [] == machines.asks(launcher("second"))
+
+    @virtual_time
+    async def test_somebody_who_removes_it_now_and_then_delays_nothing(self) -> None:
+        machines = Watched({"policy": "hard"})
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        async with machines.leading():
+            for number in range(1, 11):
+                await at(2000 * number)
+                machines.change(MACHINE, {HOME: "n1"})
+            await at(20_030)
+            machines.uncordon("n1")
+            await at(20_060)
+
+        assert "" == machines.since()
+
+    @virtual_time
     async def test_what_somebody_else_removes_is_remembered(self) -> None:
         machines = Watched({"gracePeriod": 400})
         machines.machine(home="n1")
@@ -478,9 +513,32 @@ class TestNotWritten:
             machines.asks(launcher())
             with pytest.raises(RuntimeError):
                 await machines.plugin.run()
+            await asyncio.sleep(1)
         await at(401)
 
         assert ["n2", "n3"] == machines.asks(launcher())
+
+    @virtual_time
+    async def test_what_was_seen_before_a_fault_in_an_earlier_term_does_not(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        machines = Watched({"gracePeriod": 400})
+        machines.machine(home="n1")
+        machines.writer.unwritable = {"db"}
+        machines.cordon("n1")
+
+        async def fail() -> None:
+            await asyncio.sleep(60)
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(machines.plugin._upkeep, "run", fail)
+        for _ in range(2):
+            machines.asks(launcher())
+            with pytest.raises(RuntimeError):
+                await machines.plugin.run()
+            await at(3600)
+
+        assert [] == machines.asks(launcher())
 
     @virtual_time
     async def test_who_stops_deciding_forgets_it(self, monkeypatch: pytest.MonkeyPatch) -> None:

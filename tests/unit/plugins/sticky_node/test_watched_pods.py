@@ -248,6 +248,23 @@ class TestLeftAlone:
         assert [] == machines.woken
 
     @virtual_time
+    async def test_it_waits_for_a_home_that_is_back_and_full_from_when_it_came_back(self) -> None:
+        machines = Watched({"gracePeriod": GRACE})
+        machines.machine(home="n1")
+        machines.cordon("n1")
+        told = {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": after(1)}]}
+        pod = launcher(resource_version="2", status=told, nominated="n1")
+        async with machines.leading():
+            await at(1)
+            assert [] == machines.asks(pod)
+            await at(800)
+            machines.uncordon("n1")
+            await at(950)
+            assert [] == machines.asks_about(pod, "n2", "n3")
+            await at(800 + GRACE + LATEST)
+            assert ["n2", "n3"] == machines.asks_about(pod, "n2", "n3")
+
+    @virtual_time
     async def test_it_waits_for_a_full_home_from_when_its_gates_went(self) -> None:
         """What PodScheduled says has stood there since it was made."""
         told = {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": after(0)}]}
