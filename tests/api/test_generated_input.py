@@ -32,7 +32,7 @@ REQUESTS: Final = {
     "/preempt": 2000,
     "/bind": 2000,
     "/api/v1/cycle": 1000,
-    "/api/v1/explain": 1000,
+    "/api/v1/explain": 800,
     "/api/v1/homes/drain": 200,
 }
 MOST_SECONDS: Final = 5.0
