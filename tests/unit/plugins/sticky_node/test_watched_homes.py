@@ -54,6 +54,21 @@ def machine_in(machines: Watched, namespace: str, name: str) -> None:
     machines.cluster.others.upsert(MACHINE, MACHINE.decode(encoded({"metadata": metadata})))
 
 
+def failing(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """Its home is away, which cannot be written; what runs in the background fails after a minute."""
+    machines = Watched({"gracePeriod": 400})
+    machines.machine(home="n1")
+    machines.writer.unwritable = {"db"}
+    machines.cordon("n1")
+
+    async def fail() -> None:
+        await asyncio.sleep(60)
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(machines.plugin._upkeep, "run", fail)
+    return machines
+
+
 def by_number(each: tuple[str, object]) -> int:
     return int(each[0].removeprefix("vm-"))
 
@@ -499,16 +514,7 @@ class TestNotWritten:
 
     @virtual_time
     async def test_what_was_seen_before_a_fault_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        machines = Watched({"gracePeriod": 400})
-        machines.machine(home="n1")
-        machines.writer.unwritable = {"db"}
-        machines.cordon("n1")
-
-        async def fail() -> None:
-            await asyncio.sleep(60)
-            raise RuntimeError("a fault")
-
-        monkeypatch.setattr(machines.plugin._upkeep, "run", fail)
+        machines = failing(monkeypatch)
         for _ in range(2):
             machines.asks(launcher())
             with pytest.raises(RuntimeError):
@@ -522,16 +528,7 @@ class TestNotWritten:
     async def test_what_was_seen_before_a_fault_in_an_earlier_term_does_not(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        machines = Watched({"gracePeriod": 400})
-        machines.machine(home="n1")
-        machines.writer.unwritable = {"db"}
-        machines.cordon("n1")
-
-        async def fail() -> None:
-            await asyncio.sleep(60)
-            raise RuntimeError("a fault")
-
-        monkeypatch.setattr(machines.plugin._upkeep, "run", fail)
+        machines = failing(monkeypatch)
         for _ in range(2):
             machines.asks(launcher())
             with pytest.raises(RuntimeError):
