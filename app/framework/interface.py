@@ -938,6 +938,10 @@ class HomesPlugin(Protocol):
         """Every home, each once; ``None`` after each step of some tenths of a millisecond: others have their turn."""
         ...
 
+    def home_of(self, pod: Pod) -> Home | None:
+        """The home that the pod is kept to, with this pod: several may share one. ``None``: no home is kept for it."""
+        return None
+
     @abstractmethod
     def keepers(self) -> Iterable[Keeper]:
         """The kinds whose objects keep homes."""

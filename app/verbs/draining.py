@@ -296,6 +296,7 @@ class _Lodging:
     """Who is at the node: those that are to be judged, and all pods that would leave it."""
 
     def __init__(self, context: VerbContext, node: str) -> None:
+        self._context = context
         self._cluster = context.cluster
         self._node = node
         self._seen: dict[tuple[str, ...], Home] = {}
@@ -317,7 +318,7 @@ class _Lodging:
         for home in self._seen.values():
             self._take(home)
         yield
-        self._take_others()
+        yield from self._take_others()
 
     def _note(self, home: Home) -> None:
         owner = home.owner
@@ -337,12 +338,12 @@ class _Lodging:
         else:
             self.staying.append(Lodger(namespace, home.pod, home, _stays(home, pod, self._node)))
 
-    def _take_others(self) -> None:
-        """Pods without a home that a drain evicts."""
+    def _take_others(self) -> Iterator[None]:
+        """The other pods that a drain evicts, in short steps: those without a home, and those that share one."""
         info = self._cluster.nodes.get(self._node)
         known = {it.uid for it in self.leaving}
         others = 0
-        for pod in () if info is None else info.pods.values():
+        for pod in () if info is None else tuple(info.pods.values()):
             if pod.uid in known or pod.terminating or (pod.owner is not None and pod.owner.kind in _STAYING):
                 continue
             self.leaving.append(pod)
@@ -351,8 +352,15 @@ class _Lodging:
                 continue
             others += 1
             if others <= MOST_PODS:
-                self.goers.append(_Goer(pod, Way.FREE))
+                self.goers.append(self._other(pod))
+                yield
         self.more_others = max(0, others - MOST_PODS)
+
+    def _other(self, pod: Pod) -> _Goer:
+        """A home has one pod in the list: of its others the profile that judges them is asked."""
+        framework = self._context.framework_for(pod)
+        home = None if framework is None else framework.home_of(pod)
+        return _Goer(pod, Way.FREE if home is None else way_of(home, self._node), home)
 
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:

@@ -11,7 +11,7 @@ from app.framework.interface import Handle, Home, HomeOwner, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.clocks import Clocks, rfc3339
-from plugins.sticky_node.home import readable
+from plugins.sticky_node.home import readable, recorded_home
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import Policies
 from plugins.sticky_node.standing import Standings
@@ -63,6 +63,11 @@ class Listing:
             yield None if kept is None else self._home(kept, self._described(kept))
         for kept in self._walk.remembered():
             yield None if kept is None else self._home_of_nobody(kept)
+
+    def home_of(self, owner: Owner, pod: Pod) -> Home:
+        """That of the owner, with this one of its pods. Raises ``Unreadable``."""
+        kept = Kept(owner, recorded_home(owner), pod)
+        return self._home(kept, self._describe(owner, kept.home, pod))
 
     def _described(self, kept: Kept) -> Described:
         try:

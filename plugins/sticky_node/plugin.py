@@ -384,6 +384,10 @@ class StickyNode(
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()
 
+    def home_of(self, pod: Pod) -> Home | None:
+        owner = self._owners.of(pod)
+        return self._listing.home_of(owner, pod) if isinstance(owner, Owner) else None
+
     def keepers(self) -> Iterable[Keeper]:
         return self._keepers
 

@@ -18,9 +18,12 @@ from app.verbs import draining
 from app.verbs.context import VerbContext
 from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
 from app.verbs.outcome import VerbFailure
+from plugins.sticky_node.active import MIGRATION_JOB
 from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object
 from tests.fakes import FromSpec, spec_of
 from tests.harness import World, only
+from tests.unit.plugins.sticky_node.machines import Machines, launcher
+from tests.unit.plugins.sticky_node.test_listing import DATABASES, databases, member
 
 COMPLETE: Final[JsonObject] = {"preset": "complete"}
 FULL: Final = "NodeResourcesFit: Insufficient cpu"
@@ -338,6 +341,44 @@ class TestHomes:
 )
 def test_when_a_pod_may_start_again(found: Home, expected: Way) -> None:
     assert expected is way_of(found, "n1")
+
+
+class TestSharedHomes:
+    """The list has a home once, with one pod: what filter says of the others counts too."""
+
+    async def test_each_pod_of_the_node_waits_for_the_home(self) -> None:
+        machines = databases("n1", *(member(f"db-{it}", node="n1") for it in range(3)))
+
+        plan = await shared(machines).plan("n1")
+
+        assert {"db-0": "waits for n1", "db-1": "waits for n1", "db-2": "waits for n1"} == dict(becomes(plan))
+        assert (3, []) == (len(plan.homes), plan.others)
+
+    async def test_one_beside_its_home_goes_there(self) -> None:
+        """Its home and the pod that got furthest are on another node: no home of this one is listed."""
+        machines = databases("n2", member("db-0", node="n2"), member("db-1", node="n1"))
+
+        assert [("db-1", "goes home to n2")] == becomes(await shared(machines).plan("n1"))
+
+    async def test_the_target_of_a_migration_is_free_beside_its_source(self) -> None:
+        machines = Machines({"policy": "hard"})
+        machines.machine(home="n1")
+        for number, labels in enumerate(({}, {MIGRATION_JOB: "job"})):
+            machines.cluster.upsert_pod(launcher(f"launcher-{number}", node="n1", labels=labels))
+
+        plan = await shared(machines, {"policy": "hard"}).plan("n1")
+
+        assert {"launcher-0": "waits for n1", "launcher-1": "starts on n2"} == dict(becomes(plan))
+
+    async def test_one_of_no_profile_is_not_judged(self) -> None:
+        machines = databases("n1", member("db-0", node="n1"), member("db-1", node="n1", scheduler="other"))
+
+        assert {"db-0": "waits for n1", "db-1": NO_PROFILE} == dict(becomes(await shared(machines).plan("n1")))
+
+
+def shared(machines: Machines, args: JsonObject = DATABASES) -> DrainVerb:
+    profile = {"pluginConfig": [{"name": "StickyNode", "args": args}]}
+    return verb(world := World(profile=profile, cluster=machines.cluster), world.framework.homes())
 
 
 class TestRules:

@@ -286,6 +286,16 @@ def test_those_that_are_gone_are_gone_through_in_short_steps() -> None:
     assert (200, True) == (sum(it is not None for it in steps), longest <= 64)
 
 
+def test_each_pod_has_the_home_of_its_owner() -> None:
+    machines = databases("n1", first := member("db-0", node="n1"), second := member("db-1", node="n2"))
+
+    assert only(machines) == machines.plugin.home_of(first)
+    assert ("n1", "db-1", "n2", "elsewhere") == (
+        (found := machines.plugin.home_of(second)) and (found.node, found.pod, found.pod_node, found.machine)
+    )
+    assert machines.plugin.home_of(make_pod("web")) is None
+
+
 def test_a_copied_home_is_none() -> None:
     """A clone has its source's annotations."""
     machines = Machines(DATABASES)
