@@ -57,12 +57,9 @@ _A_STEP: Final = 512
 _COMPLETE: Final = "complete"
 _DELEGATED: Final = "delegated"
 _OFF: Final = "off"
-_SOFT: Final = "soft"
 _GRACE: Final = "grace"
 _TARGET: Final = "target"
-_NO_GRACE: Final = frozenset({"leaving", "other_machine", "volume_elsewhere"})
-"""States in which a grace is none."""
-
+_VOLUME_ELSEWHERE: Final = "volume_elsewhere"
 _OWNER_GONE: Final = "owner_gone"
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods no drain evicts: those of a node itself are its static pods."""
@@ -186,11 +183,9 @@ def _told(plugin: str, reasons: Iterable[str]) -> str:
 
 def way_of(home: Home, node: str) -> Way:
     """When a pod with that home may start again, once ``node`` takes no pods."""
-    if not home.node or home.policy in (_OFF, _SOFT) or home.state == _TARGET:
+    if not home.node or not home.holds:
         return Way.FREE
     has_grace = home.policy == _GRACE
-    if has_grace and home.state in _NO_GRACE:
-        return Way.FREE
     if _is_elsewhere(home, node):
         return Way.HOME if has_grace else Way.HELD_HOME
     return Way.GRACE if has_grace else Way.HELD
@@ -198,7 +193,7 @@ def way_of(home: Home, node: str) -> Way:
 
 def _is_elsewhere(home: Home, node: str) -> bool:
     """Whether the home is another node, to which the pod may go."""
-    is_usable = not (home.is_away or home.is_orphaned or home.state in _NO_GRACE)
+    is_usable = not (home.is_away or home.is_orphaned or home.state == _VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
 

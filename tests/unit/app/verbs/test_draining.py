@@ -56,7 +56,8 @@ def pod(name: str, cpu: int = 4, **fields: Unpack[PodFields]) -> JsonObject:
 def home(name: str, node: str = "n1", policy: str = "soft", state: str = "usable", **more: Any) -> Home:
     """Of a machine whose pod has its name and is on n1."""
     owner = HomeOwner("kubevirt.io/v1", "VirtualMachine", "default", name, f"uid-{name}")
-    return Home(owner, node, state, "at_home", policy=policy, **{"pod": name, "pod_node": "n1", **more})
+    given = {"pod": name, "pod_node": "n1", "holds": policy not in ("soft", "off"), **more}
+    return Home(owner, node, state, "at_home", policy=policy, **given)
 
 
 def verb(world: World, homes: Iterable[Home | None] = (), *, clock: Callable[[], float] | None = None) -> DrainVerb:
@@ -249,7 +250,7 @@ class TestHomes:
         [
             pytest.param(home("db", "small", "off"), id="nobody looks at it"),
             pytest.param(home("db", "small", "soft", is_away=True), id="it takes no pods"),
-            pytest.param(home("db", "small", "grace", "volume_elsewhere"), id="it cannot reach a volume"),
+            pytest.param(home("db", "small", "grace", "volume_elsewhere", holds=False), id="it cannot reach a volume"),
         ],
     )
     async def test_one_that_may_not_go_to_its_home_does_not_try_it(self, found: Home) -> None:
@@ -320,9 +321,7 @@ class TestHomes:
         pytest.param(home("db", policy="hard"), Way.HELD, id="hard"),
         pytest.param(home("db", policy="grace"), Way.GRACE, id="grace"),
         pytest.param(home("db", policy="grace", state="away", is_away=True), Way.GRACE, id="grace, and away already"),
-        pytest.param(
-            home("db", policy="grace", state="leaving", is_away=True), Way.FREE, id="grace, and the node goes"
-        ),
+        pytest.param(home("db", policy="grace", holds=False), Way.FREE, id="a grace that is none, or over"),
         pytest.param(home("db", policy="soft"), Way.FREE, id="soft"),
         pytest.param(home("db", policy="off"), Way.FREE, id="off"),
         pytest.param(home("db", "n2", "hard"), Way.HELD_HOME, id="a hard guest"),
@@ -332,9 +331,8 @@ class TestHomes:
         pytest.param(home("db", "n2", "hard", is_orphaned=True), Way.HELD, id="hard, and its home is gone"),
         pytest.param(home("db", "n2", "soft", is_orphaned=True), Way.FREE, id="soft, and its home is gone"),
         pytest.param(home("db", "", "hard", "none"), Way.FREE, id="it has no home"),
-        pytest.param(home("db", "n2", "grace", "volume_elsewhere"), Way.FREE, id="grace, and its volume is elsewhere"),
+        pytest.param(home("db", "n2", "hard", holds=False), Way.FREE, id="hard, and let go"),
         pytest.param(home("db", "n2", "hard", "volume_elsewhere"), Way.HELD, id="hard, and its volume is elsewhere"),
-        pytest.param(home("db", policy="hard", state="target"), Way.FREE, id="the target of a migration"),
         pytest.param(home("db", policy="", state="unknown"), Way.HELD, id="what cannot be read is strict"),
         pytest.param(home("db", policy="of somebody else's"), Way.HELD, id="what nobody knows is strict"),
     ],
