@@ -15,7 +15,7 @@ from app.server.homes import ListedHome, listed
 from app.verbs.draining import MOST_HOMES, MOST_NAMES, MOST_PODS, SECONDS, DrainVerb, Lodger, Plan
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    500: {"description": "A plugin failed; detail names it."},
+    500: {"description": "A plugin could not list homes; detail names it."},
     503: {"description": "The picture is incomplete or too old, or too many pages are asked for at once."},
 }
 _EXAMPLE: Final = {"node": "node-b2"}

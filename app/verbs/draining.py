@@ -13,12 +13,12 @@ It is a question: nothing is told, written or kept. Each pod is judged on the pi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -64,8 +64,11 @@ _OWNER_GONE: Final = "owner_gone"
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods no drain evicts: those of a node itself are its static pods."""
 
-OUT_OF_TIME: Final = "not judged: it took too long"
-NO_PROFILE: Final = "not judged: no profile for its schedulerName"
+NOT_JUDGED: Final = "not judged: {}"
+OUT_OF_TIME: Final = NOT_JUDGED.format("it took too long")
+NO_PROFILE: Final = NOT_JUDGED.format("no profile for its schedulerName")
+
+_T = TypeVar("_T")
 
 
 class Way(Enum):
@@ -128,11 +131,12 @@ class _Rules(Struct, frozen=True):
 
 
 class _Goer(Struct, frozen=True):
-    """``pod`` as the picture has it."""
+    """``pod`` as the picture has it. ``fault``: why it cannot be said when it may start; mostly empty."""
 
     pod: Pod
     way: Way
     home: Home | None = None
+    fault: str = ""
 
     @property
     def place(self) -> tuple[int, str, str, str]:
@@ -354,7 +358,10 @@ class _Lodging:
     def _other(self, pod: Pod) -> _Goer:
         """A home has one pod in the list: of its others the profile that judges them is asked."""
         framework = self._context.framework_for(pod)
-        home = None if framework is None else framework.home_of(pod)
+        try:
+            home = None if framework is None else framework.home_of(pod)
+        except PluginError as fault:
+            return _Goer(pod, Way.FREE, fault=fault.status.message)
         return _Goer(pod, Way.FREE if home is None else way_of(home, self._node), home)
 
 
@@ -393,17 +400,25 @@ class _Placing:
         self._placed: dict[ObjectKey, Pod] = {}
 
     async def all(self, goers: Iterable[_Goer]) -> list[Lodger]:
-        """What becomes of each, in the order in which they are placed. Raises ``PluginError``."""
+        """What becomes of each, in the order in which they are placed; who is not judged comes last."""
         told: list[Lodger] = []
         waiting: dict[Way, list[_Goer]] = {Way.GRACE: [], Way.HELD: []}
         for goer in sorted(goers, key=lambda it: it.place):
-            found = await self._at_once(goer) if goer.way not in waiting else None
+            found = await self._judged(goer, self._at_once) if goer.way not in waiting else None
             if found is not None:
                 told.append(found)
             else:
                 waiting[Way.GRACE if goer.way in (Way.GRACE, Way.HOME) else Way.HELD].append(goer)
-        told += [await self._after_grace(goer) for goer in waiting[Way.GRACE]]
-        return told + [await self._held(goer) for goer in waiting[Way.HELD]]
+        told += [await self._judged(goer, self._after_grace) for goer in waiting[Way.GRACE]]
+        told += [await self._judged(goer, self._held) for goer in waiting[Way.HELD]]
+        return sorted(told, key=lambda it: not it.is_judged)
+
+    async def _judged(self, goer: _Goer, ask: Callable[[_Goer], Awaitable[_T]]) -> _T | Lodger:
+        """A fault about one pod, as an object of its own that cannot be read, is no word on the others."""
+        try:
+            return await ask(goer)
+        except PluginError as fault:
+            return goer.told(NOT_JUDGED.format(fault.status.message), is_judged=False)
 
     async def _at_once(self, goer: _Goer) -> Lodger | None:
         """``None`` for one that has to wait since its home, which is another node, does not take it."""
@@ -450,6 +465,8 @@ class _Placing:
 
     def _rules_of(self, goer: _Goer) -> tuple[_Rules | None, str]:
         """What to judge it by; ``None``, and why, where it is not to be judged."""
+        if goer.fault:
+            return None, NOT_JUDGED.format(goer.fault)
         if self._is_over():
             return None, OUT_OF_TIME
         found = self._rules.of(goer.pod)

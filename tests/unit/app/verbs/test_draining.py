@@ -13,7 +13,9 @@ from app.framework.interface import FilterPlugin, Home, HomeOwner
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.memory.expected_binds import ExpectedBinds
+from app.runtime.guard import plugin_error
 from app.verbs import draining
 from app.verbs.context import VerbContext
 from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
@@ -22,7 +24,7 @@ from plugins.sticky_node.active import MIGRATION_JOB
 from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object
 from tests.fakes import FromSpec, spec_of
 from tests.harness import World, only
-from tests.unit.plugins.sticky_node.machines import Machines, launcher
+from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher
 from tests.unit.plugins.sticky_node.test_listing import DATABASES, databases, member
 
 COMPLETE: Final[JsonObject] = {"preset": "complete"}
@@ -63,7 +65,7 @@ def home(name: str, node: str = "n1", policy: str = "soft", state: str = "usable
 def verb(world: World, homes: Iterable[Home | None] = (), *, clock: Callable[[], float] | None = None) -> DrainVerb:
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
     context = VerbContext(world.cluster, {world.framework.scheduler_name: world.framework}, NothingToRead(), str, due)
-    return DrainVerb(context, lambda: iter(tuple(homes)), every_filter=FILTERS, clock=clock or world.clock)
+    return DrainVerb(context, lambda: iter(homes), every_filter=FILTERS, clock=clock or world.clock)
 
 
 async def planned(world: World, *homes: Home | None, node: str = "n1") -> Plan:
@@ -423,11 +425,49 @@ class TestRules:
         assert [("a", "starts on n2"), ("b", "waits: the others take its room")] == becomes(plan)
 
     async def test_a_fault_names_the_plugin(self) -> None:
-        specs = [spec_of(Broken)]
-        world = World(node("n1", 1), node("n2", 1), pod("db"), profile=only("Broken"), specs=specs)
+        world = World(node("n1", 1), node("n2", 1), pod("db"), profile=only("Broken"), specs=[spec_of(Broken)])
 
-        with pytest.raises(VerbFailure, match="Broken") as failed:
-            await planned(world, home("db"))
+        (found,) = (await planned(world, home("db"))).homes
+
+        told = 'not judged: running "Broken" filter plugin: a screw is loose'
+        assert (told, False, None) == (found.then, found.is_judged, found.nodes)
+
+    @pytest.mark.parametrize("policy", ["soft", "grace", "hard"])
+    async def test_a_fault_about_one_is_no_word_on_the_others(self, policy: str) -> None:
+        claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "odd"}}]
+        odd = pod("odd", priority=9)
+        odd["spec"]["volumes"] = claim
+        world = complete(node("n1", 64), node("n2", 64), pod("db"), odd)
+        world.cluster.leave_out(PERSISTENT_VOLUME_CLAIMS, ("default", "odd"), "too large")
+
+        plan = await planned(world, home("odd", policy=policy), home("db"))
+
+        assert [("db", True), ("odd", False)] == [(it.pod, it.is_judged) for it in plan.homes]
+        assert "starts on n2" == plan.homes[0].then
+        assert ("not judged: ", True) == (plan.homes[1].then[:12], "default/odd cannot be read" in plan.homes[1].then)
+
+    async def test_a_home_that_cannot_be_read_is_no_word_on_others(self) -> None:
+        machines = databases("n1", member("db-0", node="n1"))
+        machines.add(DATABASE, "odd")
+        machines.cluster.upsert_pod(member("odd-0", "odd", node="n1"))
+        machines.cluster.leave_out(DATABASE, ("default", "odd"), "too large")
+
+        plan = await shared(machines).plan("n1")
+
+        assert {"db-0": "waits for n1"} == dict(becomes(plan)[:1])
+        assert ("odd-0", False) == (plan.others[0].pod, plan.others[0].is_judged)
+        assert "cannot be read" in plan.others[0].then
+
+    async def test_half_a_list_of_homes_is_a_fault(self) -> None:
+        def homes() -> Iterator[Home]:
+            yield home("db")
+            raise plugin_error("Village", "Homes", "a screw is loose")
+
+        world = complete(node("n1", 64))
+        found = verb(world, homes())
+
+        with pytest.raises(VerbFailure, match="Village") as failed:
+            await found.plan("n1")
         assert "fault" == failed.value.outcome
 
     async def test_without_a_picture_nobody_is_told_half_of_it(self) -> None:
