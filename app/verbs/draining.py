@@ -13,10 +13,11 @@ It is a question: nothing is told, written or kept. Each pod is judged on the pi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
+from heapq import nsmallest
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -53,6 +54,9 @@ SECONDS: Final = 8.0
 
 _A_STEP: Final = 512
 """Nodes judged at a time."""
+
+_MOST_SCORED: Final = 256
+"""Of the nodes that pass, those with the fewest pods are scored, so many of them."""
 
 _COMPLETE: Final = "complete"
 _DELEGATED: Final = "delegated"
@@ -157,7 +161,9 @@ class _Goer(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    """``best``: of the nodes that pass, the one with the highest score, then with the fewest pods; empty for none."""
+    """``best``: of the nodes that pass and were scored, that with the highest score, then with the fewest pods; empty
+    for none.
+    """
 
     passed: Sequence[str] = ()
     best: str = ""
@@ -165,9 +171,10 @@ class _Found(Struct, frozen=True):
 
 
 class _Search(Struct):
-    """What was said of nodes so far."""
+    """What was said of nodes so far. ``emptiest``: of those that passed, each after the number of its pods."""
 
     passed: list[str] = []
+    emptiest: list[tuple[int, str]] = []
     rejected: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
     pre_filter: Status | None = None
 
@@ -183,6 +190,20 @@ class _Search(Struct):
 def _told(plugin: str, reasons: Iterable[str]) -> str:
     said = ", ".join(reasons)
     return f"{plugin}: {said}" if plugin else said
+
+
+def _judged_but_last(filters: Filtering, pod: Pod, nodes: Candidates) -> tuple[Status, Mapping[str, Status]]:
+    """What PreFilter says, and who is rejected, without a word of the filters that go by which nodes pass."""
+    state = CycleState()
+    prepared = filters.pre_filter(state, pod)
+    if not prepared.status.is_success:
+        return prepared.status, dict.fromkeys(nodes.names, prepared.status)
+    outside = prepared.outside(nodes)
+    return prepared.status, {**outside, **filters.filter(state, pod, nodes.without(outside))}
+
+
+def _counted(rejections: Mapping[str, Status]) -> Counter[tuple[str, tuple[str, ...]]]:
+    return Counter((it.plugin, it.reasons) for it in rejections.values())
 
 
 def way_of(home: Home, node: str) -> Way:
@@ -483,28 +504,49 @@ class _Placing:
         pod = replace(goer.pod, node_name="").nominated("")
         refused = {self._node, *unreadable_nodes(self._cluster)}
         asked = [it for it in (names or tuple(self._cluster.nodes)) if it not in refused]
-        size = len(asked) if rules.filters.has_last_filters else _A_STEP
         said = _Search()
-        for start in range(0, len(asked), size):
+        for start in range(0, len(asked), _A_STEP):
             await turn()
-            await prepared(partial(self._judge, rules, pod, asked[start : start + size], said, alone))
+            await prepared(partial(self._judge, rules, pod, asked[start : start + _A_STEP], said, alone))
+        if said.passed and rules.filters.has_last_filters:
+            await turn()
+            await prepared(partial(self._judge_last, rules, pod, asked, said, alone))
         if not said.passed:
             return _Found(why=said.why)
         await turn()
-        best = "" if alone else await prepared(partial(self._best, rules, pod, said.passed))
+        best = "" if alone else await prepared(partial(self._best, rules, pod, [it for _, it in said.emptiest]))
         return _Found(said.passed, best, said.why)
 
     def _judge(self, rules: _Rules, pod: Pod, names: Sequence[str], said: _Search, alone: bool) -> None:
         """Raises ``PluginError`` or ``Unprepared``, and has noted nothing then."""
         with self._laid(alone=alone):
             nodes = self._known(names)
-            pre_filter, found = rules.filters.search(CycleState(), pod, nodes)
-            passed = list(found.passed)
-            rejected = Counter((it.plugin, it.reasons) for it in found.rejected().values())
+            if rules.filters.has_last_filters:
+                pre_filter, rejections = _judged_but_last(rules.filters, pod, nodes)
+                passed = list(nodes.without(rejections).names)
+            else:
+                pre_filter, found = rules.filters.search(CycleState(), pod, nodes)
+                passed, rejections = list(found.passed), found.rejected()
+            emptiest = [(len(nodes.info(it).pods), it) for it in passed]
         said.passed += passed
-        said.rejected += rejected
+        said.emptiest = nsmallest(_MOST_SCORED, said.emptiest + emptiest)
+        said.rejected += _counted(rejections)
         if not pre_filter.is_success:
             said.pre_filter = pre_filter
+
+    def _judge_last(self, rules: _Rules, pod: Pod, names: Sequence[str], said: _Search, alone: bool) -> None:
+        """By those alone that go by all nodes that passed. Raises ``PluginError`` or ``Unprepared``."""
+        with self._laid(alone=alone):
+            state, nodes = CycleState(), self._known(names)
+            passed = nodes.among(list(filter(self._cluster.has_node, said.passed)))
+            if not rules.filters.pre_filter(state, pod).status.is_success:
+                return  # so it was not when the others judged
+            rejections = rules.filters.filter_last(state, pod, nodes, passed.names)
+            left = passed.without(rejections)
+            emptiest = [(len(it.pods), it.name) for it in left]
+        said.passed = list(left.names)
+        said.emptiest = nsmallest(_MOST_SCORED, emptiest)
+        said.rejected += _counted(rejections)
 
     def _best(self, rules: _Rules, pod: Pod, names: Sequence[str]) -> str:
         """Raises ``PluginError`` or ``Unprepared``."""

@@ -9,20 +9,22 @@ import pytest
 
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Home, HomeOwner
-from app.framework.node_info import NodeInfo
-from app.framework.status import Status
+from app.framework.filter_result import FilterResult
+from app.framework.interface import BatchFilterPlugin, FilterPlugin, Handle, Home, HomeOwner, PluginArgs
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.memory.expected_binds import ExpectedBinds
 from app.runtime.guard import plugin_error
+from app.runtime.scoring import Scores
 from app.verbs import draining
 from app.verbs.context import VerbContext
 from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
 from app.verbs.outcome import VerbFailure
 from plugins.sticky_node.active import MIGRATION_JOB
 from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object
-from tests.fakes import FromSpec, spec_of
+from tests.fakes import NO, WANTS, FromSpec, Soft, spec_of
 from tests.harness import World, only
 from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher
 from tests.unit.plugins.sticky_node.test_listing import DATABASES, databases, member
@@ -485,6 +487,22 @@ class Broken(FromSpec, FilterPlugin):
         raise ZeroDivisionError("a screw is loose")
 
 
+class Sizes(FromSpec, BatchFilterPlugin):
+    """Refuses n3. ``asked``: about how many nodes at a time."""
+
+    def __init__(self, args: PluginArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.asked: list[int] = []
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return NO if node.name == "n3" else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        self.asked.append(len(nodes))
+        passed = [it for it in nodes.names if it != "n3"]
+        return FilterResult(passed, dict.fromkeys({*nodes.names}.difference(passed), NO))
+
+
 class TestBounds:
     async def test_nobody_is_judged_once_the_time_is_over(self) -> None:
         world = complete(node("n1", 64), node("n2", 64), *(pod(it) for it in ("a", "b", "c")))
@@ -530,6 +548,44 @@ class TestBounds:
         (found,) = (await planned(world, home("db"))).homes
 
         assert {f"n{it}" for it in range(2, 9)} == {*(found.nodes or ())}
+
+    async def test_so_many_of_those_that_pass_are_scored(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Those with the fewest pods, and all that pass are told of. n5 has two pods, n2 to n4 one each."""
+        monkeypatch.setattr(draining, "_MOST_SCORED", 3)
+        monkeypatch.setattr(draining, "_A_STEP", 2)
+        there = [pod(f"there-{it}", 1, node=f"n{it}") for it in (2, 3, 4, 5)]
+        world = complete(
+            *(node(f"n{it}", 64) for it in range(1, 8)), *there, pod("more", 1, node="n5"), pod("db", node="n1")
+        )
+        scored: list[list[str]] = []
+        score = world.framework.score
+
+        def noted(state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
+            scored.append([*nodes.names])
+            return score(state, pod, nodes)
+
+        monkeypatch.setattr(world.framework, "score", noted)
+        (found,) = (await planned(world, home("db"))).homes
+
+        assert [["n6", "n7", "n2"]] == scored
+        assert (6, "n6") == (found.count, found.goes_to)
+
+    async def test_beside_last_filters_nodes_are_judged_in_steps_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The last ones go by all that passed."""
+        monkeypatch.setattr(draining, "_A_STEP", 2)
+        names = [f"n{it}" for it in range(2, 9)]
+        specs = [spec_of(it) for it in (Sizes, Soft)]
+        objects = [*(node(it, 64) for it in ("n1", *names)), pod("db", labels={WANTS: "n7"}), pod("any")]
+        world = World(*objects, profile=only("Sizes", "Soft"), specs=specs)
+
+        plan = await planned(world, home("db"), home("any"))
+
+        sizes, last = (world.framework.plugins[it] for it in ("Sizes", "Soft"))
+        assert {1, 2} == {*sizes.asked}
+        left = [it for it in names if it != "n3"]
+        assert [left, left] == last.asked
+        assert {"db": ("n7",), "any": tuple(left)} == {it.pod: it.nodes for it in plan.homes}
+        assert ("n7", "5 of 7: Soft: another one will do") == ((it := one(plan, "db")).goes_to, it.why)
 
     async def test_the_cluster_may_change_between_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A node goes before anybody is scored on it, and a pod before it is placed."""
