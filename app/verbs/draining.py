@@ -160,6 +160,15 @@ class _Goer(Struct, frozen=True):
         return Lodger(self.pod.namespace, self.pod.name, self.home, then, **given)
 
 
+_Place = tuple[str, str, str, str, str]
+"""Namespace, kind, name, slot and apiVersion of the owner."""
+
+
+def _place_of(home: Home) -> _Place:
+    owner = home.owner
+    return (owner.namespace, owner.kind, owner.name, owner.slot, owner.api_version)
+
+
 class _Found(Struct, frozen=True):
     """``best``: of the nodes that pass and were scored, that with the highest score, then with the fewest pods; empty
     for none.
@@ -319,13 +328,18 @@ class _Lodging:
         self._context = context
         self._cluster = context.cluster
         self._node = node
-        self._seen: dict[tuple[str, ...], Home] = {}
+        self._seen: dict[_Place, Home] = {}
+        self._beyond: dict[_Place, ObjectKey] = {}
         self.goers: list[_Goer] = []
         self.leaving: list[Pod] = []
         self.staying: list[Lodger] = []
-        self.more = 0
         self.more_others = 0
         self.lost = 0
+
+    @property
+    def more(self) -> int:
+        """Homes that are not told of, nor their pods."""
+        return len(self._beyond)
 
     def reading(self, homes: Iterator[Home | None]) -> Iterator[None]:
         """In short steps. Of a home that several profiles list, the one counts that judges its pod."""
@@ -341,11 +355,10 @@ class _Lodging:
         yield from self._take_others()
 
     def _note(self, home: Home) -> None:
-        owner = home.owner
-        place = (owner.namespace, owner.kind, owner.name, owner.slot, owner.api_version)
+        place = _place_of(home)
         known = self._seen.get(place)
         if known is None and len(self._seen) == MOST_HOMES:
-            self.more += 1
+            self._beyond[place] = (home.owner.namespace, home.pod)
         elif known is None or (home.is_judged and not known.is_judged):
             self._seen[place] = home
 
@@ -362,6 +375,7 @@ class _Lodging:
         """The other pods that a drain evicts, in short steps: those without a home, and those that share one."""
         info = self._cluster.nodes.get(self._node)
         known = {it.uid for it in self.leaving}
+        untold = {*self._beyond.values()}
         others = 0
         for pod in () if info is None else tuple(info.pods.values()):
             if pod.uid in known or pod.terminating or (pod.owner is not None and pod.owner.kind in _STAYING):
@@ -370,10 +384,15 @@ class _Lodging:
             if pod.owner is None:
                 self.lost += 1
                 continue
-            others += 1
-            if others <= MOST_PODS:
-                self.goers.append(self._other(pod))
+            if pod.key in untold:
+                continue
+            if others < MOST_PODS:
                 yield
+                goer = self._other(pod)
+                if goer.home is not None and _place_of(goer.home) in self._beyond:
+                    continue
+                self.goers.append(goer)
+            others += 1
         self.more_others = max(0, others - MOST_PODS)
 
     def _other(self, pod: Pod) -> _Goer:

@@ -524,6 +524,27 @@ class TestBounds:
 
         assert (2, 3) == (len(plan.homes), plan.more)
 
+    async def test_homes_beyond_count_once_and_their_pods_are_no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many profiles list them. Their pods leave, and nobody is told where to."""
+        monkeypatch.setattr(draining, "MOST_HOMES", 1)
+        names = ("a", "b", "c")
+        world = complete(node("n1", 64), node("n2", 64), *(pod(it) for it in names), pod("web"))
+
+        plan = await planned(world, *(home(it) for it in (*names, *names)))
+
+        assert (["a"], 2, ["web"]) == ([it.pod for it in plan.homes], plan.more, [it.pod for it in plan.others])
+
+    async def test_nor_are_the_other_pods_of_shared_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(draining, "MOST_HOMES", 1)
+        machines = databases("n1", member("db-0", node="n1"))
+        machines.add(DATABASE, "two", home="n1")
+        for it in range(3):
+            machines.cluster.upsert_pod(member(f"two-{it}", "two", node="n1"))
+
+        plan = await shared(machines).plan("n1")
+
+        assert (["db-0"], 1, []) == ([it.pod for it in plan.homes], plan.more, plan.others)
+
     async def test_so_many_other_pods_are_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(draining, "MOST_PODS", 1)
         owner = controller("ReplicaSet", "web")
