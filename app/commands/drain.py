@@ -29,7 +29,7 @@ def plan(server: Server, node: str, output: Output) -> str:
     if output == "yaml":
         return str(yaml.safe_dump(found, sort_keys=False)).rstrip("\n")
     if output == "name":
-        return "\n".join(name_of(it["owner"]) for it in found["items"])
+        return "\n".join(dict.fromkeys(name_of(it["owner"]) for it in found["items"]))
     return "\n".join(rendered(found, wide=output == "wide"))
 
 
@@ -50,9 +50,10 @@ def rendered(found: Json, *, wide: bool) -> Iterator[str]:
 
 def _first(found: Json) -> str:
     node, items = found["node"], found["items"]
-    here = sum(it["node"] == node for it in items)
+    homes = {(it["owner"]["namespace"], name_of(it["owner"])): it["node"] for it in items}
+    here = sum(it == node for it in homes.values())
     unknown = "" if found["known"] else " (there is no such node)"
-    return f"{node}{unknown}: home of {here}; {len(items) - here} more run there"
+    return f"{node}{unknown}: home of {here}; {len(homes) - here} more run there"
 
 
 def _others(found: Json, *, wide: bool) -> Iterator[str]:

@@ -906,7 +906,8 @@ class Home(Struct, frozen=True, gc=False):
     remembered of an owner that is gone. ``machine``: what of the pod, see ``WHEREABOUTS``. ``policy``, and by whose
     word (``policy_source``). ``since``: when the state began, in RFC 3339; empty if nobody knows. ``pod``: the one that
     got furthest, and its node. ``contradiction``: what cannot both be, in a sentence. ``is_judged``: whether the pod is
-    one of the profile's, where several list the same home.
+    one of the profile's, where several list the same home. ``holds``: whether its pod waits while the node takes none,
+    for good or, with the policy ``grace``, for a time that is not over.
     """
 
     owner: HomeOwner
@@ -923,6 +924,7 @@ class Home(Struct, frozen=True, gc=False):
     is_away: bool = False
     is_orphaned: bool = False
     is_judged: bool = True
+    holds: bool = True
 
 
 WHEREABOUTS: Final = ("at_home", "elsewhere", "waiting", "idle")
@@ -937,6 +939,10 @@ class HomesPlugin(Protocol):
     def homes(self) -> Iterator[Home | None]:
         """Every home, each once; ``None`` after each step of some tenths of a millisecond: others have their turn."""
         ...
+
+    def home_of(self, pod: Pod) -> Home | None:
+        """The home that the pod is kept to, with this pod: several may share one. ``None``: no home is kept for it."""
+        return None
 
     @abstractmethod
     def keepers(self) -> Iterable[Keeper]:

@@ -222,6 +222,16 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
                         raise self._guard.wrong(name, "Homes", found, "a Home")
                     yield found
 
+    def home_of(self, pod: Pod) -> Home | None:
+        """The home of one pod, by the first plugin that keeps one for it; ``None`` without. Raises ``PluginError``."""
+        with question():
+            for name, plugin in self.plugins.items():
+                if declares(type(plugin), HomesPlugin):
+                    found = self._guard.call(name, "Homes", _home_of, plugin, pod)
+                    if found is not None:
+                        return found
+        return None
+
     def keepers(self) -> list[tuple[str, Keeper]]:
         """The kinds of objects that keep homes, each with its plugin's name. Raises ``PluginError``."""
         found: list[tuple[str, Keeper]] = []
@@ -241,6 +251,13 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             if found is _END:
                 return
             yield found
+
+
+def _home_of(plugin: HomesPlugin, pod: Pod) -> Home | None:
+    found: object = plugin.home_of(pod)
+    if found is not None and not isinstance(found, Home):
+        raise WrongAnswer(f"returned a {type(found).__name__}, not a Home")
+    return found
 
 
 def _keepers_of(plugin: HomesPlugin) -> tuple[Keeper, ...]:

@@ -15,7 +15,7 @@ from app.server.homes import ListedHome, listed
 from app.verbs.draining import MOST_HOMES, MOST_NAMES, MOST_PODS, SECONDS, DrainVerb, Lodger, Plan
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    500: {"description": "A plugin failed; detail names it."},
+    500: {"description": "A plugin could not list homes; detail names it."},
     503: {"description": "The picture is incomplete or too old, or too many pages are asked for at once."},
 }
 _EXAMPLE: Final = {"node": "node-b2"}
@@ -68,8 +68,10 @@ class DrainPlan(_Model):
     preset: str = Field(description="complete or delegated.")
     counted: list[str] = Field(description="The filters that judged.")
     not_counted: list[str] = Field(description="Filters of kube-scheduler's default profile that did not.")
-    items: list[DrainedHome] = Field(description=f"{MOST_HOMES} at most.")
-    others: list[DrainedPod] = Field(description=f"{MOST_PODS} at most.")
+    items: list[DrainedHome] = Field(
+        description=f"{MOST_HOMES} homes at most. One that pods of the node share comes once for each of them."
+    )
+    others: list[DrainedPod] = Field(description=f"{MOST_PODS} at most, with the further pods of shared homes.")
     more: int = Field(description="Homes of the node that are not among the items.")
     more_others: int = Field(description="Pods that would go and are not among the others.")
     lost: int = Field(description="Pods of the node that no controller would make anew.")

@@ -13,12 +13,13 @@ It is a question: nothing is told, written or kept. Each pod is judged on the pi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
+from heapq import nsmallest
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -54,21 +55,24 @@ SECONDS: Final = 8.0
 _A_STEP: Final = 512
 """Nodes judged at a time."""
 
+_MOST_SCORED: Final = 256
+"""Of the nodes that pass, those with the fewest pods are scored, so many of them."""
+
 _COMPLETE: Final = "complete"
 _DELEGATED: Final = "delegated"
 _OFF: Final = "off"
-_SOFT: Final = "soft"
 _GRACE: Final = "grace"
 _TARGET: Final = "target"
-_NO_GRACE: Final = frozenset({"leaving", "other_machine", "volume_elsewhere"})
-"""States in which a grace is none."""
-
+_VOLUME_ELSEWHERE: Final = "volume_elsewhere"
 _OWNER_GONE: Final = "owner_gone"
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods no drain evicts: those of a node itself are its static pods."""
 
-OUT_OF_TIME: Final = "not judged: it took too long"
-NO_PROFILE: Final = "not judged: no profile for its schedulerName"
+NOT_JUDGED: Final = "not judged: {}"
+OUT_OF_TIME: Final = NOT_JUDGED.format("it took too long")
+NO_PROFILE: Final = NOT_JUDGED.format("no profile for its schedulerName")
+
+_T = TypeVar("_T")
 
 
 class Way(Enum):
@@ -131,11 +135,12 @@ class _Rules(Struct, frozen=True):
 
 
 class _Goer(Struct, frozen=True):
-    """``pod`` as the picture has it."""
+    """``pod`` as the picture has it. ``fault``: why it cannot be said when it may start; mostly empty."""
 
     pod: Pod
     way: Way
     home: Home | None = None
+    fault: str = ""
 
     @property
     def place(self) -> tuple[int, str, str, str]:
@@ -155,8 +160,19 @@ class _Goer(Struct, frozen=True):
         return Lodger(self.pod.namespace, self.pod.name, self.home, then, **given)
 
 
+_Place = tuple[str, str, str, str, str]
+"""Namespace, kind, name, slot and apiVersion of the owner."""
+
+
+def _place_of(home: Home) -> _Place:
+    owner = home.owner
+    return (owner.namespace, owner.kind, owner.name, owner.slot, owner.api_version)
+
+
 class _Found(Struct, frozen=True):
-    """``best``: of the nodes that pass, the one with the highest score, then with the fewest pods; empty for none."""
+    """``best``: of the nodes that pass and were scored, that with the highest score, then with the fewest pods; empty
+    for none.
+    """
 
     passed: Sequence[str] = ()
     best: str = ""
@@ -164,9 +180,10 @@ class _Found(Struct, frozen=True):
 
 
 class _Search(Struct):
-    """What was said of nodes so far."""
+    """What was said of nodes so far. ``emptiest``: of those that passed, each after the number of its pods."""
 
     passed: list[str] = []
+    emptiest: list[tuple[int, str]] = []
     rejected: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
     pre_filter: Status | None = None
 
@@ -184,13 +201,25 @@ def _told(plugin: str, reasons: Iterable[str]) -> str:
     return f"{plugin}: {said}" if plugin else said
 
 
+def _judged_but_last(filters: Filtering, pod: Pod, nodes: Candidates) -> tuple[Status, Mapping[str, Status]]:
+    """What PreFilter says, and who is rejected, without a word of the filters that go by which nodes pass."""
+    state = CycleState()
+    prepared = filters.pre_filter(state, pod)
+    if not prepared.status.is_success:
+        return prepared.status, dict.fromkeys(nodes.names, prepared.status)
+    outside = prepared.outside(nodes)
+    return prepared.status, {**outside, **filters.filter(state, pod, nodes.without(outside))}
+
+
+def _counted(rejections: Mapping[str, Status]) -> Counter[tuple[str, tuple[str, ...]]]:
+    return Counter((it.plugin, it.reasons) for it in rejections.values())
+
+
 def way_of(home: Home, node: str) -> Way:
     """When a pod with that home may start again, once ``node`` takes no pods."""
-    if not home.node or home.policy in (_OFF, _SOFT) or home.state == _TARGET:
+    if not home.node or not home.holds:
         return Way.FREE
     has_grace = home.policy == _GRACE
-    if has_grace and home.state in _NO_GRACE:
-        return Way.FREE
     if _is_elsewhere(home, node):
         return Way.HOME if has_grace else Way.HELD_HOME
     return Way.GRACE if has_grace else Way.HELD
@@ -198,7 +227,7 @@ def way_of(home: Home, node: str) -> Way:
 
 def _is_elsewhere(home: Home, node: str) -> bool:
     """Whether the home is another node, to which the pod may go."""
-    is_usable = not (home.is_away or home.is_orphaned or home.state in _NO_GRACE)
+    is_usable = not (home.is_away or home.is_orphaned or home.state == _VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
 
@@ -296,15 +325,21 @@ class _Lodging:
     """Who is at the node: those that are to be judged, and all pods that would leave it."""
 
     def __init__(self, context: VerbContext, node: str) -> None:
+        self._context = context
         self._cluster = context.cluster
         self._node = node
-        self._seen: dict[tuple[str, ...], Home] = {}
+        self._seen: dict[_Place, Home] = {}
+        self._beyond: dict[_Place, ObjectKey] = {}
         self.goers: list[_Goer] = []
         self.leaving: list[Pod] = []
         self.staying: list[Lodger] = []
-        self.more = 0
         self.more_others = 0
         self.lost = 0
+
+    @property
+    def more(self) -> int:
+        """Homes that are not told of, nor their pods."""
+        return len(self._beyond)
 
     def reading(self, homes: Iterator[Home | None]) -> Iterator[None]:
         """In short steps. Of a home that several profiles list, the one counts that judges its pod."""
@@ -317,14 +352,13 @@ class _Lodging:
         for home in self._seen.values():
             self._take(home)
         yield
-        self._take_others()
+        yield from self._take_others()
 
     def _note(self, home: Home) -> None:
-        owner = home.owner
-        place = (owner.namespace, owner.kind, owner.name, owner.slot, owner.api_version)
+        place = _place_of(home)
         known = self._seen.get(place)
         if known is None and len(self._seen) == MOST_HOMES:
-            self.more += 1
+            self._beyond[place] = (home.owner.namespace, home.pod)
         elif known is None or (home.is_judged and not known.is_judged):
             self._seen[place] = home
 
@@ -337,22 +371,38 @@ class _Lodging:
         else:
             self.staying.append(Lodger(namespace, home.pod, home, _stays(home, pod, self._node)))
 
-    def _take_others(self) -> None:
-        """Pods without a home that a drain evicts."""
+    def _take_others(self) -> Iterator[None]:
+        """The other pods that a drain evicts, in short steps: those without a home, and those that share one."""
         info = self._cluster.nodes.get(self._node)
         known = {it.uid for it in self.leaving}
+        untold = {*self._beyond.values()}
         others = 0
-        for pod in () if info is None else info.pods.values():
+        for pod in () if info is None else tuple(info.pods.values()):
             if pod.uid in known or pod.terminating or (pod.owner is not None and pod.owner.kind in _STAYING):
                 continue
             self.leaving.append(pod)
             if pod.owner is None:
                 self.lost += 1
                 continue
+            if pod.key in untold:
+                continue
+            if others < MOST_PODS:
+                yield
+                goer = self._other(pod)
+                if goer.home is not None and _place_of(goer.home) in self._beyond:
+                    continue
+                self.goers.append(goer)
             others += 1
-            if others <= MOST_PODS:
-                self.goers.append(_Goer(pod, Way.FREE))
         self.more_others = max(0, others - MOST_PODS)
+
+    def _other(self, pod: Pod) -> _Goer:
+        """A home has one pod in the list: of its others the profile that judges them is asked."""
+        framework = self._context.framework_for(pod)
+        try:
+            home = None if framework is None else framework.home_of(pod)
+        except PluginError as fault:
+            return _Goer(pod, Way.FREE, fault=fault.status.message)
+        return _Goer(pod, Way.FREE if home is None else way_of(home, self._node), home)
 
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:
@@ -390,17 +440,25 @@ class _Placing:
         self._placed: dict[ObjectKey, Pod] = {}
 
     async def all(self, goers: Iterable[_Goer]) -> list[Lodger]:
-        """What becomes of each, in the order in which they are placed. Raises ``PluginError``."""
+        """What becomes of each, in the order in which they are placed; who is not judged comes last."""
         told: list[Lodger] = []
         waiting: dict[Way, list[_Goer]] = {Way.GRACE: [], Way.HELD: []}
         for goer in sorted(goers, key=lambda it: it.place):
-            found = await self._at_once(goer) if goer.way not in waiting else None
+            found = await self._judged(goer, self._at_once) if goer.way not in waiting else None
             if found is not None:
                 told.append(found)
             else:
                 waiting[Way.GRACE if goer.way in (Way.GRACE, Way.HOME) else Way.HELD].append(goer)
-        told += [await self._after_grace(goer) for goer in waiting[Way.GRACE]]
-        return told + [await self._held(goer) for goer in waiting[Way.HELD]]
+        told += [await self._judged(goer, self._after_grace) for goer in waiting[Way.GRACE]]
+        told += [await self._judged(goer, self._held) for goer in waiting[Way.HELD]]
+        return sorted(told, key=lambda it: not it.is_judged)
+
+    async def _judged(self, goer: _Goer, ask: Callable[[_Goer], Awaitable[_T]]) -> _T | Lodger:
+        """A fault about one pod, as an object of its own that cannot be read, is no word on the others."""
+        try:
+            return await ask(goer)
+        except PluginError as fault:
+            return goer.told(NOT_JUDGED.format(fault.status.message), is_judged=False)
 
     async def _at_once(self, goer: _Goer) -> Lodger | None:
         """``None`` for one that has to wait since its home, which is another node, does not take it."""
@@ -447,6 +505,8 @@ class _Placing:
 
     def _rules_of(self, goer: _Goer) -> tuple[_Rules | None, str]:
         """What to judge it by; ``None``, and why, where it is not to be judged."""
+        if goer.fault:
+            return None, NOT_JUDGED.format(goer.fault)
         if self._is_over():
             return None, OUT_OF_TIME
         found = self._rules.of(goer.pod)
@@ -463,28 +523,49 @@ class _Placing:
         pod = replace(goer.pod, node_name="").nominated("")
         refused = {self._node, *unreadable_nodes(self._cluster)}
         asked = [it for it in (names or tuple(self._cluster.nodes)) if it not in refused]
-        size = len(asked) if rules.filters.has_last_filters else _A_STEP
         said = _Search()
-        for start in range(0, len(asked), size):
+        for start in range(0, len(asked), _A_STEP):
             await turn()
-            await prepared(partial(self._judge, rules, pod, asked[start : start + size], said, alone))
+            await prepared(partial(self._judge, rules, pod, asked[start : start + _A_STEP], said, alone))
+        if said.passed and rules.filters.has_last_filters:
+            await turn()
+            await prepared(partial(self._judge_last, rules, pod, asked, said, alone))
         if not said.passed:
             return _Found(why=said.why)
         await turn()
-        best = "" if alone else await prepared(partial(self._best, rules, pod, said.passed))
+        best = "" if alone else await prepared(partial(self._best, rules, pod, [it for _, it in said.emptiest]))
         return _Found(said.passed, best, said.why)
 
     def _judge(self, rules: _Rules, pod: Pod, names: Sequence[str], said: _Search, alone: bool) -> None:
         """Raises ``PluginError`` or ``Unprepared``, and has noted nothing then."""
         with self._laid(alone=alone):
             nodes = self._known(names)
-            pre_filter, found = rules.filters.search(CycleState(), pod, nodes)
-            passed = list(found.passed)
-            rejected = Counter((it.plugin, it.reasons) for it in found.rejected().values())
+            if rules.filters.has_last_filters:
+                pre_filter, rejections = _judged_but_last(rules.filters, pod, nodes)
+                passed = list(nodes.without(rejections).names)
+            else:
+                pre_filter, found = rules.filters.search(CycleState(), pod, nodes)
+                passed, rejections = list(found.passed), found.rejected()
+            emptiest = [(len(nodes.info(it).pods), it) for it in passed]
         said.passed += passed
-        said.rejected += rejected
+        said.emptiest = nsmallest(_MOST_SCORED, said.emptiest + emptiest)
+        said.rejected += _counted(rejections)
         if not pre_filter.is_success:
             said.pre_filter = pre_filter
+
+    def _judge_last(self, rules: _Rules, pod: Pod, names: Sequence[str], said: _Search, alone: bool) -> None:
+        """By those alone that go by all nodes that passed. Raises ``PluginError`` or ``Unprepared``."""
+        with self._laid(alone=alone):
+            state, nodes = CycleState(), self._known(names)
+            passed = nodes.among(list(filter(self._cluster.has_node, said.passed)))
+            if not rules.filters.pre_filter(state, pod).status.is_success:
+                return  # so it was not when the others judged
+            rejections = rules.filters.filter_last(state, pod, nodes, passed.names)
+            left = passed.without(rejections)
+            emptiest = [(len(it.pods), it.name) for it in left]
+        said.passed = list(left.names)
+        said.emptiest = nsmallest(_MOST_SCORED, emptiest)
+        said.rejected += _counted(rejections)
 
     def _best(self, rules: _Rules, pod: Pod, names: Sequence[str]) -> str:
         """Raises ``PluginError`` or ``Unprepared``."""

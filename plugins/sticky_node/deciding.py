@@ -71,7 +71,7 @@ class Decider:
                 standing = Standing(State.TARGET)
             return Decision(home, applied, standing, Action.ALL)
         standing = self._standings.of(home, owner, pod)
-        if standing.state is State.GONE and applied.policy is Policy.HARD and self._releases_gone:
+        if self._is_released(applied, standing.state):
             return Decision(home, applied, standing, Action.ALL)
         cell = TABLE[standing.state][applied.policy]
         if cell.then is None:
@@ -83,6 +83,19 @@ class Decider:
         if self._now() < ends_at:
             return Decision(home, applied, standing, cell.action, cell.reason, since, ends_at)
         return Decision(home, applied, standing, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
+
+    def holds(self, owner: Owner, home: str, applied: Applied, state: State) -> bool:
+        """Whether a pod waits while its home takes none; of a usable one, whether it would. Begins no clock."""
+        if applied.policy is Policy.OFF or not home or self._is_released(applied, state):
+            return False
+        cell = TABLE[State.AWAY if state is State.USABLE else state][applied.policy]
+        if cell.action is not Action.WAIT or cell.then is None or state is State.USABLE:
+            return cell.action is Action.WAIT
+        since = self._clocks.known(owner, home)
+        return since is None or self._now() < since + applied.grace
+
+    def _is_released(self, applied: Applied, state: State) -> bool:
+        return state is State.GONE and applied.policy is Policy.HARD and self._releases_gone
 
     def _since(self, owner: Owner, pod: Pod, home: str, state: State) -> float | None:
         return self._clocks.since_pod(owner, pod) if state is State.USABLE else self._clocks.since(owner, home)

@@ -11,7 +11,8 @@ from app.framework.interface import Handle, Home, HomeOwner, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.clocks import Clocks, rfc3339
-from plugins.sticky_node.home import readable
+from plugins.sticky_node.deciding import Decider
+from plugins.sticky_node.home import readable, recorded_home
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policies import Policies
 from plugins.sticky_node.standing import Standings
@@ -35,7 +36,7 @@ OWNER_GONE: Final = "owner gone"
 class Described(NamedTuple):
     """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
 
-    ``mark``: what says so of its node, for a person.
+    ``mark``: what says so of its node, for a person · ``holds``: whether its pod waits while the node takes none.
     """
 
     state: str
@@ -43,6 +44,7 @@ class Described(NamedTuple):
     source: str
     since: str = ""
     mark: str = ""
+    holds: bool = True
 
 
 Describe = Callable[[Owner, str, Pod | None], Described]
@@ -63,6 +65,11 @@ class Listing:
             yield None if kept is None else self._home(kept, self._described(kept))
         for kept in self._walk.remembered():
             yield None if kept is None else self._home_of_nobody(kept)
+
+    def home_of(self, owner: Owner, pod: Pod) -> Home:
+        """That of the owner, with this one of its pods. Raises ``Unreadable``."""
+        kept = Kept(owner, recorded_home(owner), pod)
+        return self._home(kept, self._describe(owner, kept.home, pod))
 
     def _described(self, kept: Kept) -> Described:
         try:
@@ -88,6 +95,7 @@ class Listing:
             is_away=told.state in _AWAY,
             is_orphaned=told.state in _ORPHANED,
             is_judged=pod is None or self._serves(pod.spec.scheduler_name),
+            holds=told.holds,
         )
 
     def _home_of_nobody(self, kept: Kept) -> Home:
@@ -108,17 +116,23 @@ def _contradiction(kept: Kept, told: Described) -> str:
 class Describer:
     """Implements ``Describe`` by what filter goes by, and begins no clock."""
 
-    def __init__(self, policies: Policies, standings: Standings, clocks: Clocks) -> None:
+    def __init__(self, policies: Policies, standings: Standings, clocks: Clocks, decider: Decider) -> None:
         self._policies = policies
         self._standings = standings
         self._clocks = clocks
+        self._decider = decider
 
     def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
         applied = self._policies.of(owner, pod)
         if not home:
-            return Described(State.NONE, applied.policy, applied.source)
+            return Described(State.NONE, applied.policy, applied.source, holds=False)
         found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
         since = None if found.state not in _DATED else self._clocks.known(owner, home)
         return Described(
-            found.state, applied.policy, applied.source, "" if since is None else rfc3339(since), found.mark
+            found.state,
+            applied.policy,
+            applied.source,
+            "" if since is None else rfc3339(since),
+            found.mark,
+            self._decider.holds(owner, home, applied, found.state),
         )

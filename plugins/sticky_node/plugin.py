@@ -139,11 +139,11 @@ class StickyNode(
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
         self._clock = handle.clock
         self._failed_at = -inf
-        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks), handle)
+        self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
+        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks, self._decider), handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
-        self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._tries = Tries(handle.clock, handle.wall_clock)
         self._upkeep = Upkeep(
             args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._policies.is_off
@@ -383,6 +383,10 @@ class StickyNode(
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()
+
+    def home_of(self, pod: Pod) -> Home | None:
+        owner = self._owners.of(pod)
+        return self._listing.home_of(owner, pod) if isinstance(owner, Owner) else None
 
     def keepers(self) -> Iterable[Keeper]:
         return self._keepers

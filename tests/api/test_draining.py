@@ -10,7 +10,7 @@ import pytest
 from app.config.settings import Settings
 from app.server.draining import DrainPlan
 from tests.api.service import Api, serving
-from tests.api.village import COMPLETE, profiles, saved
+from tests.api.village import COMPLETE, DELEGATED, OWNERS, profiles, saved
 from tests.apiserver import kubeconfig
 from tests.builders import JsonObject
 
@@ -52,6 +52,22 @@ async def test_all_that_is_told_of_one(api: Api) -> None:
     assert {"NodeResourcesFit", "PodTopologySpread"} <= {*found["counted"]}
     assert "StickyNode" not in found["counted"]
     assert ([], 0, 0, 0) == (found["others"], found["more"], found["moreOthers"], found["lost"])
+
+
+async def test_a_profile_that_judges_alone_has_no_word_on_homes(tmp_path: Path) -> None:
+    """By default arguments it would list those that no pod is in with another policy, for it comes first."""
+    without = {"multiPoint": {"disabled": [{"name": "StickyNode"}]}}
+    judge = {"schedulerName": "judge", "preset": "complete", "plugins": without}
+    args = {"owners": OWNERS, "policy": "soft"}
+    own = {**DELEGATED, "pluginConfig": [{"name": "StickyNode", "args": args}]}
+    async with serving(Settings(cluster=str(saved(tmp_path)), profiles=profiles(judge, own))) as api:
+        found = await planned(api, "n1")
+        listed = (await api.http.get("/api/v1/homes")).raise_for_status().json()["items"]
+
+    assert ("judge", "complete") == (found["profile"], found["preset"])
+    assert ["starts on n3"] == [it["then"] for it in found["items"] if it["owner"]["name"] == "mail01"]
+    idle = [it for it in listed if it["machine"] == "idle" and it["owner"]["kind"] == "VirtualMachine"]
+    assert {"soft"} == {it["policy"] for it in idle}
 
 
 async def test_a_node_that_there_is_not(api: Api) -> None:

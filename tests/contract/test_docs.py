@@ -128,6 +128,13 @@ class TestSettings:
             Profile.model_validate(profile).scheduler_name for it in shown for profile in it["profiles"]
         ]
 
+    def test_the_profile_that_judges_drains_keeps_no_homes(self) -> None:
+        shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "operations.md", "yaml") if "judge" in it]
+        (found,) = resolve([Profile.model_validate(it) for it in shown], Registry(IN_TREE, DEFAULT_WEIGHTS))
+        names = {it.name for it in found.at("filter")}
+
+        assert ("NodeResourcesFit" in names, "StickyNode" in names) == (True, False)
+
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
         block = blocks(ROOT / "docs" / "configuration.md", "yaml")[0]
         (tmp_path / "homeport.yaml").write_text(block)

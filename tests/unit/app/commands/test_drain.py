@@ -59,6 +59,12 @@ placed one after the other, by all rules of kube-scheduler: what they need adds 
     assert ("n2 n3 n4 n5 and 3 more" in wide, "3 of 3: Fit: no cpu" in wide) == (True, True)
 
 
+def test_a_home_that_pods_share_counts_once() -> None:
+    found = plan(machine("db01", "waits for n1"), {**machine("db01", "waits for n1"), "pod": "launcher-2"})
+
+    assert "n1: home of 1; 0 more run there" == text(found).splitlines()[0]
+
+
 def test_what_was_not_counted_is_said_plainly() -> None:
     found = plan(
         machine("db01", "starts on n2", "n2", goes_to="n2"),

@@ -265,6 +265,9 @@ class Lists(Sorts, HomesPlugin):
                 raise it
             yield it
 
+    def home_of(self, pod: Pod) -> Any:
+        return self._homes[0] if self._homes else None
+
     def keepers(self) -> tuple[Any, ...]:
         return self._keepers
 
@@ -295,6 +298,14 @@ class TestHomes:
         assert HUT == next(homes)
         with pytest.raises(PluginError, match=re.escape(told)):
             next(homes)
+
+    def test_the_first_that_keeps_a_home_for_a_pod_has_the_word(self) -> None:
+        engine = framework(Lists("A"), Lists("B", HUT), Lists("C", "none"))
+
+        assert HUT == engine.home_of(POD)
+        assert framework(Lists("A")).home_of(POD) is None
+        with pytest.raises(PluginError, match='running Homes plugin "A": returned a str, not a Home'):
+            framework(Lists("A", "hut")).home_of(POD)
 
     def test_a_kind_that_is_none_is_a_fault(self) -> None:
         told = 'running Homes plugin "A": returned something else than Keepers'

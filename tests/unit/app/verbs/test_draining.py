@@ -9,18 +9,25 @@ import pytest
 
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Home, HomeOwner
-from app.framework.node_info import NodeInfo
-from app.framework.status import Status
+from app.framework.filter_result import FilterResult
+from app.framework.interface import BatchFilterPlugin, FilterPlugin, Handle, Home, HomeOwner, PluginArgs
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.memory.expected_binds import ExpectedBinds
+from app.runtime.guard import plugin_error
+from app.runtime.scoring import Scores
 from app.verbs import draining
 from app.verbs.context import VerbContext
 from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
 from app.verbs.outcome import VerbFailure
+from plugins.sticky_node.active import MIGRATION_JOB
 from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object
-from tests.fakes import FromSpec, spec_of
+from tests.fakes import NO, WANTS, FromSpec, Soft, spec_of
 from tests.harness import World, only
+from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher
+from tests.unit.plugins.sticky_node.test_listing import DATABASES, databases, member
 
 COMPLETE: Final[JsonObject] = {"preset": "complete"}
 FULL: Final = "NodeResourcesFit: Insufficient cpu"
@@ -53,13 +60,14 @@ def pod(name: str, cpu: int = 4, **fields: Unpack[PodFields]) -> JsonObject:
 def home(name: str, node: str = "n1", policy: str = "soft", state: str = "usable", **more: Any) -> Home:
     """Of a machine whose pod has its name and is on n1."""
     owner = HomeOwner("kubevirt.io/v1", "VirtualMachine", "default", name, f"uid-{name}")
-    return Home(owner, node, state, "at_home", policy=policy, **{"pod": name, "pod_node": "n1", **more})
+    given = {"pod": name, "pod_node": "n1", "holds": policy not in ("soft", "off"), **more}
+    return Home(owner, node, state, "at_home", policy=policy, **given)
 
 
 def verb(world: World, homes: Iterable[Home | None] = (), *, clock: Callable[[], float] | None = None) -> DrainVerb:
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
     context = VerbContext(world.cluster, {world.framework.scheduler_name: world.framework}, NothingToRead(), str, due)
-    return DrainVerb(context, lambda: iter(tuple(homes)), every_filter=FILTERS, clock=clock or world.clock)
+    return DrainVerb(context, lambda: iter(homes), every_filter=FILTERS, clock=clock or world.clock)
 
 
 async def planned(world: World, *homes: Home | None, node: str = "n1") -> Plan:
@@ -246,7 +254,7 @@ class TestHomes:
         [
             pytest.param(home("db", "small", "off"), id="nobody looks at it"),
             pytest.param(home("db", "small", "soft", is_away=True), id="it takes no pods"),
-            pytest.param(home("db", "small", "grace", "volume_elsewhere"), id="it cannot reach a volume"),
+            pytest.param(home("db", "small", "grace", "volume_elsewhere", holds=False), id="it cannot reach a volume"),
         ],
     )
     async def test_one_that_may_not_go_to_its_home_does_not_try_it(self, found: Home) -> None:
@@ -317,9 +325,7 @@ class TestHomes:
         pytest.param(home("db", policy="hard"), Way.HELD, id="hard"),
         pytest.param(home("db", policy="grace"), Way.GRACE, id="grace"),
         pytest.param(home("db", policy="grace", state="away", is_away=True), Way.GRACE, id="grace, and away already"),
-        pytest.param(
-            home("db", policy="grace", state="leaving", is_away=True), Way.FREE, id="grace, and the node goes"
-        ),
+        pytest.param(home("db", policy="grace", holds=False), Way.FREE, id="a grace that is none, or over"),
         pytest.param(home("db", policy="soft"), Way.FREE, id="soft"),
         pytest.param(home("db", policy="off"), Way.FREE, id="off"),
         pytest.param(home("db", "n2", "hard"), Way.HELD_HOME, id="a hard guest"),
@@ -329,15 +335,52 @@ class TestHomes:
         pytest.param(home("db", "n2", "hard", is_orphaned=True), Way.HELD, id="hard, and its home is gone"),
         pytest.param(home("db", "n2", "soft", is_orphaned=True), Way.FREE, id="soft, and its home is gone"),
         pytest.param(home("db", "", "hard", "none"), Way.FREE, id="it has no home"),
-        pytest.param(home("db", "n2", "grace", "volume_elsewhere"), Way.FREE, id="grace, and its volume is elsewhere"),
+        pytest.param(home("db", "n2", "hard", holds=False), Way.FREE, id="hard, and let go"),
         pytest.param(home("db", "n2", "hard", "volume_elsewhere"), Way.HELD, id="hard, and its volume is elsewhere"),
-        pytest.param(home("db", policy="hard", state="target"), Way.FREE, id="the target of a migration"),
         pytest.param(home("db", policy="", state="unknown"), Way.HELD, id="what cannot be read is strict"),
         pytest.param(home("db", policy="of somebody else's"), Way.HELD, id="what nobody knows is strict"),
     ],
 )
 def test_when_a_pod_may_start_again(found: Home, expected: Way) -> None:
     assert expected is way_of(found, "n1")
+
+
+class TestSharedHomes:
+    """The list has a home once, with one pod: what filter says of the others counts too."""
+
+    async def test_each_pod_of_the_node_waits_for_the_home(self) -> None:
+        machines = databases("n1", *(member(f"db-{it}", node="n1") for it in range(3)))
+
+        plan = await shared(machines).plan("n1")
+
+        assert {"db-0": "waits for n1", "db-1": "waits for n1", "db-2": "waits for n1"} == dict(becomes(plan))
+        assert (3, []) == (len(plan.homes), plan.others)
+
+    async def test_one_beside_its_home_goes_there(self) -> None:
+        """Its home and the pod that got furthest are on another node: no home of this one is listed."""
+        machines = databases("n2", member("db-0", node="n2"), member("db-1", node="n1"))
+
+        assert [("db-1", "goes home to n2")] == becomes(await shared(machines).plan("n1"))
+
+    async def test_the_target_of_a_migration_is_free_beside_its_source(self) -> None:
+        machines = Machines({"policy": "hard"})
+        machines.machine(home="n1")
+        for number, labels in enumerate(({}, {MIGRATION_JOB: "job"})):
+            machines.cluster.upsert_pod(launcher(f"launcher-{number}", node="n1", labels=labels))
+
+        plan = await shared(machines, {"policy": "hard"}).plan("n1")
+
+        assert {"launcher-0": "waits for n1", "launcher-1": "starts on n2"} == dict(becomes(plan))
+
+    async def test_one_of_no_profile_is_not_judged(self) -> None:
+        machines = databases("n1", member("db-0", node="n1"), member("db-1", node="n1", scheduler="other"))
+
+        assert {"db-0": "waits for n1", "db-1": NO_PROFILE} == dict(becomes(await shared(machines).plan("n1")))
+
+
+def shared(machines: Machines, args: JsonObject = DATABASES) -> DrainVerb:
+    profile = {"pluginConfig": [{"name": "StickyNode", "args": args}]}
+    return verb(world := World(profile=profile, cluster=machines.cluster), world.framework.homes())
 
 
 class TestRules:
@@ -384,11 +427,49 @@ class TestRules:
         assert [("a", "starts on n2"), ("b", "waits: the others take its room")] == becomes(plan)
 
     async def test_a_fault_names_the_plugin(self) -> None:
-        specs = [spec_of(Broken)]
-        world = World(node("n1", 1), node("n2", 1), pod("db"), profile=only("Broken"), specs=specs)
+        world = World(node("n1", 1), node("n2", 1), pod("db"), profile=only("Broken"), specs=[spec_of(Broken)])
 
-        with pytest.raises(VerbFailure, match="Broken") as failed:
-            await planned(world, home("db"))
+        (found,) = (await planned(world, home("db"))).homes
+
+        told = 'not judged: running "Broken" filter plugin: a screw is loose'
+        assert (told, False, None) == (found.then, found.is_judged, found.nodes)
+
+    @pytest.mark.parametrize("policy", ["soft", "grace", "hard"])
+    async def test_a_fault_about_one_is_no_word_on_the_others(self, policy: str) -> None:
+        claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "odd"}}]
+        odd = pod("odd", priority=9)
+        odd["spec"]["volumes"] = claim
+        world = complete(node("n1", 64), node("n2", 64), pod("db"), odd)
+        world.cluster.leave_out(PERSISTENT_VOLUME_CLAIMS, ("default", "odd"), "too large")
+
+        plan = await planned(world, home("odd", policy=policy), home("db"))
+
+        assert [("db", True), ("odd", False)] == [(it.pod, it.is_judged) for it in plan.homes]
+        assert "starts on n2" == plan.homes[0].then
+        assert ("not judged: ", True) == (plan.homes[1].then[:12], "default/odd cannot be read" in plan.homes[1].then)
+
+    async def test_a_home_that_cannot_be_read_is_no_word_on_others(self) -> None:
+        machines = databases("n1", member("db-0", node="n1"))
+        machines.add(DATABASE, "odd")
+        machines.cluster.upsert_pod(member("odd-0", "odd", node="n1"))
+        machines.cluster.leave_out(DATABASE, ("default", "odd"), "too large")
+
+        plan = await shared(machines).plan("n1")
+
+        assert {"db-0": "waits for n1"} == dict(becomes(plan)[:1])
+        assert ("odd-0", False) == (plan.others[0].pod, plan.others[0].is_judged)
+        assert "cannot be read" in plan.others[0].then
+
+    async def test_half_a_list_of_homes_is_a_fault(self) -> None:
+        def homes() -> Iterator[Home]:
+            yield home("db")
+            raise plugin_error("Village", "Homes", "a screw is loose")
+
+        world = complete(node("n1", 64))
+        found = verb(world, homes())
+
+        with pytest.raises(VerbFailure, match="Village") as failed:
+            await found.plan("n1")
         assert "fault" == failed.value.outcome
 
     async def test_without_a_picture_nobody_is_told_half_of_it(self) -> None:
@@ -404,6 +485,22 @@ class TestRules:
 class Broken(FromSpec, FilterPlugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         raise ZeroDivisionError("a screw is loose")
+
+
+class Sizes(FromSpec, BatchFilterPlugin):
+    """Refuses n3. ``asked``: about how many nodes at a time."""
+
+    def __init__(self, args: PluginArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.asked: list[int] = []
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return NO if node.name == "n3" else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        self.asked.append(len(nodes))
+        passed = [it for it in nodes.names if it != "n3"]
+        return FilterResult(passed, dict.fromkeys({*nodes.names}.difference(passed), NO))
 
 
 class TestBounds:
@@ -426,6 +523,27 @@ class TestBounds:
         plan = await planned(world, *(home(f"db-{it}", pod="", pod_node="") for it in range(5)))
 
         assert (2, 3) == (len(plan.homes), plan.more)
+
+    async def test_homes_beyond_count_once_and_their_pods_are_no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many profiles list them. Their pods leave, and nobody is told where to."""
+        monkeypatch.setattr(draining, "MOST_HOMES", 1)
+        names = ("a", "b", "c")
+        world = complete(node("n1", 64), node("n2", 64), *(pod(it) for it in names), pod("web"))
+
+        plan = await planned(world, *(home(it) for it in (*names, *names)))
+
+        assert (["a"], 2, ["web"]) == ([it.pod for it in plan.homes], plan.more, [it.pod for it in plan.others])
+
+    async def test_nor_are_the_other_pods_of_shared_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(draining, "MOST_HOMES", 1)
+        machines = databases("n1", member("db-0", node="n1"))
+        machines.add(DATABASE, "two", home="n1")
+        for it in range(3):
+            machines.cluster.upsert_pod(member(f"two-{it}", "two", node="n1"))
+
+        plan = await shared(machines).plan("n1")
+
+        assert (["db-0"], 1, []) == ([it.pod for it in plan.homes], plan.more, plan.others)
 
     async def test_so_many_other_pods_are_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(draining, "MOST_PODS", 1)
@@ -451,6 +569,44 @@ class TestBounds:
         (found,) = (await planned(world, home("db"))).homes
 
         assert {f"n{it}" for it in range(2, 9)} == {*(found.nodes or ())}
+
+    async def test_so_many_of_those_that_pass_are_scored(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Those with the fewest pods, and all that pass are told of. n5 has two pods, n2 to n4 one each."""
+        monkeypatch.setattr(draining, "_MOST_SCORED", 3)
+        monkeypatch.setattr(draining, "_A_STEP", 2)
+        there = [pod(f"there-{it}", 1, node=f"n{it}") for it in (2, 3, 4, 5)]
+        world = complete(
+            *(node(f"n{it}", 64) for it in range(1, 8)), *there, pod("more", 1, node="n5"), pod("db", node="n1")
+        )
+        scored: list[list[str]] = []
+        score = world.framework.score
+
+        def noted(state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
+            scored.append([*nodes.names])
+            return score(state, pod, nodes)
+
+        monkeypatch.setattr(world.framework, "score", noted)
+        (found,) = (await planned(world, home("db"))).homes
+
+        assert [["n6", "n7", "n2"]] == scored
+        assert (6, "n6") == (found.count, found.goes_to)
+
+    async def test_beside_last_filters_nodes_are_judged_in_steps_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The last ones go by all that passed."""
+        monkeypatch.setattr(draining, "_A_STEP", 2)
+        names = [f"n{it}" for it in range(2, 9)]
+        specs = [spec_of(it) for it in (Sizes, Soft)]
+        objects = [*(node(it, 64) for it in ("n1", *names)), pod("db", labels={WANTS: "n7"}), pod("any")]
+        world = World(*objects, profile=only("Sizes", "Soft"), specs=specs)
+
+        plan = await planned(world, home("db"), home("any"))
+
+        sizes, last = (world.framework.plugins[it] for it in ("Sizes", "Soft"))
+        assert {1, 2} == {*sizes.asked}
+        left = [it for it in names if it != "n3"]
+        assert [left, left] == last.asked
+        assert {"db": ("n7",), "any": tuple(left)} == {it.pod: it.nodes for it in plan.homes}
+        assert ("n7", "5 of 7: Soft: another one will do") == ((it := one(plan, "db")).goes_to, it.why)
 
     async def test_the_cluster_may_change_between_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A node goes before anybody is scored on it, and a pod before it is placed."""

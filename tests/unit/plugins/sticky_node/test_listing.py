@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from app.framework.interface import Home, HomeOwner, Keeper
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES
+from plugins.sticky_node.deciding import Decision
 from plugins.sticky_node.listing import NO_NAME, Described, Listing
 from plugins.sticky_node.owners import Owner
-from plugins.sticky_node.table import State
+from plugins.sticky_node.policies import Applied
+from plugins.sticky_node.table import Action, Policy, State
 from plugins.sticky_node.walk import Walk
 from tests.builders import PodFields, taint
 from tests.unit.plugins.sticky_node.machines import (
@@ -284,6 +286,73 @@ def test_those_that_are_gone_are_gone_through_in_short_steps() -> None:
     steps = list(machines.plugin.homes())
     longest = max(map(len, "".join("." if it is None else "h" for it in steps).split(".")))
     assert (200, True) == (sum(it is not None for it in steps), longest <= 64)
+
+
+ALWAYS = ("usable", "away", "leaving", "gone", "other machine", "volume elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("policy", "states"),
+    [
+        pytest.param("hard", ALWAYS, id="hard: until it is released"),
+        pytest.param("grace", ("usable", "away", "gone"), id="grace: where there is one"),
+        pytest.param("soft", (), id="soft: never"),
+        pytest.param("off", (), id="off: never"),
+    ],
+)
+def test_a_home_holds_its_pod_where_the_table_lets_it_wait(policy: str, states: tuple[str, ...]) -> None:
+    machines = databases("n1")
+    applied = Applied(Policy(policy), 300.0, "default")
+    (kept,) = [it for it in machines.plugin._listing._walk() if it is not None]
+    holds = machines.plugin._decider.holds
+
+    assert states == tuple(it for it in ALWAYS if holds(kept.owner, "n1", applied, State(it)))
+    assert not holds(kept.owner, "n1", applied, State.TARGET)
+    assert not holds(kept.owner, "", applied, State.NONE)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "holds"), [pytest.param(299, True, id="not yet over"), pytest.param(300, False, id="over")]
+)
+def test_a_grace_holds_until_it_is_over(seconds: int, holds: bool) -> None:
+    """As filter says of a pod that would come then."""
+    machines = Machines({**DATABASES, "owners": [{**DATABASES["owners"][0], "policy": "grace"}], "gracePeriod": 300})
+    machines.add(DATABASE, home="n1")
+    machines.node("n1", unschedulable=True)
+    machines.cluster.upsert_pod(running := member(node="n1"))
+    decided(machines, member("db-new"))
+    machines.wall_clock.now += seconds
+
+    found = machines.plugin.home_of(running)
+    assert [holds] * 2 == [only(machines).holds, found is not None and found.holds]
+    assert holds is (decided(machines, member("db-new")).action is Action.WAIT)
+
+
+@pytest.mark.parametrize(("when_gone", "holds"), [("wait", True), ("release", False)])
+def test_a_hard_home_that_is_gone_holds_unless_it_is_released_then(when_gone: str, holds: bool) -> None:
+    machines = Machines({**DATABASES, "whenGone": when_gone})
+    machines.add(DATABASE, home="n9")
+    machines.cluster.upsert_pod(member(node="n1"))
+
+    assert holds is only(machines).holds
+    assert holds is (decided(machines, member("db-new")).action is Action.WAIT)
+
+
+def decided(machines: Machines, pod: Pod) -> Decision:
+    """What filter goes by."""
+    owner = machines.plugin._owners.of(pod)
+    assert isinstance(owner, Owner)
+    return machines.plugin._decided(owner, pod)
+
+
+def test_each_pod_has_the_home_of_its_owner() -> None:
+    machines = databases("n1", first := member("db-0", node="n1"), second := member("db-1", node="n2"))
+
+    assert only(machines) == machines.plugin.home_of(first)
+    assert ("n1", "db-1", "n2", "elsewhere") == (
+        (found := machines.plugin.home_of(second)) and (found.node, found.pod, found.pod_node, found.machine)
+    )
+    assert machines.plugin.home_of(make_pod("web")) is None
 
 
 def test_a_copied_home_is_none() -> None:
