@@ -156,6 +156,9 @@ class WatchedHomes:
         there: set[str] = set()
         for kind in self._keepers:
             for found in self._owners.every(kind):
+                if found is None:
+                    await steps()
+                    continue
                 there.add(found.uid)
                 known = self._known.get(found.uid)
                 if all_of_them or known is None or known.found is not found:
