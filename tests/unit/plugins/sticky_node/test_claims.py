@@ -11,6 +11,7 @@ import pytest
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from plugins.sticky_node.claims import MOST_OTHERS
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owners
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN, StickyNode
@@ -188,6 +189,29 @@ class TestShared:
             machines.cluster.upsert_pod(pod)
 
         assert expected == machines.allowed(mine)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param({"node": "n3", "terminating": True}, id="going"),
+            pytest.param({"node": "n3", "owner": ATTACHES}, id="attaching it"),
+        ],
+    )
+    def test_of_many_that_play_no_part_a_bound_is_looked_at(self, other: dict[str, Any]) -> None:
+        """For each pod of thousands it would be thousands."""
+        machines = machines_of()
+        add_claim(machines, modes=MANY, home="n2")
+        mine = user(machines)
+        machines.cluster.upsert_pod(mine)
+        for number in range(MOST_OTHERS):
+            machines.cluster.upsert_pod(user(machines, f"other-{number}", **other))
+        assert ["n2"] == machines.allowed(mine)
+
+        machines.cluster.upsert_pod(user(machines, "one-more", **other))
+        assert ALL == machines.allowed(mine)
+
+        machines.cluster.delete_pod(("default", "other-7"))
+        assert ["n2"] == machines.allowed(mine)
 
     async def test_replicas_make_no_home(self) -> None:
         machines = machines_of()
