@@ -120,7 +120,7 @@ async def _released(client: KubeClient, target: Target) -> Released:
     """Raises ``ByHandError`` and ``KubeError``."""
     for _ in range(_ATTEMPTS):
         gone: _NotThere | None = None
-        uid = ""
+        uid: str | None = None  # and not empty, as that of a Home may be
         try:
             resource, found = await _found(client, target)
             uid = found.metadata.uid

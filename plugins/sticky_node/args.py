@@ -226,7 +226,11 @@ class StickyNodeArgs(PluginArgs):
         first: dict[tuple[str, str], OwnerRule] = {}
         for rule in self.owners:
             other = first.setdefault(rule.pair, rule)
-            for word, is_same in (("policy", rule.policy == other.policy), ("remember", rule.by_name == other.by_name)):
+            for word, is_same in (
+                ("policy", rule.policy == other.policy),
+                ("perOrdinal", rule.per_ordinal == other.per_ordinal),
+                ("remember", rule.by_name == other.by_name),
+            ):
                 if not is_same:
                     raise ValueError(f"owners: rules for homes on {_words(rule.pair)} differ in {word}")
         return self

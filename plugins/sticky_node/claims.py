@@ -1,7 +1,8 @@
 """From a pod to the PersistentVolumeClaim that keeps its home, where a rule says that claims do.
 
 A pod may use several: one that a single node can mount comes before one that many can, and then the first by name. A
-claim that many nodes can mount keeps the home of a pod that uses it alone: several are meant to be spread.
+claim that many nodes can mount keeps the home of a pod that uses it alone: several are meant to be spread. More than
+``MOST_OTHERS`` share it whatever they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.kube.persistent_volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from app.kube.selectors import Selector
+
+MOST_OTHERS: Final = 64
+"""Other pods of a claim that are looked at, for each of its pods: those that play no part may be thousands."""
 
 _OF_ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
 _SERVED: Final = frozenset({("v1", "Pod"), ("v1", PERSISTENT_VOLUME_CLAIMS.kind)})
@@ -65,8 +69,10 @@ class Claims:
         return pod.namespace == other.namespace and not _names(pod).isdisjoint(_names(other))
 
     def _is_shared(self, claim: PersistentVolumeClaim, pod: Pod) -> bool:
-        others = self._pods.get(_key(pod, claim.name), {}).values()
-        return any(it.uid != pod.uid and not it.terminating and not _serves_another(it) for it in others)
+        there = self._pods.get(_key(pod, claim.name), {})
+        if len(there) - (pod.uid in there) > MOST_OTHERS:
+            return True
+        return any(it.uid != pod.uid and not it.terminating and not _serves_another(it) for it in there.values())
 
 
 def _names(pod: Pod) -> AbstractSet[str]:

@@ -57,6 +57,8 @@ class Following:
         seen: set[str] = set()
         for _, machine in self._turns:
             await steps()
+            if machine is None:
+                continue
             seen.add(machine.uid)
             if not machine.node_name or self._is_settled(machine):
                 continue

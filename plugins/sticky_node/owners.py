@@ -170,9 +170,12 @@ class Owners:
                     return found
         return None if self._claims is None else self._claims.newest(pod)
 
-    def every(self, kind: Kind[T]) -> Iterator[T]:
-        """The objects of the kind that keep homes, which may come and go while it is read."""
-        return (it for it in self._objects.every(kind) if self.keeps(kind, it))
+    def every(self, kind: Kind[T]) -> Iterator[T | None]:
+        """The objects of the kind that keep homes, which may come and go while it is read.
+
+        ``None`` in place of each that keeps none: anybody may have made many, and who reads takes turns over these too.
+        """
+        return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], found: AnnotatedObject) -> bool:
         """Whether that object of the kind keeps homes: of claims those do that were selected."""

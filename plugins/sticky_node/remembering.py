@@ -48,8 +48,8 @@ class Remembering:
         complete, steps = True, Steps(self._sleep)
         for _, home in self._turns_of_homes if self._kinds else ():
             await steps()
-            kind = self._kind_of(home)
-            if kind is None:
+            kind = None if home is None else self._kind_of(home)
+            if home is None or kind is None:
                 continue
             try:
                 found = self._objects.get(kind, home.namespace, home.keeper.name)
@@ -112,14 +112,11 @@ class Remembering:
         there: dict[str, set[str]] | None = None
         for kind, found in self._turns:
             await steps()
+            if found is None:
+                continue
             seen.add(found.uid)
             try:
-                if self._is_noted(found):
-                    continue
-                slots = tuple(self._to_remember(kind, found))
-                if not slots:
-                    known = (self._memory.of(kind, found, slot) for slot in self._slots_of(kind, found))
-                    self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
+                slots = self._unnoted(kind, found)
             except Unreadable:
                 complete = False
                 continue
@@ -150,6 +147,16 @@ class Remembering:
             return False
         there.add(name)
         return True
+
+    def _unnoted(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> tuple[str, ...]:
+        """The slots whose homes are to be remembered. That there are none is noted. Raises ``Unreadable``."""
+        if self._is_noted(found):
+            return ()
+        slots = tuple(self._to_remember(kind, found))
+        if not slots:
+            known = (self._memory.of(kind, found, slot) for slot in self._slots_of(kind, found))
+            self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
+        return slots
 
     def _is_noted(self, found: AnnotatedObject) -> bool:
         """Whether the object and what is remembered of it are as they were when nothing was to be done."""

@@ -70,6 +70,8 @@ class Sealing:
         seen: set[str] = set()
         for kind, found in self._turns:
             await steps()
+            if found is None:
+                continue
             seen.add(found.uid)
             if self._in_order.get(found.uid) is found:
                 continue

@@ -45,9 +45,12 @@ class StandingCensus:
         """``homes_by_standing`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
-        for number, (owner, home) in enumerate(self._homes()):
+        for number, it in enumerate(self._homes()):
             if number % _STEP == _STEP - 1:
                 yield None
+            if it is None:
+                continue
+            owner, home = it
             with suppress(Unreadable):
                 policy = self._policies.of(owner).policy
                 state = self._standings.of_node(home, owner).state
@@ -61,10 +64,14 @@ class StandingCensus:
         for node, count in _bounded(nodes).items():
             yield Figure("homes_unusable", _BY_NODE, count, {"node": node})
 
-    def _homes(self) -> Iterator[tuple[Owner, str]]:
+    def _homes(self) -> Iterator[tuple[Owner, str] | None]:
+        """Beside the homes ``None`` for each object that was looked at, whether it has any or keeps none."""
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
             for found in self._owners.every(kind):
+                yield None
+                if found is None:
+                    continue
                 for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal):
                     owner = Owner(kind, found, slot, found)
                     home = recorded_home(owner)

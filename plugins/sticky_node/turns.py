@@ -11,9 +11,9 @@ T = TypeVar("T", bound=AnnotatedObject)
 
 
 class Every(Protocol):
-    """Where the objects are from: the picture, or ``Owners``, which leaves out those that keep no homes."""
+    """Where the objects are from: the picture, or ``Owners``, with ``None`` in place of those that keep no homes."""
 
-    def every(self, kind: Kind[T]) -> Iterator[T]: ...
+    def every(self, kind: Kind[T]) -> Iterator[T | None]: ...
 
 
 class Turns(Generic[T]):
@@ -24,23 +24,24 @@ class Turns(Generic[T]):
         self._kinds = tuple(kinds)
         self._at = ""
 
-    def __iter__(self) -> Iterator[tuple[Kind[T], T]]:
-        """Each once, as it is by then."""
+    def __iter__(self) -> Iterator[tuple[Kind[T], T | None]]:
+        """Each once, as it is by then; ``None`` in place of each that is passed over, which takes time as well."""
         first = self._at
         is_there = not first
         for kind, found in self._every():
-            is_there = is_there or found.uid == first
-            if is_there:
+            is_there = is_there or (found is not None and found.uid == first)
+            if is_there and found is not None:
                 self._at = found.uid
-                yield kind, found
+            yield kind, found if is_there else None
         for kind, found in self._every() if first else ():
-            if is_there and found.uid == first:
-                break
-            self._at = found.uid
+            if found is not None:
+                if is_there and found.uid == first:
+                    break
+                self._at = found.uid
             yield kind, found
         self._at = ""
 
-    def _every(self) -> Iterator[tuple[Kind[T], T]]:
+    def _every(self) -> Iterator[tuple[Kind[T], T | None]]:
         for kind in self._kinds:
             for found in self._objects.every(kind):
                 yield kind, found

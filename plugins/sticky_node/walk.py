@@ -64,7 +64,7 @@ class Walk:
         for number, owner in enumerate(self._recorded()):
             if number % _STEP == _STEP - 1:
                 yield None
-            if home := recorded_home(owner):
+            if owner is not None and (home := recorded_home(owner)):
                 found = seen.pop(owner.key, None)
                 yield Kept(owner, home) if found is None else replace(found, home=home)
         for number, found in enumerate(seen.values()):
@@ -96,11 +96,17 @@ class Walk:
             since = min(pod.created, known.waits_since) if known.waits_since else pod.created
             seen[owner.key] = replace(known, waits_since=since)
 
-    def _recorded(self) -> Iterator[Owner]:
-        """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name."""
+    def _recorded(self) -> Iterator[Owner | None]:
+        """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name.
+
+        ``None`` in place of each object that keeps no homes.
+        """
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
             for found in self._owners.every(kind):
+                if found is None:
+                    yield None
+                    continue
                 for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
                     owner = Owner(kind, found, slot, found)
                     yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)

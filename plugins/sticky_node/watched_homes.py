@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -133,6 +135,9 @@ class WatchedHomes:
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
         self._unwritten: dict[str, _Unwritten] = {}
+        self._resting: list[tuple[float, int, str]] = []
+        self._due: list[tuple[float, int, str]] = []
+        self._numbers = count()
         self._rests: dict[str, _Rest] = {}
         self._told_unwritten: dict[Slot, State] = {}
         self._barred_until = 0.0
@@ -156,6 +161,9 @@ class WatchedHomes:
         there: set[str] = set()
         for kind in self._keepers:
             for found in self._owners.every(kind):
+                if found is None:
+                    await steps()
+                    continue
                 there.add(found.uid)
                 known = self._known.get(found.uid)
                 if all_of_them or known is None or known.found is not found:
@@ -200,7 +208,7 @@ class WatchedHomes:
         uid = found.uid
         if uid not in self._unwritten:
             rest = self._rests.get(uid)
-            self._unwritten[uid] = _Unwritten(kind, found, 0.0 if rest is None else rest.until, set())
+            self._wait(uid, _Unwritten(kind, found, 0.0 if rest is None else rest.until, set()))
         return self._unwritten[uid]
 
     async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
@@ -294,21 +302,24 @@ class WatchedHomes:
                 return self._clocks.text(home.owner, home.node, state)
 
     async def write(self, seconds: float, steps: Steps) -> None:
-        """Write what waits, for so long at most."""
-        if not self._unwritten:
-            return
-        until = self._clock() + seconds
-        for uid, it in sorted(self._unwritten.items(), key=lambda each: each[1].pause):
+        """Write what waits, for so long at most: first what could be written so far, and then in the order it came."""
+        begun = self._clock()
+        while self._resting and self._resting[0][0] <= begun:
+            _, number, uid = heappop(self._resting)
+            heappush(self._due, (self._unwritten[uid].pause, number, uid))
+            await steps()
+        while self._due:
             now = self._clock()
-            if now >= until or now < self._barred_until:
+            if now >= begun + seconds or now < self._barred_until:
                 return
-            if now >= it.not_before:
-                try:
-                    await self._write(uid, it, steps)
-                except Unreadable:  # nothing is known against which to write
-                    it.pause = _longer(it.pause)
-                    self._later(uid, it, it.pause)
-                await self._sleep(PACE_SECONDS)
+            _, _, uid = heappop(self._due)
+            it = self._unwritten[uid]
+            try:
+                await self._write(uid, it, steps)
+            except Unreadable:  # nothing is known against which to write
+                it.pause = _longer(it.pause)
+                self._later(uid, it, it.pause)
+            await self._sleep(PACE_SECONDS)
 
     async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
         await self._look_again(it.kind, it.found, steps)
@@ -361,7 +372,12 @@ class WatchedHomes:
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
         it.not_before = self._clock() + seconds
+        self._wait(uid, it)
+
+    def _wait(self, uid: str, it: _Unwritten) -> None:
+        """Of each that waits there is one entry, of those that rest or of those that are due."""
         self._unwritten[uid] = it
+        heappush(self._resting, (it.not_before, next(self._numbers), uid))
 
 
 def _longer(pause: float) -> float:

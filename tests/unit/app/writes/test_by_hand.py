@@ -211,6 +211,12 @@ class TestReleased:
         assert not is_remembered(api)
         assert "there is no VirtualMachine machines/db01" == await not_freed(api)
 
+    async def test_also_of_one_whose_uid_nobody_wrote_down(self) -> None:
+        """It is listed as any other: the schema asks for no UID."""
+        api = ApiServer(home(uid=""))
+
+        assert (Released("n1", remembered=True), False) == (await freed(api), is_remembered(api))
+
     async def test_even_where_its_kind_is_gone_too(self) -> None:
         served = tuple(it for it in SERVED if it.kind != "VirtualMachine")
         api = ApiServer(home(), served=served)

@@ -105,6 +105,11 @@ def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks
             id="homes of one kind that are remembered and are not",
         ),
         pytest.param(
+            {"owners": [{**DATABASES, "through": [STATEFUL_SET], "perOrdinal": True}, DATABASES]},
+            "owners: rules for homes on example.com/v1 Database differ in perOrdinal",
+            id="one home and many on objects of one kind",
+        ),
+        pytest.param(
             {"owners": [{**CLAIMS, "selector": {}}, {**CLAIMS, "selector": {"matchLabels": {"a": "b"}}}]},
             "owners: more than one rule for pods of v1 PersistentVolumeClaim",
             id="two rules for claims",

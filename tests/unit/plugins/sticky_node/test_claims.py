@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import pytest
@@ -11,9 +11,11 @@ import pytest
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from plugins.sticky_node.claims import MOST_OTHERS
 from plugins.sticky_node.memory import HOMES
 from plugins.sticky_node.owners import Missing, Owners
-from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN
+from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN, StickyNode
+from plugins.sticky_node.steps import Steps
 from tests.api.virtual import virtual_time
 from tests.builders import ZONE, JsonObject, claim_object, controller, encoded, mounting, pod_object, volume_object
 from tests.unit.plugins.sticky_node.machines import (
@@ -188,6 +190,29 @@ class TestShared:
 
         assert expected == machines.allowed(mine)
 
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param({"node": "n3", "terminating": True}, id="going"),
+            pytest.param({"node": "n3", "owner": ATTACHES}, id="attaching it"),
+        ],
+    )
+    def test_of_many_that_play_no_part_a_bound_is_looked_at(self, other: dict[str, Any]) -> None:
+        """For each pod of thousands it would be thousands."""
+        machines = machines_of()
+        add_claim(machines, modes=MANY, home="n2")
+        mine = user(machines)
+        machines.cluster.upsert_pod(mine)
+        for number in range(MOST_OTHERS):
+            machines.cluster.upsert_pod(user(machines, f"other-{number}", **other))
+        assert ["n2"] == machines.allowed(mine)
+
+        machines.cluster.upsert_pod(user(machines, "one-more", **other))
+        assert ALL == machines.allowed(mine)
+
+        machines.cluster.delete_pod(("default", "other-7"))
+        assert ["n2"] == machines.allowed(mine)
+
     async def test_replicas_make_no_home(self) -> None:
         machines = machines_of()
         add_claim(machines, modes=MANY)
@@ -200,6 +225,50 @@ class TestShared:
         await machines.plugin.repair()
 
         assert {} == written(machines)
+
+
+class TestUnselected:
+    """Anybody who may make claims may make many that no rule selects: whoever goes over them takes turns."""
+
+    def many(self) -> Machines:
+        machines = Machines({"owners": [{**CLAIMS, "remember": "name"}]})
+        for number in range(200):
+            add_claim(machines, f"c-{number}", keeps=False, home="n2")
+        return machines
+
+    @pytest.mark.parametrize(
+        "figures",
+        [
+            pytest.param(lambda it: it._census.figures(), id="the census"),
+            pytest.param(lambda it: it._standing_census.figures(), id="the census of nodes"),
+            pytest.param(lambda it: it.homes(), id="the list"),
+        ],
+    )
+    def test_who_counts(self, figures: Callable[[StickyNode], Iterable[object]]) -> None:
+        assert list(figures(self.many().plugin)).count(None) >= 200 // 64
+
+    @pytest.mark.parametrize(
+        "work",
+        [
+            pytest.param(lambda it: it._watch._homes.look(Steps(asyncio.sleep)), id="who looks at homes"),
+            pytest.param(lambda it: it._upkeep._sealing.all(), id="who seals them"),
+            pytest.param(lambda it: it._upkeep._remembering.note(), id="who remembers them"),
+        ],
+    )
+    async def test_who_writes(
+        self, work: Callable[[StickyNode], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        turns: list[None] = []
+
+        async def turn(_: Steps) -> None:
+            turns.append(None)
+
+        monkeypatch.setattr(Steps, "__call__", turn)
+        machines = self.many()
+
+        await work(machines.plugin)
+
+        assert (len(turns) >= 200, {HOME: "n2"}) == (True, written(machines, "c-7"))
 
 
 class TestMade:

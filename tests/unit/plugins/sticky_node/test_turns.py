@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node.turns import Turns
 from tests.unit.plugins.sticky_node.machines import INSTANCE, MACHINE, Machines
+
+
+def stop_at(turns: Turns[Any], kind: Kind[Any], name: str) -> None:
+    for it, found in turns:
+        if found is not None and (it, found.name) == (kind, name):
+            break
+
+
+def names(turns: Turns[AnnotatedObject]) -> list[str]:
+    """Of those that had their turn."""
+    return [f"{kind.kind} {found.name}" for kind, found in turns if found is not None]
 
 
 def test_turns_go_on_where_they_were_stopped() -> None:
@@ -11,25 +25,30 @@ def test_turns_go_on_where_they_were_stopped() -> None:
     for name in "abcd":
         machines.add(MACHINE, name)
         machines.add(INSTANCE, name)
-    turns = Turns(machines.cluster, (MACHINE, INSTANCE))
-    for kind, found in turns:
-        if (kind, found.name) == (INSTANCE, "b"):
-            break
+    turns = Turns[AnnotatedObject](machines.cluster, (MACHINE, INSTANCE))
+    stop_at(turns, INSTANCE, "b")
 
-    every = [f"{kind.kind} {found.name}" for kind, found in turns]
     there = [f"{it.kind} {name}" for it in (MACHINE, INSTANCE) for name in "abcd"]
-    assert there[5:] + there[:5] == every
-    assert there == [f"{kind.kind} {found.name}" for kind, found in turns]
+    assert there[5:] + there[:5] == names(turns)
+    assert there == names(turns)
 
 
 def test_turns_begin_anew_where_that_one_is_gone() -> None:
     machines = Machines()
     for name in "abc":
         machines.add(MACHINE, name)
-    turns = Turns(machines.cluster, (MACHINE,))
-    for _, found in turns:
-        if found.name == "b":
-            break
+    turns = Turns[AnnotatedObject](machines.cluster, (MACHINE,))
+    stop_at(turns, MACHINE, "b")
     machines.gone(MACHINE, "b")
 
-    assert ["a", "c"] == [found.name for _, found in turns]
+    assert [f"{MACHINE.kind} a", f"{MACHINE.kind} c"] == names(turns)
+
+
+def test_others_have_their_turn_on_the_way_there() -> None:
+    machines = Machines()
+    for name in "abcd":
+        machines.add(MACHINE, name)
+    turns = Turns[AnnotatedObject](machines.cluster, (MACHINE,))
+    stop_at(turns, MACHINE, "d")
+
+    assert [True, True, True, False] == [found is None for _, found in turns][:4]

@@ -684,6 +684,52 @@ class TestQuiet:
         assert len(looks) - before <= 3
 
     @virtual_time
+    async def test_those_that_rest_are_not_looked_at_before_their_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched()
+        for number in range(40):
+            machines.machine(f"vm-{number}", home="n1")
+        asked = 0
+
+        def counted() -> float:
+            nonlocal asked
+            asked += 1
+            return now()
+
+        async with machines.leading():
+            machines.cordon("n1")
+            await passes(3)
+            assert 40 == len(written(machines))
+            machines.uncordon("n1")
+            await passes(1.5)
+            homes = machines.plugin._watch._homes
+            monkeypatch.setattr(homes, "_clock", counted)
+            assert 40 == len(homes._unwritten)
+            for _ in range(4):
+                await homes.write(0.25, Steps(asyncio.sleep))
+            assert (True, 40) == (asked <= 20, len(written(machines)))
+            await passes(60)
+
+        assert 80 == len(written(machines))
+
+    @virtual_time
+    async def test_others_have_their_turn_while_many_come_due(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched()
+        for number in range(200):
+            machines.machine(f"vm-{number}", home="n1")
+        machines.cordon("n1")
+        homes = machines.plugin._watch._homes
+        await homes.look(Steps(asyncio.sleep))
+        turns: list[None] = []
+
+        async def turn(_: Steps) -> None:
+            turns.append(None)
+
+        monkeypatch.setattr(Steps, "__call__", turn)
+        await homes.write(0.0, Steps(asyncio.sleep))
+
+        assert (200, 0) == (len(turns), len(written(machines)))
+
+    @virtual_time
     async def test_a_node_that_comes_and_goes_at_once_makes_no_write(self) -> None:
         machines = Watched()
         machines.machine(home="n1")
