@@ -5,7 +5,7 @@ An owner reference is as trustworthy as the right to create pods in its namespac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from app.framework.interface import Objects
@@ -35,6 +35,10 @@ class ActivePods:
         if not isinstance(machine, VirtualMachineInstance):
             return True
         return is_active(pod, node_name, machine, self._of_instance.get(machine.uid, {}))
+
+    def pods(self, owner: Owner) -> Collection[Pod]:
+        """All pods of a machine of KubeVirt's, as they are now; of other owners none."""
+        return tuple(self._of_instance.get(owner.controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
         """The pod in which the machine runs; ``None`` while KubeVirt does not say where that is."""

@@ -43,7 +43,7 @@ from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
-from plugins.sticky_node.active import ActivePods
+from plugins.sticky_node.active import ActivePods, is_target
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.census import Census
 from plugins.sticky_node.chronicle import tell
@@ -331,7 +331,12 @@ class StickyNode(
             self._tries.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Also a pod that joins a home still in the making carries it: the bind that makes it may fail."""
+        """Also a pod that joins a home still in the making carries it: the bind that makes it may fail.
+
+        A machine that is about to move takes its home along, so its home is written first: its pod will be gone then.
+        """
+        if is_target(pod) and isinstance(owner := self._owners.of(pod), Owner):
+            await self._recorder.record_of(owner)
         claim = self._making.of(pod)
         if claim is not None and not self._stands(claim):
             self._making.drop(pod)

@@ -73,6 +73,16 @@ class Recorder:
         for key in without_claim:
             self._causes.pop(key, None)
 
+    async def record_of(self, owner: Owner) -> None:
+        """Hear all claims that wait of one machine: those in memory, and those on its pods."""
+        for claim in self._making.made():
+            if claim.owner.key == owner.key:
+                await self.record(claim)
+        for pod in self._active.pods(owner):
+            with suppress(Unreadable):
+                if (found := self._word_of(pod)) is not None:
+                    await self.record(found)
+
     def _word_of(self, pod: Pod) -> Claim | None:
         """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory.
 

@@ -48,6 +48,28 @@ async def migrated(machines: Machines, to: str = "n2") -> Machines:
 
 
 class TestMigration:
+    @pytest.mark.parametrize("restarts", [True, False])
+    async def test_a_home_that_is_not_written_yet_is_before_it_moves(self, restarts: bool) -> None:
+        """A soft machine has started elsewhere, and migrates before its owner was told: later its pod is gone."""
+        machines = Machines({"policy": "soft"})
+        machines.machine(runs_on="n2")
+        machines.change(MACHINE, own_home("n3", "another"))
+        machines.node("n3", unschedulable=True)
+        first = launcher("source", created="2026-11-21T10:00:00Z")
+        machines.cluster.upsert_pod(first)
+        await machines.bind(first, "n2", copies=False)
+        if restarts:
+            machines.restart()
+        target = launcher("target", created="2026-11-21T10:00:05Z", labels=TARGET)
+        machines.cluster.upsert_pod(target)
+        await machines.bind(target, "n1")
+        assert own_home("n2", first.uid) == machines.annotations()
+
+        machines.cluster.delete_pod(first.key)
+        machines.runs(node="n1", moved=("n2", "n1"))
+        await machines.plugin.repair()
+        assert "n1" == machines.annotations()[HOME]
+
     async def test_the_home_follows_once_and_is_told(self) -> None:
         machines = started()
         with capture_logs() as said:
