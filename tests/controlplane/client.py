@@ -87,7 +87,6 @@ CLEARED: Final = (
     "PodDisruptionBudget",
     "VirtualMachineInstance",
     "VirtualMachine",
-    "LeaderWorkerSet",
     "ConfigMap",
     "Secret",
     "Lease",

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport
+
+MEMORY: Final = "homes.homeport.dev"
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +23,14 @@ def running() -> Iterator[ControlPlane]:
 def plane(running: ControlPlane) -> Iterator[ControlPlane]:
     yield running
     running.client.clear()
+    _forget(running.client)
+
+
+def _forget(client: Client) -> None:
+    """What is remembered of homes outlives machines, on purpose: no story is to hear of another's."""
+    if client.find("CustomResourceDefinition", MEMORY) is not None:
+        client.delete("CustomResourceDefinition", MEMORY)
+        client.wait_for(lambda: client.find("CustomResourceDefinition", MEMORY) is None, what=f"{MEMORY} to be gone")
 
 
 @pytest.fixture

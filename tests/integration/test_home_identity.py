@@ -222,8 +222,6 @@ def test_without_the_definition_homes_end_with_their_owners(
     """It is said once, and everything else works."""
     client = plane.client
     install_kubevirt(client)
-    if client.find("CustomResourceDefinition", "homes.homeport.dev"):
-        client.delete("CustomResourceDefinition", "homes.homeport.dev")
     make_zones(plane, {"zone-a": 1})
     homeport = start_homeport(often(tmp_path))
 
