@@ -299,7 +299,7 @@ class Deserting:
                 await self.together.wait()
                 if number > self.deserted:
                     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
             writer.close()
@@ -433,6 +433,7 @@ async def test_closing_the_client_ends_its_watches(tmp_path: Path) -> None:
         await client.aclose()
         with pytest.raises(ApiUnavailable, match="closed by us"):
             await anext(lines)
+        peer.say.set()
     assert not client._transport._streams
 
 
