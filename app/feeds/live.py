@@ -21,6 +21,7 @@ from app.feeds.reflector import Reflector
 from app.feeds.sinks import sink_for
 from app.framework.interface import Unreadable
 from app.kube.api_errors import ApiError, ApiUnavailable
+from app.kube.api_requests import PODS as PODS_RESOURCE
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.credentials import load
@@ -30,7 +31,6 @@ from app.kube.names import is_segment
 from app.telemetry.tracing import Tracing
 from app.writes.activator import ApiActivator
 from app.writes.answers import as_asked
-from app.writes.api_writes import PODS as PODS_RESOURCE
 from app.writes.api_writes import ApiBinder, ApiWriter
 from app.writes.bind_guard import BindGuard
 from app.writes.nominator import ApiNominator

@@ -10,14 +10,11 @@ import msgspec
 from app.feeds.documents import Page, read_page
 from app.framework.node_info import NodeInfo
 from app.kube.api_errors import ApiError, KubeError
-from app.kube.api_requests import Resource
+from app.kube.api_requests import NODES, PODS, Resource
 from app.kube.client import KubeClient
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.names import is_segment, is_subdomain
 from app.writes.answers import as_asked
-from app.writes.api_writes import PODS
-
-NODES: Final = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
 
 MOST_BYTES: Final = 4 << 20
 """Of the pods of a node: some hundred of the usual ones. To part them holds up the event loop for some milliseconds."""

@@ -44,6 +44,10 @@ class Resource:
         return _path(*_root(self.api_version), *scope, self.plural, *of_object)
 
 
+PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
+NODES: Final = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, not yet sent."""

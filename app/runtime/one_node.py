@@ -21,7 +21,7 @@ from app.kube.kinds import DEVICE_CLASSES, Kind
 from app.kube.resource_v1 import DeviceClass
 from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import ResolvedProfile
-from app.runtime.registry import Registry
+from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.slots import declares
 
 _ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
@@ -64,7 +64,7 @@ class OneNodeFilters:
         runs = {it.name for it in profile.at("filter")}
         unasked: list[str] = []
         parts: set[Part] = set()
-        for name in registry.in_tree(profile.release):
+        for name in kube_scheduler_defaults(profile.release):
             spec = registry.get(name)
             if spec is None:
                 unasked.append(name)

@@ -90,18 +90,14 @@ class Registry:
             enabled = {**KUBE_SCHEDULER_DEFAULTS, **ours}
         return _of_release(enabled, release)
 
-    def in_tree(self, release: str) -> tuple[str, ...]:
-        """The default plugins of kube-scheduler of a release, in its order, whether or not they are here."""
-        return tuple(name for name in KUBE_SCHEDULER_DEFAULTS if _DEFAULT_SINCE.get(name, "") <= release)
-
     def get(self, name: str) -> PluginSpec[Any] | None:
         return self._specs.get(name)
 
 
-def kube_scheduler_defaults(release: Release) -> dict[str, int]:
-    """The default profile of kube-scheduler of a release: names and weights, in order."""
+def kube_scheduler_defaults(release: str) -> dict[str, int]:
+    """The default profile of kube-scheduler of a release: names and weights, in order, whether or not they are here."""
     return _of_release(KUBE_SCHEDULER_DEFAULTS, release)
 
 
-def _of_release(plugins: Mapping[str, int], release: Release) -> dict[str, int]:
+def _of_release(plugins: Mapping[str, int], release: str) -> dict[str, int]:
     return {name: weight for name, weight in plugins.items() if _DEFAULT_SINCE.get(name, "") <= release}

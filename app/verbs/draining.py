@@ -573,8 +573,8 @@ class _Placing:
             nodes = self._known(names)
             if not len(nodes):
                 return ""  # gone by now
-            totals = rules.framework.score(CycleState(), pod, nodes).totals
-            return min(nodes.names, key=lambda it: (-totals[it], len(nodes.info(it).pods), it))
+            best = rules.framework.score(CycleState(), pod, nodes).best
+            return min(best, key=lambda it: (len(nodes.info(it).pods), it))
 
     def _known(self, names: Sequence[str]) -> Candidates:
         return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)

@@ -20,10 +20,10 @@ from msgspec import Struct
 from app.cache.cluster import Cluster
 from app.framework.interface import Clock
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ACTIVATED, ObjectKey
-from app.writes.api_writes import PODS
 
 _LOG: Final = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from app.cache.cluster import Cluster
 from app.framework.interface import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
-from app.kube.api_requests import Resource
+from app.kube.api_requests import PODS, Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import AnnotatedObject, Kind
@@ -26,7 +26,6 @@ from app.writes.bind_guard import BindGuard, NotBound
 
 _LOG: Final = structlog.get_logger(__name__)
 
-PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
 FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
 """Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from app.kube.api_errors import ApiError, KubeError, UnknownOutcome
-from app.kube.api_requests import Resource
+from app.kube.api_requests import NODES, Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import load
 from app.kube.decoding import Decoder
@@ -27,7 +27,6 @@ _ATTEMPTS: Final = 5
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_NODES: Final = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
 
 
 class ByHandError(Exception):
@@ -229,7 +228,7 @@ async def _require_node(client: KubeClient, name: str) -> None:
     if not is_subdomain(name):
         raise ByHandError(f"{shown(name)} cannot be the name of a node: {anyway}")
     try:
-        await client.get(_NODES, "", name, metadata_only=True)
+        await client.get(NODES, "", name, metadata_only=True)
     except ApiError as refused:
         if refused.status == _NOT_FOUND:
             raise ByHandError(f"there is no node {name}: {anyway}") from None

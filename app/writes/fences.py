@@ -15,10 +15,11 @@ import structlog
 
 from app.cache.cluster import Cluster
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import PODS
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.writes.answers import as_asked
-from app.writes.api_writes import PODS, fence_off, will_never_do
+from app.writes.api_writes import fence_off, will_never_do
 from app.writes.callers import Callers
 
 _LOG: Final = structlog.get_logger(__name__)

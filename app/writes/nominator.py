@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, Protocol
 import structlog
 
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
-from app.writes.api_writes import PODS
 
 _LOG: Final = structlog.get_logger(__name__)
 _FORBIDDEN: Final = 403

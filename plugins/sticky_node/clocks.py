@@ -58,7 +58,7 @@ class _Seen(Struct, frozen=True):
 
 
 class _Asked(Struct, frozen=True):
-    """When a pod asked last since when its home is not usable. ``home``: that one, empty if its node takes pods."""
+    """When a pod asked last since when its home is not usable. ``home``: that one, empty once it was usable again."""
 
     home: str
     time: float
@@ -89,14 +89,15 @@ class Clocks:
 
         To a question it says what is known, and begins nothing.
         """
-        is_usable = self._standings.of_node(home, owner).state is State.USABLE
+        if self._standings.of_node(home, owner).state is State.USABLE:
+            return None
         if self._is_asked():
-            return None if is_usable else self.known(owner, home)
+            return self.known(owner, home)
         self._asked.pop(owner.key, None)
-        self._asked[owner.key] = _Asked("" if is_usable else home, self._now())
+        self._asked[owner.key] = _Asked(home, self._now())
         if len(self._asked) > MOST_SEEN:
             del self._asked[next(iter(self._asked))]
-        return None if is_usable else self.began(owner, home)
+        return self.began(owner, home)
 
     def since_pod(self, owner: Owner, pod: Pod) -> float | None:
         """Since when the pod waits for a home that is usable, as far as it has been told that no node was found.

@@ -265,7 +265,7 @@ class StickyNode(
 
     def _said(self, pod: Pod, decision: Decision) -> Hashable:
         is_tried = decision.action is Action.TRY_HOME and self._tries.is_over(pod.uid, decision.home)
-        return (decision.home, decision.action, decision.reason, is_tried)
+        return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
         """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""

@@ -204,11 +204,12 @@ class WatchedPods:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
-        if is_news and self._owners.of(pod) is None:  # its claim keeps no homes any more, or is shared now
-            self._activate((pod,))
         is_untold = is_news or wait.told is None
         is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
-        if (is_untold or is_refused) and isinstance(owner := self._owners.of(pod), Owner):
+        owner = self._owners.of(pod) if is_untold or is_refused else None
+        if is_news and owner is None:  # its claim keeps no homes any more, or is shared now
+            self._activate((pod,))
+        elif isinstance(owner, Owner):
             decision = self._decided(owner, pod)
             if is_news and decision.action is not Action.WAIT:
                 self._activate((pod,))

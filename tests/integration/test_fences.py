@@ -7,10 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from app.kube.api_errors import ApiError
+from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.credentials import load
-from app.writes.api_writes import FENCE, PODS, binding, fence_off
+from app.writes.api_writes import FENCE, binding, fence_off
 from tests.builders import encoded
 from tests.controlplane import objects
 from tests.controlplane.client import Client

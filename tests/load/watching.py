@@ -28,9 +28,9 @@ import httpx
 import trustme
 import uvloop
 
+from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
 from app.kube.credentials import Access, Credentials, Kubeconfig
-from app.writes.api_writes import PODS
 from tests.load import cluster, report
 
 _SIZES: Final = (1_500, 4_000)
