@@ -97,6 +97,7 @@ from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
 from app.verbs.why import Whys
 from app.writes.activator import ApiActivator
+from app.writes.batches import BindBatches
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
 
@@ -158,7 +159,7 @@ class Service:
         resolved = resolve(settings.profiles, registry)
 
         self._cluster = Cluster(core_for(resolved))
-        live = _live_feed(settings, self._cluster, _kinds(resolved), self._tracing)
+        live = _live_feed(settings, self._cluster, _kinds(resolved), self._metrics, self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
         self._authority = _authority(settings, live)
         self._certificates = certificates_of(settings, self._authority)
@@ -689,14 +690,20 @@ def _metrics(version: str) -> Metrics:
 
 
 def _live_feed(
-    settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], tracing: Tracing | None
+    settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], metrics: Metrics, tracing: Tracing | None
 ) -> LiveFeed | None:
     if settings.cluster is not None:
         return None
     asked = settings.leader_election
     longest = post_seconds(asked.lease_duration) if asked.leader_elect else REQUEST_SECONDS
     return LiveFeed(
-        settings.kubeconfig, cluster, kinds, max_age=settings.max_feed_age, post_seconds=longest, tracing=tracing
+        settings.kubeconfig,
+        cluster,
+        kinds,
+        max_age=settings.max_feed_age,
+        post_seconds=longest,
+        batches=BindBatches(settings.bind_batch_window, monotonic, held=metrics.held_binds.inc),
+        tracing=tracing,
     )
 
 

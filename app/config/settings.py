@@ -286,6 +286,12 @@ class Settings(BaseSettings):
         le=1.0,
         description="The longest a call waits for a bind that is on its way and matters to it; 0s: never.",
     )
+    bind_batch_window: Seconds = Field(
+        default=0.05,
+        ge=0.0,
+        le=1.0,
+        description="The longest a Binding is held so that several leave together, where many leave; 0s: never.",
+    )
     sampling_guard: bool = Field(
         default=True,
         description="Lead a pod that was refused on every node shown to one that was not, by its nominatedNodeName.",

@@ -32,6 +32,7 @@ from app.telemetry.tracing import Tracing
 from app.writes.activator import ApiActivator
 from app.writes.answers import as_asked
 from app.writes.api_writes import ApiBinder, ApiWriter
+from app.writes.batches import BindBatches
 from app.writes.bind_guard import BindGuard
 from app.writes.nominator import ApiNominator
 from app.writes.writes import MayWrite, Writes
@@ -78,11 +79,13 @@ class LiveFeed:
         *,
         max_age: float,
         post_seconds: float = REQUEST_SECONDS,
+        batches: BindBatches | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._cluster = cluster
         self._max_age = max_age
         self._post_seconds = post_seconds
+        self._batches = batches
         self._client = KubeClient(load(kubeconfig), tracing=tracing)
         self._outage = Outage(lambda: self._client.server)
         self._began = monotonic()
@@ -101,7 +104,7 @@ class LiveFeed:
         return self._client
 
     def writes(self, leadership: MayWrite) -> Writes:
-        bind_guard = BindGuard(leadership, self._follows)
+        bind_guard = BindGuard(leadership, self._follows, self._batches)
         return Writes(
             ApiBinder(self._client, bind_guard, post_seconds=self._post_seconds),
             ApiWriter(self._client, self._cluster, self._resource, leadership.may_write),

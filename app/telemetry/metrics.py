@@ -88,6 +88,11 @@ class Metrics:
             buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )
+        self.held_binds = Counter(
+            "homeport_held_binds",
+            "Bindings that were held for a moment, to leave together with others.",
+            registry=self.registry,
+        )
         self.turned_away = Counter(
             "homeport_turned_away",
             "Connections and requests that a listener did not let through, by its name and the cause.",

@@ -91,7 +91,7 @@ class BindVerb:
         self._bind_others = bind_others
         self._running: dict[ObjectKey, _Running] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._settlements = Settlements(self._cluster.assumed)
+        self._settlements = Settlements(self._cluster.assumed, bind_guard.batches)
         self._cluster.assumed.on_lost(lambda uid: waiting.give_back(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:

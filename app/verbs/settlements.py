@@ -7,6 +7,7 @@ from typing import Final
 
 from app.cache.assumed import AssumedPods
 from app.framework.status import unschedulable
+from app.writes.batches import BindBatches
 from app.writes.bind_guard import NotBound
 
 UNSETTLED: Final = "other binds that this one depends on did not settle in time"
@@ -14,10 +15,11 @@ ENTANGLED: Final = "this bind and others under way wait for one another"
 
 
 class Settlements:
-    """``count``: how many binds in flight have settled so far."""
+    """``count``: how many binds in flight have settled so far. ``batches``: what may hold one of them."""
 
-    def __init__(self, assumed: AssumedPods) -> None:
+    def __init__(self, assumed: AssumedPods, batches: BindBatches) -> None:
         self.count = 0
+        self._batches = batches
         self._assumed = assumed
         self._blocked: set[str] = set()
         self._settled = asyncio.Event()
@@ -25,10 +27,11 @@ class Settlements:
 
     async def next(self, seconds: float) -> None:
         """Until any bind in flight has settled. Raises ``NotBound`` if none does in so many seconds."""
-        try:
-            await asyncio.wait_for(self._settled.wait(), seconds)
-        except TimeoutError:
-            raise NotBound(unschedulable(UNSETTLED)) from None
+        with self._batches.awaited():
+            try:
+                await asyncio.wait_for(self._settled.wait(), seconds)
+            except TimeoutError:
+                raise NotBound(unschedulable(UNSETTLED)) from None
 
     async def next_after(self, count: int, uid: str, seconds: float) -> None:
         """The same for a pod that is in flight itself, unless one has settled since there were ``count``.

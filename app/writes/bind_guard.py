@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from time import monotonic
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from msgspec import Struct
 from app.framework.status import Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
+from app.writes.batches import BindBatches
 
 Sent = TypeVar("Sent")
 
@@ -137,12 +139,18 @@ class BindGuard:
     """One for all binders of a process, and the one place where bind asks who leads: at its beginning and its end.
 
     ``leadership`` is asked after the check. ``follows``: whether pods and nodes are being watched; while not, others
-    bind and we do not see it.
+    bind and we do not see it. ``batches``: has Bindings leave together; without it each leaves by itself.
     """
 
-    def __init__(self, leadership: Leadership = _ALONE, follows: Callable[[], bool] = _always) -> None:
+    def __init__(
+        self,
+        leadership: Leadership = _ALONE,
+        follows: Callable[[], bool] = _always,
+        batches: BindBatches | None = None,
+    ) -> None:
         self._leadership = leadership
         self._follows = follows
+        self.batches = batches or BindBatches(0.0, monotonic)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
         """Why no bind in the namespace is begun here, after a wait of at most so many seconds; empty if one may be."""
@@ -156,6 +164,7 @@ class BindGuard:
         """
         passed = _passed_to(pod, node_name)
         ask = partial(self._ask, passed, pod)
+        await self.batches.turn()
         while True:
             try:
                 return await send(ask)

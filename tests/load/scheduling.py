@@ -33,6 +33,7 @@ from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.load import report
 from tests.load.counting import CountingProxy
 from tests.load.population import BoundWatch, Population
+from tests.load.quiet import Probe
 from tests.load.systems import SYSTEMS, VARIANTS, Running, serving, with_homeport
 from tests.load.usage import all_cpu_seconds
 from tests.load.workload import SELECTED, Case, Constraint, chosen, load
@@ -301,24 +302,28 @@ def _keys(runs: Sequence[Run]) -> set[str]:
     return {key for run in runs for key in run.attempts}
 
 
-def measure_case(bench: Bench, case: Case, systems: Sequence[str], rounds: int) -> dict[str, Any]:
-    """Every second round the other way about: what one run leaves to the next is shared fairly."""
+def measure_case(bench: Bench, case: Case, systems: Sequence[str], rounds: int, probe: Probe) -> dict[str, Any]:
+    """Every second round the other way about: what one run leaves to the next is shared fairly.
+
+    ``probe`` looks at the machine before each run.
+    """
     runs: dict[str, list[Run]] = {name: [] for name in systems}
     for number in range(rounds):
         for name in systems if number % 2 == 0 else reversed(systems):
+            probe.take()
             run = bench.run(case, name)
             runs[name].append(run)
             report.say(f"{case.name}: {name} {run.pods_per_second} pods/s, {run.unplaced} unplaced {list(run.wrong)}")
     return compared(case, runs, {name: bench.names(case, name) for name in systems if name in VARIANTS})
 
 
-def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int, probe: Probe) -> list[dict[str, Any]]:
     """All cases, those that share a cluster in one."""
     found = []
     for (nodes_there, pods_there), group in groupby(cases, Case.environment):
         with ControlPlane(apiserver_flags=_APISERVER) as plane, tempfile.TemporaryDirectory() as folder:
             bench = Bench(plane, Path(folder), nodes_there, pods_there)
-            found += [measure_case(bench, case, systems, rounds) for case in group]
+            found += [measure_case(bench, case, systems, rounds, probe) for case in group]
     return found
 
 
@@ -392,9 +397,11 @@ def main() -> None:
     systems = arguments.systems.split(",")
     cases = chosen(load("scheduling"), label=arguments.label, matching=arguments.matching, scale=arguments.scale)
     cases = [Case(it.workload, replace(it.size, measured=round(it.size.measured * arguments.part))) for it in cases]
-    found = measure(cases, systems, arguments.rounds)
+    probe = Probe()
+    found = measure(cases, systems, arguments.rounds, probe)
     show(found, systems)
-    report.publish({"machine": report.machine(), "rounds": arguments.rounds, "scheduling": found}, arguments.output)
+    beside = {"machine": report.machine(), "quiet": probe.as_json(), "rounds": arguments.rounds}
+    report.publish({**beside, "scheduling": found}, arguments.output)
 
 
 if __name__ == "__main__":

@@ -41,11 +41,12 @@ _WHOLE: Final = Variant({"maxPriority": 100}, {"preset": "complete"}, _COMPLETE_
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     "homeport": Variant(),
+    "one-by-one": Variant({"bindBatchWindow": "0s"}),
     "at-most": Variant(profile={"atMost": _FEWEST}),
     "complete": _WHOLE,
     "pick": replace(_WHOLE, profile={**_WHOLE.profile, "pick": True}),
 }
-"""``at-most`` answers a hundred names; ``complete`` has all filters and scores, and ``pick`` answers the best alone."""
+"""``one-by-one`` holds no Binding; ``at-most`` answers a hundred names; ``complete`` has all filters and scores, and ``pick`` answers the best alone."""
 
 
 class Running(Struct, frozen=True):
