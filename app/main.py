@@ -702,7 +702,7 @@ def _live_feed(
         kinds,
         max_age=settings.max_feed_age,
         post_seconds=longest,
-        batches=BindBatches(settings.bind_batch_window, monotonic, held=metrics.held_binds.inc),
+        batches=BindBatches(settings.bind_batch_window, monotonic, metrics.bind_batch_wait.observe),
         tracing=tracing,
     )
 

@@ -88,9 +88,10 @@ class Metrics:
             buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )
-        self.held_binds = Counter(
-            "homeport_held_binds",
-            "Bindings that were held for a moment, to leave together with others.",
+        self.bind_batch_wait = Histogram(
+            "homeport_bind_batch_wait_seconds",
+            "Time Bindings were held, to leave together with others.",
+            buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )
         self.turned_away = Counter(

@@ -120,8 +120,9 @@ class BindVerb:
         """
         self._waiting.close(ENDS)
         until = self._clock() + seconds
-        while (left := [*(it.task for it in self._running.values()), *self._background]) and self._clock() < until:
-            await asyncio.wait(left, timeout=until - self._clock())
+        with self._bind_guard.batches.awaited():
+            while (left := [*(it.task for it in self._running.values()), *self._background]) and self._clock() < until:
+                await asyncio.wait(left, timeout=until - self._clock())
         for (namespace, name), running in self._running.items():
             _LOG.warning("bind not settled at the end", pod=f"{namespace}/{name}", node=running.node)
             running.task.cancel()
@@ -138,7 +139,8 @@ class BindVerb:
                 return running.task
             self._waiting.give_back(running.uid, ELSEWHERE)
             left = deadline - self._clock()
-            done, _ = await asyncio.wait({running.task}, timeout=min(left, _LOOK_SECONDS))
+            with self._bind_guard.batches.awaited():
+                done, _ = await asyncio.wait({running.task}, timeout=min(left, _LOOK_SECONDS))
             if not done and left <= _LOOK_SECONDS:
                 raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
         waits_until = deadline - min(_LEAD * (deadline - self._clock()), _MOST_LEAD)

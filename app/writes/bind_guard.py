@@ -50,12 +50,16 @@ class NotYet(Exception):
 
 
 class _Passed(Struct):
-    """What a transaction has passed down: its check is good for that pod on that node, until it is ``over``."""
+    """What a transaction has passed down: its check is good for that pod on that node, until it is ``over``.
+
+    ``had_turn``: it was held once, to leave with others. Whoever is sent again after that leaves at once.
+    """
 
     uid: str
     node: str
     check: PreSendCheck
     seconds_left: Callable[[], float]
+    had_turn: bool = False
     over: bool = False
 
 
@@ -164,7 +168,9 @@ class BindGuard:
         """
         passed = _passed_to(pod, node_name)
         ask = partial(self._ask, passed, pod)
-        await self.batches.turn()
+        if not passed.had_turn:
+            passed.had_turn = True
+            await self.batches.turn(passed.seconds_left())
         while True:
             try:
                 return await send(ask)

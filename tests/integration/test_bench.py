@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane.controlplane import ControlPlane
+from tests.load.quiet import Probe
 from tests.load.scheduling import Bench, measure_case
 from tests.load.workload import chosen, load
 
@@ -19,7 +20,7 @@ def found() -> Iterator[dict[str, Any]]:
     (case,) = chosen(load("scheduling"), matching="zone-hard-host-soft/5000-nodes-10000-pods", scale=0.004)
     with ControlPlane() as plane, tempfile.TemporaryDirectory() as folder:
         bench = Bench(plane, Path(folder), case.size.nodes, case.size.existing)
-        yield measure_case(bench, case, SYSTEMS, rounds=1)
+        yield measure_case(bench, case, SYSTEMS, rounds=1, probe=Probe())
 
 
 def test_every_system_places_every_pod(found: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.load.quiet --seconds 30
 
-A walk of dependent look-ups through a table no processor cache of a guest's own holds, and additions that need no memory: both
-in nanoseconds of the wall clock a step. Beside the figures of a benchmark they say whether its rounds had the same machine.
+A walk of dependent look-ups through 64 MB, and additions that need no memory: both in nanoseconds of the wall clock a
+step. Beside the figures of a benchmark they say whether its rounds had the same machine.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.load import report
 _BITS: Final = 23
 """Of the table's length: 64 MB of eight bytes each."""
 _STEPS: Final = 200_000
+_STEAL: Final = 7
 _MULTIPLIER: Final = 1_140_671_485
 _INCREMENT: Final = 12_820_163
 
 
 class Sample(Struct, frozen=True):
-    """``walk`` and ``add`` in ns a step · ``stolen`` and ``used``: parts of the processors' time since the last sample."""
+    """``walk`` and ``add`` in ns a step · ``stolen``: of the processors' time since the last sample, a part."""
 
     walk: float
     add: float
     stolen: float
-    used: float
 
 
 class Probe:
@@ -51,9 +51,7 @@ class Probe:
         before, self._times = self._times, _processor_times()
         passed = [now - then for now, then in zip(self._times, before, strict=True)]
         whole = sum(passed) or 1
-        found = Sample(
-            walk=self._walk(), add=_add(), stolen=round(passed[7] / whole, 4), used=round(1 - passed[3] / whole, 4)
-        )
+        found = Sample(walk=self._walk(), add=_add(), stolen=round(passed[_STEAL] / whole, 4))
         self._samples.append(found)
         return found
 
@@ -84,7 +82,7 @@ def _add() -> float:
 
 def _processor_times() -> list[int]:
     """user, nice, system, idle, iowait, irq, softirq, steal: of all processors, in ticks (proc(5))."""
-    return [int(it) for it in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return [int(it) for it in Path("/proc/stat").read_text().splitlines()[0].split()[1 : _STEAL + 2]]
 
 
 def _spread(values: Sequence[float]) -> list[float]:

@@ -35,7 +35,7 @@ from tests.load.counting import CountingProxy
 from tests.load.population import BoundWatch, Population
 from tests.load.quiet import Probe
 from tests.load.systems import SYSTEMS, VARIANTS, Running, serving, with_homeport
-from tests.load.usage import all_cpu_seconds
+from tests.load.usage import all_cpu_seconds, all_waits
 from tests.load.workload import SELECTED, Case, Constraint, chosen, load
 
 NODES: Final = "/api/v1/nodes"
@@ -63,8 +63,8 @@ class Evenness(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """One system, once. ``cpu_ms``: by process, for a pod. ``wrong``: what a constraint that is broken says.
-    ``even``: by topology key.
+    """One system, once. ``cpu_ms`` and ``waits`` (of its threads): by process, for a pod. ``wrong``: what a constraint
+    that is broken says. ``even``: by topology key.
 
     ``before_the_tail``: pods a second until 95 % are bound. A pod that is sent back waits seconds for its next turn.
     """
@@ -74,6 +74,7 @@ class Run(Struct, frozen=True):
     unplaced: int
     attempts: Mapping[str, int]
     cpu_ms: Mapping[str, float | None]
+    waits: Mapping[str, float | None]
     wrong: Sequence[str]
     even: Mapping[str, Evenness] = {}
 
@@ -156,6 +157,7 @@ class Bench:
             unplaced=sum(not node for node in placed.values()),
             attempts=attempts,
             cpu_ms=marks.cpu_ms(),
+            waits=marks.waits(),
             wrong=broken(case.workload.constraints, even),
             even=even,
         )
@@ -208,14 +210,14 @@ def broken(constraints: Iterable[Constraint], even: Mapping[str, Evenness]) -> l
 
 
 class Marks:
-    """Processor time at two moments, each with the number of pods bound by then.
+    """Processor time and waits at two moments, each with the number of pods bound by then.
 
     Pods may be bound before the processes are known. Then the first moment is when they are.
     """
 
     def __init__(self) -> None:
         self._pids: Mapping[str, int] = {}
-        self._taken: list[tuple[int, dict[str, float]]] = []
+        self._taken: list[tuple[int, dict[str, float], dict[str, float]]] = []
         self._missed = False
 
     def watch(self, running: Running, bound: Callable[[], int]) -> None:
@@ -226,13 +228,21 @@ class Marks:
     def take(self, bound: int) -> None:
         self._missed = not self._pids
         if self._pids:
-            self._taken.append((bound, all_cpu_seconds(self._pids)))
+            self._taken.append((bound, all_cpu_seconds(self._pids), all_waits(self._pids)))
 
     def cpu_ms(self) -> dict[str, float | None]:
         """For a pod; unknown where none was bound in between."""
-        (before, first), (after, last) = self._taken[0], self._taken[-1]
+        return self._for_a_pod([(bound, cpu) for bound, cpu, _ in self._taken], 1000, 2)
+
+    def waits(self) -> dict[str, float | None]:
+        """The same."""
+        return self._for_a_pod([(bound, waits) for bound, _, waits in self._taken], 1, 1)
+
+    @staticmethod
+    def _for_a_pod(taken: Sequence[tuple[int, Mapping[str, float]]], unit: int, digits: int) -> dict[str, float | None]:
+        (before, first), (after, last) = taken[0], taken[-1]
         pods = after - before
-        return {name: round((last[name] - first[name]) * 1000 / pods, 2) if pods else None for name in first}
+        return {name: round((last[name] - first[name]) * unit / pods, digits) if pods else None for name in first}
 
 
 def _rate(times: Sequence[float]) -> float:
@@ -283,6 +293,7 @@ def _summary(runs: Sequence[Run]) -> dict[str, Any]:
         "broken": [text for run in runs for text in run.wrong],
         "attempts": {key: sum(run.attempts.get(key, 0) for run in runs) for key in sorted(_keys(runs))},
         "cpu_ms_per_pod": {name: _median(run.cpu_ms[name] for run in runs) for name in runs[0].cpu_ms},
+        "waits_per_pod": {name: _median(run.waits[name] for run in runs) for name in runs[0].waits},
         "even": {
             key: {
                 "skew": _median(run.even[key].skew for run in runs),
@@ -357,12 +368,12 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
     )
     processes = ("kube-scheduler", "extender", "kube-apiserver", "etcd")
     report.table(
-        ("CPU ms a pod", "system", *processes, "unplaced", "sent back", "broken"),
+        ("CPU ms a pod (waits)", "system", *processes, "unplaced", "sent back", "broken"),
         [
             (
                 it["workload"],
                 name,
-                *(it["systems"][name]["cpu_ms_per_pod"].get(process) for process in processes),
+                *(_with_waits(it["systems"][name], process) for process in processes),
                 it["systems"][name]["unplaced"],
                 sum(count for result, count in it["systems"][name]["attempts"].items() if result != "scheduled"),
                 len(it["systems"][name]["broken"]),
@@ -380,6 +391,12 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
             for key, even in it["systems"][name]["even"].items()
         ],
     )
+
+
+def _with_waits(summary: Mapping[str, Any], process: str) -> str | None:
+    if summary["cpu_ms_per_pod"].get(process) is None:
+        return None
+    return f"{summary['cpu_ms_per_pod'][process]} ({summary['waits_per_pod'][process]:.0f})"
 
 
 def main() -> None:

@@ -46,7 +46,8 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     "complete": _WHOLE,
     "pick": replace(_WHOLE, profile={**_WHOLE.profile, "pick": True}),
 }
-"""``one-by-one`` holds no Binding; ``at-most`` answers a hundred names; ``complete`` has all filters and scores, and ``pick`` answers the best alone."""
+"""``one-by-one`` holds no Binding; ``at-most`` answers a hundred names; ``complete`` has all filters and scores, and
+``pick`` answers the best alone."""
 
 
 class Running(Struct, frozen=True):

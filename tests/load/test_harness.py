@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +22,11 @@ from tests.load.__main__ import PARTS
 from tests.load.bench import Connection, answers
 from tests.load.counting import CountingProxy
 from tests.load.hop import compared as hop
+from tests.load.quiet import Probe
 from tests.load.scheduling import Evenness, Run, broken, compared, evenness, existing, node_name, zone_of
 from tests.load.service import Sizes, _feasible_zones
 from tests.load.shop import Shop, pod
+from tests.load.usage import waits
 from tests.load.workload import Case, chosen, load
 
 ROOT: Final = Path(__file__).parents[2]
@@ -46,6 +51,17 @@ class TestWorkloads:
 
         changes = sum(one != other for one, other in pairwise(environments))
         assert changes + 1 == len(set(environments))
+
+    @pytest.mark.parametrize(
+        ("matching", "sizes"),
+        [
+            ("zone-hard/1000-nodes,zone-soft/1000-nodes", ["1000-nodes"] * 2),
+            ("zone-soft/5000-nodes$", ["5000-nodes"]),
+            ("/5000-nodes$", ["5000-nodes"] * 4),
+        ],
+    )
+    def test_cases_are_chosen_by_a_part_of_their_names_or_its_end(self, matching: str, sizes: list[str]) -> None:
+        assert sizes == [it.size.name for it in chosen(load("scheduling"), matching=matching)]
 
     def test_a_smaller_size_is_even_too_and_has_no_target(self) -> None:
         small = [found.size for found in chosen(load("scheduling"), scale=0.013)]
@@ -104,7 +120,44 @@ RATES: Final = {"in-tree": [100.0, 10.0, 40.0], "homeport": [50.0, 30.0, 80.0]}
 
 
 def run(rate: float) -> Run:
-    return Run(rate, rate, 1, {"scheduled": 10, "error": 1}, {"etcd": None, "extender": 1.0}, [])
+    return Run(
+        rate,
+        rate,
+        1,
+        {"scheduled": 10, "error": 1},
+        {"etcd": None, "extender": 1.0},
+        {"etcd": None, "extender": 9.0},
+        [],
+    )
+
+
+def test_waits_are_those_of_all_threads() -> None:
+    slept, over = threading.Event(), threading.Event()
+
+    def sleeper() -> None:
+        for _ in range(50):
+            time.sleep(0.001)
+        slept.set()
+        over.wait()
+
+    before = waits(os.getpid())
+    thread = threading.Thread(target=sleeper, daemon=True)
+    thread.start()
+    slept.wait()  # once, for the thread of this test
+
+    assert waits(os.getpid()) - before >= 50
+    over.set()
+
+
+def test_a_probe_tells_of_each_look_at_the_machine() -> None:
+    probe = Probe()
+    samples = [probe.take() for _ in range(3)]
+
+    found = probe.as_json()
+
+    walks = sorted(it.walk for it in samples)
+    assert [walks[0], walks[1], walks[2]] == found["walk ns"]
+    assert all(it.add > 0 and 0 <= it.stolen <= 1 for it in samples)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,20 @@ def cpu_seconds(pid: int) -> float:
     """Processor time, user and system, of all threads so far; counted in hundredths of a second."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def waits(pid: int) -> int:
+    """How often threads of it that still run have waited for something so far: voluntary context switches."""
+    found = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it ended meanwhile
+            found += int(_field((thread / "status").read_text(), "\nvoluntary_ctxt_switches"))
+    return found
+
+
+def all_waits(pids: Mapping[str, int]) -> dict[str, float]:
+    """The same of several processes."""
+    return {name: waits(pid) for name, pid in pids.items()}
 
 
 def all_cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
@@ -32,5 +47,8 @@ def peak_megabytes(pid: int) -> float:
 
 
 def _status(pid: int, field: str) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition(f"{field}:")[2].split()[0]) / 1024
+    return int(_field(Path(f"/proc/{pid}/status").read_text(), field)) / 1024
+
+
+def _field(status: str, field: str) -> str:
+    return status.partition(f"{field}:")[2].split()[0]

@@ -80,11 +80,16 @@ def load(name: str) -> tuple[Workload, ...]:
 
 
 def chosen(workloads: Iterable[Workload], *, label: str = "", matching: str = "", scale: float = 1) -> list[Case]:
-    """The cases with a label and one of the parts of the name (parted by commas), those of one cluster in a row."""
+    """The cases with a label and one of the parts of the name (parted by commas), those of one cluster in a row.
+
+    A part that ends with ``$`` is the end of a name.
+    """
     cases = [
         Case(workload, size.scaled(scale))
         for workload in workloads
         for size in workload.sizes
         if not label or label in size.labels
     ]
-    return sorted((case for case in cases if any(it in case.name for it in matching.split(","))), key=Case.environment)
+    return sorted(
+        (case for case in cases if any(it in f"{case.name}$" for it in matching.split(","))), key=Case.environment
+    )

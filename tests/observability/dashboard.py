@@ -398,13 +398,20 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                     )
                 ],
                 unit="percentunit",
-                width=6,
+                width=4,
             ),
             Panel(
                 title="Pods on their way",
                 text="Pods whose binding is under way, or taken and not yet shown by the watch.",
                 queries=[Query("max by (pod) (homeport_assumed_pods{@})", "{{pod}}")],
-                width=6,
+                width=4,
+            ),
+            Panel(
+                title="Held to leave together",
+                text="How long Bindings were held, of those that were (bindBatchWindow): 99th percentile.",
+                queries=[Query(_quantile("0.99", "homeport_bind_batch_wait_seconds", "pod"), "{{pod}}")],
+                unit="s",
+                width=4,
             ),
             Panel(
                 title="Waits at Permit",

@@ -70,6 +70,7 @@ class TestSources:
             "max_body_bytes": 134217728,
             "max_in_flight": 100,
             "due_bind_wait": 0.05,
+            "bind_batch_window": 0.05,
             "sampling_guard": True,
             "bind_others": True,
             "events": True,

@@ -22,6 +22,7 @@ from app.kube.client import KubeClient
 from app.kube.core_v1 import decode_pod
 from app.kube.credentials import CredentialsError
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, owner_kind
+from app.writes.batches import BindBatches
 from app.writes.bind_guard import passed_down
 from tests.apiserver import RESOURCES, ApiServer, Fault, kubeconfig
 from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object, workload_object
@@ -47,7 +48,8 @@ class World:
         self.plane = plane
         self.cluster = Cluster()
         kinds = (REPLICA_SETS, MACHINES)
-        self.feed = LiveFeed(str(kubeconfig(folder)), self.cluster, kinds, max_age=MAX_AGE)
+        self.batches = BindBatches(1.0, monotonic)
+        self.feed = LiveFeed(str(kubeconfig(folder)), self.cluster, kinds, max_age=MAX_AGE, batches=self.batches)
 
 
 @pytest.fixture
@@ -310,6 +312,10 @@ async def test_a_process_that_does_not_lead_writes_nothing(complete: World) -> N
     with pytest.raises(OSError, match=r"^not leading$"):
         await writes.writer.annotate(REPLICA_SETS, replica_set, {"home": "n1"})
     assert [] == [it for it in complete.plane.requests if it.method != "GET"]
+
+
+async def test_all_its_bindings_leave_in_the_same_batches(complete: World) -> None:
+    assert complete.batches is complete.feed.writes(Leadership()).bind_guard.batches
 
 
 async def test_it_stops_whatever_it_waits_for(complete: World) -> None:

@@ -9,6 +9,7 @@ import pytest
 from app.cache.assumed import AssumedPods
 from app.framework.status import unschedulable
 from app.verbs.settlements import ENTANGLED, UNSETTLED, Settlements
+from app.writes.batches import FEW, BindBatches
 from app.writes.bind_guard import NotBound
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import make_pod
@@ -17,9 +18,9 @@ PODS = {name: make_pod(name, node="n1") for name in "abc"}
 UIDS = {name: pod.uid for name, pod in PODS.items()}
 
 
-def in_flight(names: str) -> tuple[AssumedPods, Settlements]:
+def in_flight(names: str, batches: BindBatches | None = None) -> tuple[AssumedPods, Settlements]:
     assumed = AssumedPods()
-    settlements = Settlements(assumed)
+    settlements = Settlements(assumed, batches or BindBatches(0.0, now))
     for name in names:
         assumed.put(PODS[name])
     return assumed, settlements
@@ -107,3 +108,22 @@ async def test_a_pod_at_permit_is_not_in_the_circle() -> None:
         await settlements.next_after(settlements.count, UIDS["a"], 60.0)
 
     assert unschedulable(ENTANGLED) == found.value.status
+
+
+@virtual_time
+async def test_what_is_held_leaves_once_somebody_waits_for_it() -> None:
+    """And what comes while it waits is not held."""
+    batches = BindBatches(1.0, now)
+    assumed, settlements = in_flight("ab", batches)
+    for _ in range(FEW):
+        await batches.turn()
+    held = asyncio.create_task(batches.turn())
+    await settle()
+    started, before = now(), held.done()
+
+    waiter = await waiting(settlements, "a")
+    await batches.turn()
+
+    assert (False, True, started) == (before, held.done(), now())
+    assumed.accept(UIDS["b"])
+    await waiter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from app.framework.status import Status, error, unschedulable
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
+from app.writes.batches import FEW, BindBatches
 from app.writes.bind_guard import BLIND_SECONDS, BindGuard, NotBound, NotYet, passed_down
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import make_pod
@@ -73,6 +75,36 @@ class TestTheCheck:
             assert SENT == await sender()
 
         assert ([1.0], [("web-1", "n1")]) == (at, sender.sent)
+
+    @virtual_time
+    async def test_it_is_asked_after_the_wait_for_others_to_leave_with(self) -> None:
+        batches = BindBatches(0.5, now)
+        sender, asked = Sender(BindGuard(batches=batches)), []
+        for _ in range(FEW):
+            await batches.turn()
+        started = now()
+
+        with passing(lambda: asked.append(now() - started)):
+            assert SENT == await sender()
+
+        assert [1.25] == asked  # alone, half a window
+
+    @virtual_time
+    async def test_there_is_one_such_wait_for_a_transaction(self) -> None:
+        """Who is sent back to wait, or sends once more after a conflict, has had its turn."""
+        turns: list[float] = []
+
+        class Turns(BindBatches):
+            async def turn(self, seconds_left: float = inf) -> None:
+                turns.append(seconds_left)
+
+        async def until() -> None: ...
+
+        sender = Sender(BindGuard(batches=Turns(0.5, now)))
+        with passing(Words(NotYet(until), None, None), seconds_left=lambda: 7.0):
+            assert (SENT, SENT) == (await sender(), await sender())
+
+        assert ([7.0], 3) == (turns, sender.tries)
 
     @virtual_time
     async def test_what_it_rejects_never_leaves(self) -> None:
