@@ -7,7 +7,7 @@ about them.
 
 Nothing is held where few leave: a pod by itself is bound as ever. Nor while anybody waits for a bind to settle, or has
 waited in the last moments: what would be held is what others wait for. Who binds one pod after the other has nobody to
-leave with: that is noticed by nobody joining, and then nothing is held for a while either.
+leave with: that is noticed by nobody joining twice, and then nothing is held for a while either.
 
 The decision is checked when a Binding leaves, not when it begins to be held (``bind_guard``).
 """
@@ -30,7 +30,7 @@ MOST: Final = 16
 """So many leave together at most; they do before the window ends."""
 
 PAUSE_SECONDS: Final = 1.0
-"""For so long nothing is held once a bind has had to wait for another, or nobody has joined one that was held."""
+"""For so long nothing is held once a bind has had to wait for another, or nobody has joined two held in a row."""
 
 _SILENCE: Final = 0.5
 """Part of the window for which nobody joins: then nobody is to be expected."""
@@ -50,7 +50,7 @@ class BindBatches:
         self._held: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._ends = self._joined = self._from = -inf
-        self._awaited = 0
+        self._awaited = self._alone = 0
 
     async def turn(self, seconds_left: float = inf) -> None:
         """Until a Binding may leave. None is held whose bind may not take that long any more."""
@@ -101,8 +101,9 @@ class BindBatches:
         if now < until:
             self._timer = asyncio.get_running_loop().call_later(until - now, self._look_again)
             return
-        if len(self._held) == 1:
-            self._from = now + PAUSE_SECONDS
+        self._alone = self._alone + 1 if len(self._held) == 1 else 0
+        if self._alone > 1:  # once may be a scheduler that pauses
+            self._alone, self._from = 0, now + PAUSE_SECONDS
         self._release()
 
     def _release(self) -> None:

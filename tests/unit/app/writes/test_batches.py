@@ -81,15 +81,28 @@ async def test_no_more_than_so_many_leave_together() -> None:
 
 @virtual_time
 async def test_who_binds_one_by_one_is_not_held_again_and_again() -> None:
-    """Nobody joins the fifth: that is noticed within half a window, and for a second nothing is held."""
+    """Nobody joins the fifth, nor the sixth: each is noticed within half a window, and for a second nothing is held."""
     bindings = Bindings()
 
     while now() < 1000.0 + 1.1:
         await bindings.send()
         await asyncio.sleep(0.005)
 
-    assert [25, 25] == bindings.held
+    assert [25, 25, 25] == bindings.held
     assert 200 < len(bindings.left)
+
+
+@virtual_time
+async def test_one_that_is_alone_once_changes_nothing() -> None:
+    """A scheduler pauses now and then."""
+    bindings = Bindings()
+    for count in (FEW + 1, 3, 1):
+        await bindings.come(count)
+        await asyncio.sleep(0.03)
+
+    await bindings.come(2)
+
+    assert ([0, 0, 0, 0, 25, 55, 55, 55, 85], [25] * 5) == (bindings.left, bindings.held)
 
 
 @virtual_time
