@@ -32,7 +32,7 @@ class Part(Struct, frozen=True):
     tried: tuple[str, ...] = ()
 
 
-_FEWER: Final = "--systems=in-tree,homeport,at-most,complete,pick"
+_FEWER: Final = "--systems=in-tree,homeport,one-by-one,at-most,complete,pick"
 
 PARTS: Final[Mapping[str, Part]] = {
     "calls": Part("bench", short=("--calls=500",), tried=("--nodes=100", "--pods=1000", "--calls=100")),
