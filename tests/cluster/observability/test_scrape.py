@@ -29,6 +29,7 @@ NEEDS_REPLICAS: Final = "several replicas, and an API server for their Lease"
 WITHOUT_DATA: Final = {
     ("At a glance", "Leaders", "A"): NEEDS_REPLICAS,
     ("Decisions", "Time of a request, by verb", "C"): NEEDS_REPLICAS,
+    ("Binds", "Held to leave together", "A"): "an API server to bind at",
     ("Binds", "Waits at Permit", "A"): "a plugin that makes pods wait",
     ("Replicas", "Who leads", "A"): NEEDS_REPLICAS,
     ("Trouble", "Events for people", "A"): "an API server to write them to",
