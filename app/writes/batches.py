@@ -111,15 +111,6 @@ class BindBatches:
             self._timer.cancel()
             self._timer = None
         held, self._held = self._held, []
-        _let_go(held[::-1])
-
-
-def _let_go(held: list[asyncio.Future[None]]) -> None:
-    """The last one now, the one before it when the loop has looked at its sockets: schedulers wait for filter."""
-    while held:
-        turn = held.pop()
-        if not turn.done():
-            turn.set_result(None)
-            break
-    if held:
-        asyncio.get_running_loop().call_soon(_let_go, held)
+        for turn in held:
+            if not turn.done():  # else its bind was given up in this very step
+                turn.set_result(None)
