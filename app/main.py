@@ -204,7 +204,7 @@ class Service:
         due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.due_bind_wait,
-            observe=self._metrics.due_bind_wait.observe,
+            observe=self._metrics.gathered(self._metrics.due_bind_wait.observe),
             is_placed=self._is_placed,
         )
         self._cluster.on_placed(due.arrived)

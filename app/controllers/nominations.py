@@ -43,7 +43,8 @@ class CountedNominations:
     @property
     def nominated_nodes(self) -> Collection[str]:
         """Nodes to which a pod is nominated whose nomination counts."""
-        return {name for name in self._cluster.nominated_nodes if self.nominated(name)}
+        every = self._cluster.nominated_nodes
+        return {name for name in every if self.nominated(name)} if every else ()
 
     @property
     def generation(self) -> int:

@@ -585,6 +585,8 @@ def _slim_pod(found: PodObject, parts: PodParts, oversized: tuple[str, ...], lif
 
 def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
     nominated = status.nominated_node_name
+    if not nominated and not status.conditions:
+        return NOT_WAITING
     since = "" if spec.node_name else unschedulable_since(status.conditions)
     return Waiting(sys.intern(nominated or ""), since) if nominated or since else NOT_WAITING
 

@@ -43,7 +43,8 @@ _LATEST: Final = ":latest"
 _RESIZE: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 _HOST_PORT: Final = b'"hostPort"'
-_CLAIM_SOURCES: Final = (b'"persistentVolumeClaim"', b'"ephemeral"')
+_CLAIM: Final = b'"persistentVolumeClaim"'
+_EPHEMERAL: Final = b'"ephemeral"'
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 _LARGEST_IMAGES: Final = 1 << 20
 """Bytes of the images of a node: twenty times what a kubelet reports by default."""
@@ -262,7 +263,7 @@ def pod_parts(
 def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
     """The same where of pods ``PENDING_VOLUMES`` alone is asked for: nothing else is looked at."""
     data = b"" if node_name else bytes(volumes)
-    if not any(source in data for source in _CLAIM_SOURCES):
+    if _CLAIM not in data and _EPHEMERAL not in data:
         return _NONE_PENDING, ()
     try:
         found = with_claims(_VOLUMES.decode(data) or ())

@@ -29,6 +29,9 @@ ALL_PLUGINS: Final = ""
 
 _WHOLE: Final = "a FilterResult that passes or rejects each node"
 _LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
+_MOST_SETS: Final = 64
+"""Of excused plugins, of which it is remembered who is left."""
+
 _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
 
 
@@ -114,6 +117,14 @@ class Recheck(Struct, frozen=True):
     certain: bool = True
 
 
+class _TakingPart(Struct, frozen=True):
+    """The filters that are asked about a pod: those that read nodes alone, the others, and those that judge last."""
+
+    kept: Sequence[PluginSlot]
+    others: Sequence[PluginSlot]
+    last: Sequence[PluginSlot]
+
+
 class _Search:
     """What one search for nodes has found so far. ``left`` passed all plugins that were asked.
 
@@ -143,6 +154,7 @@ class Filtering(Runner):
         self._kept_filters = [it for it in self.slots["filter"] if it.is_kept]
         self._other_filters = [it for it in self.slots["filter"] if not it.is_kept]
         self._last_filters = [it for it in self.slots["filter"] if it.filters_last]
+        self._taking_part: dict[frozenset[str], _TakingPart] = {}
         self._deciding = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
         self._reading_cluster = [it for it in self._deciding if not it.is_kept]
 
@@ -243,14 +255,14 @@ class Filtering(Runner):
         found = _Search()
         apart = self._apart(pod, nodes, names)
         found.left = list(filterfalse(apart.__contains__, names)) if apart else names
-        kept, others = _asked(self._kept_filters, state), _asked(self._other_filters, state)
-        if kept:
+        asks = self._asks(state)
+        if asks.kept:
             judge = partial(self._judge, state)
-            found.each, found.kept, found.left = self._kept.passing(kept, pod, found.left, judge)
+            found.each, found.kept, found.left = self._kept.passing(asks.kept, pod, found.left, judge)
         of_the_picture = found.kept is not None and found.kept.passing is not None
-        if not of_the_picture and not (others and others[0].any_names):
+        if not of_the_picture and not (asks.others and asks.others[0].any_names):
             found.left = self._known(nodes, found.left)
-        for slot in others:
+        for slot in asks.others:
             asked = nodes if found.left is nodes.names else nodes.among(found.left)
             found.asked[slot.name] = result = self._filter_by(slot, state, pod, asked)
             found.left = result.passed
@@ -258,10 +270,22 @@ class Filtering(Runner):
             found.apart = self._judge_apart(state, pod, nodes, apart)
             passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
             found.left = list(filter(passed.__contains__, names))
-        if self._last_filters and found.left:
+        if asks.last and found.left:
             asked = _Asked(nodes, partial(self._known, nodes, nodes.names))
             found.last = self._filter_last(state, pod, asked, found.left)
             found.left = found.last[-1].passed if found.last else found.left
+        return found
+
+    def _asks(self, state: CycleState) -> _TakingPart:
+        """Those that PreFilter did not excuse. Which it does is one of a few sets for nearly all pods."""
+        excused = frozenset(state.skip_filter)
+        found = self._taking_part.get(excused)
+        if found is None:
+            if len(self._taking_part) >= _MOST_SETS:
+                self._taking_part.clear()
+            each = (self._kept_filters, self._other_filters, self._last_filters)
+            found = _TakingPart(*([it for it in slots if it.name not in excused] for slots in each))
+            self._taking_part[excused] = found
         return found
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
@@ -397,7 +421,7 @@ class Filtering(Runner):
     ) -> Sequence[FilterResult]:
         """What was said by those that do not pass it on as it is; each is asked about what those before it leave."""
         said: list[FilterResult] = []
-        for slot in _asked(self._last_filters, state):
+        for slot in self._asks(state).last:
             if not passed:
                 break
             found = self._filter_last_by(slot, state, pod, nodes, passed)
@@ -488,7 +512,9 @@ class Filtering(Runner):
         return self._judge(state, kept, names)
 
     def _filters(self, state: CycleState) -> Sequence[PluginSlot]:
-        return _asked(self.slots["filter"], state)
+        excused = state.skip_filter
+        every = self.slots["filter"]
+        return [it for it in every if it.name not in excused] if excused else every
 
     def _filter_batch(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         rejected: dict[str, Status] = {}
@@ -563,12 +589,6 @@ class Filtering(Runner):
             for other in self._nominations.nominated(node_name)
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self._served
         ]
-
-
-def _asked(slots: Sequence[PluginSlot], state: CycleState) -> Sequence[PluginSlot]:
-    """Those that PreFilter did not excuse."""
-    excused = state.skip_filter
-    return [it for it in slots if it.name not in excused] if excused else slots
 
 
 def _is_part(names: Any, whole: Sequence[str]) -> bool:

@@ -293,7 +293,7 @@ def _is_unicode(text: Any) -> bool:
 
 def _required(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
     found: tuple[Any, ...] = tuple(plugin.required_objects(pod))
-    if not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
+    if found and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
         raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
     return found
 

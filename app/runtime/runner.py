@@ -45,11 +45,6 @@ class Runner:
         """An extension point was run, beginning at ``started`` by ``perf_counter``; ``answer`` came of it."""
         self._guard.observe_point(point, getattr(answer, "status", answer), self.scheduler_name, started)
 
-    @property
-    def sampled(self) -> bool:
-        """Whether the evaluation that runs is timed."""
-        return self._guard.sampled
-
     def _status(self, slot: PluginSlot, point: str, function: Callable[..., Any], *args: Any) -> Status:
         """A plugin's answer where a status is asked for. Raises ``PluginError``."""
         return self._guard.checked(slot.name, point, self._guard.call(slot.name, point, function, *args))
@@ -89,7 +84,7 @@ def sampled(point: str, *, always: bool = False) -> Callable[[M], M]:
     def decorate(method: M) -> M:
         @wraps(method)
         def measured(self: Runner, *args: Any) -> Any:
-            if not always and not self.sampled:
+            if not always and not self._guard.sampled:
                 return method(self, *args)
             started = perf_counter()
             try:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from app.server.access import Access
+from app.server.heads import KnownHead
 from app.server.tls import Certificates
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -84,6 +85,7 @@ class Listener:
         self._turned_away = turned_away
         self._clock = clock
         self._told: dict[str, float] = {}
+        self._heads: dict[bool, dict[bytes, KnownHead[Any]]] = {}
         self._untold: dict[str, int] = {}
 
     @property
@@ -136,6 +138,10 @@ class Listener:
             with suppress(OSError):
                 connection.close()
             raise
+
+    def heads(self, *, near: bool) -> dict[bytes, KnownHead[Any]]:
+        """Of requests that went the short way here, by their first lines; let through whoever sends them like this."""
+        return self._heads.setdefault(near, {})
 
     def leave(self, protocol: asyncio.Protocol) -> None:
         """A connection is over."""

@@ -7,6 +7,7 @@ been kept, and reaches nobody.
 
 A request to a verb is mostly there as a whole as soon as it is there at all. It is answered without ASGI's scope and
 messages, which cost such a call more than half of its time: the endpoint gets the body, and one write sends the answer.
+Where its head is known (``heads``), that is not taken apart again; if the rest of the body is late, it is after all.
 Whatever else comes (a body whose rest is late, or a long one, other routes, other methods, a request before the last
 one is answered) goes uvicorn's way, on the same connection and in the order in which it came.
 """
@@ -23,7 +24,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.server.access import WATCHED, Names, is_near
-from app.server.incoming import ARRIVED, Incoming, Whole
+from app.server.heads import KnownHead, known_head, line_of
+from app.server.incoming import ARRIVED, Headers, Incoming, Whole
 from app.server.listener import HEAD_SECONDS, Listener
 from app.server.tls import names_in
 from app.wire.extender_v1 import LongBody
@@ -100,7 +102,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
         self._deaf = False
-        self._ended = self._answered = self._taken = self._idle = 0
+        self._messages = self._ended = self._answered = self._taken = self._idle = 0
         self._connected_at = monotonic()
         self._in_message = self._in_head = False
         self._head_size = self._undecided = 0
@@ -111,6 +113,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
         self._arrived = 0.0
+        self._heads: dict[bytes, KnownHead[Endpoint]] = {}
+        self._is_new = False
+        self._head: KnownHead[Endpoint] | None = None
+        self._begun: list[bytes] = []
+        self._lacking = 0
 
     # the connection
 
@@ -119,6 +126,8 @@ class HttpProtocol(HttpToolsProtocol):
         found = transport.get_extra_info("peercert")
         self._names = names_in(found) if found else None
         self._near = self.client is not None and is_near(self.client[0])
+        if not self._listener.access.certified:  # else it rests on whose connection it is
+            self._heads = self._listener.heads(near=self._near)
         self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -126,6 +135,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._cancel_deadline()
         self._cancel_unread()
         self._gather_no_more()
+        self._begun = []
         super().connection_lost(exc)
         self._unset_keepalive_if_required()  # uvicorn leaves it where the connection was reset, and all of us with it
         self.headers = []
@@ -182,6 +192,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._arrived = monotonic()
+        self._messages += 1
         self._in_message = self._in_head = True
         self._head_size = self._undecided = self._idle = 0
         self._refusal = ""
@@ -224,6 +235,7 @@ class HttpProtocol(HttpToolsProtocol):
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._may_be_short():
             self._endpoint = endpoint
+            self._is_new = True
         else:
             self._begin_cycle()
 
@@ -248,13 +260,81 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._endpoint is None:
             super().on_message_complete()
         else:
-            self._start()
+            keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+            self._start(self._endpoint, self.headers, self._gather_no_more(), keep_alive=keep_alive)
 
     # what the transport tells
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        if self._begun:
+            self._go_on(data)
+        elif not self._begins_with_known_head(data):
+            self._read(data)
+
+    def _begins_with_known_head(self, data: bytes) -> bool:
+        """Then what there is of its body is taken: all of it in most cases."""
+        head = self._heads.get(line_of(data))
+        if head is None or not self._is_at_rest():
+            return False
+        found = head.body(data)
+        if found is None:
+            return False
+        start, length = found
+        if not len(data) - start <= length <= MOST_BYTES or not self._is_let_through_again(head):
+            return False
+        self._unset_keepalive_if_required()
+        self._cancel_deadline()
+        self._arrived = monotonic()
+        if len(data) - start == length:
+            self._start(head.endpoint, head.headers, data[start:], keep_alive=True)
+        else:
+            self._head, self._begun, self._lacking = head, [data], length - len(data) + start
+            self._grace = self.loop.call_later(GRACE_SECONDS, self._read_after_all)
+        return True
+
+    def _is_at_rest(self) -> bool:
+        """No byte of a request is there whose answer is not complete."""
+        return not (self._in_message or self._is_answering() or self.transport.is_closing())
+
+    def _is_let_through_again(self, head: KnownHead[Endpoint]) -> bool:
+        """What lets a certificate through may change, and the connection stays."""
+        access = self._listener.access
+        if not access.certified:
+            return True
+        return not access.refusal(self._names, b"POST", head.url, head.watched, near=self._near)
+
+    def _go_on(self, data: bytes) -> None:
+        self._begun.append(data)
+        self._lacking -= len(data)
+        if self._lacking < 0:
+            self._read_after_all()
+        elif self._lacking == 0:
+            head, begun = cast("KnownHead[Endpoint]", self._head), b"".join(self._begun)
+            start, _ = cast("tuple[int, int]", head.body(begun))
+            self._begin_no_more()
+            self._start(head.endpoint, head.headers, begun[start:], keep_alive=True)
+
+    def _begin_no_more(self) -> None:
+        self._head, self._begun, self._lacking = None, [], 0
+        self._gather_no_more()
+
+    def _read_after_all(self) -> None:
+        """Take apart what has come so far, as if its head were not known."""
+        begun = b"".join(self._begun)
+        self._begin_no_more()
+        self._read(begun)
+
+    def _read(self, data: bytes) -> None:
+        at_rest, messages, self._is_new = not self._in_message, self._messages, False
+        self._feed(data)
+        if self._is_new and at_rest and self._messages - messages == 1 and self.parser.should_keep_alive():
+            found = known_head(data, self.url, self.headers, self._direct[self.url], self._watched)
+            if found is not None:
+                self._heads[line_of(data)] = found
+
+    def _feed(self, data: bytes) -> None:
         if not self._arrived and data.startswith(_TLS_HELLO):
             self._deaf = True
             self._listener.turn_away(
@@ -286,6 +366,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._grace = self.loop.call_later(GRACE_SECONDS, self._go_uvicorns_way)
 
     def shutdown(self) -> None:
+        if self._begun:
+            self._read_after_all()
         self._go_uvicorns_way()
         super().shutdown()
 
@@ -355,12 +437,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._grace = None
         return found
 
-    def _start(self) -> None:
-        endpoint = cast("Endpoint", self._endpoint)
-        body = self._gather_no_more()
-        exchange = _Exchange(keep_alive=self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive())
-        self.cycle = cast("RequestResponseCycle", exchange)
-        whole = Whole(self.headers, body, self._arrived)
+    def _start(self, endpoint: Endpoint, headers: Headers, body: bytes, *, keep_alive: bool) -> None:
+        exchange: Any = _Exchange(keep_alive=keep_alive)
+        self.cycle = exchange
+        whole = Whole(headers, body, self._arrived)
         task = self.loop.create_task(self._serve(endpoint, whole, exchange))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)

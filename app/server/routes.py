@@ -125,6 +125,7 @@ class _Endpoint:
         self._spans = None if tracing is None else VerbSpans(tracing, verb)
         self._duration = metrics.request_duration.labels(verb)
         self._counter = cache(partial(metrics.requests.labels, verb))
+        self._answered = metrics.gathered(self._count)
         self._said: dict[str, float] = {}
         self._log = _LOG.bind(verb=verb)
 
@@ -133,9 +134,13 @@ class _Endpoint:
         started = perf_counter()
         spans = self._spans
         status, body, outcome = await (self._told(request) if spans is None else spans.around(request, self._told))
-        self._duration.observe(perf_counter() - started)
-        self._counter(outcome).inc()
+        self._answered((outcome, perf_counter() - started))
         return status, body
+
+    def _count(self, answered: tuple[str, float]) -> None:
+        outcome, seconds = answered
+        self._duration.observe(seconds)
+        self._counter(outcome).inc()
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
         """Status and body for a request that the listener does not let through."""

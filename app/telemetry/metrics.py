@@ -7,7 +7,8 @@ Names and labels are kube-scheduler's where the thing is the same, with ``homepo
 from __future__ import annotations
 
 import platform
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,6 +21,10 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.registry import Collector
+
+from app.telemetry.gathered import Gathered, Settling
+
+T = TypeVar("T")
 
 _VERB_BUCKETS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
@@ -39,6 +44,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._settling = Settling()
+        self.registry.register(self._settling)
         self._of_requests()
         self._of_plugins()
         self._of_replicas()
@@ -197,6 +204,10 @@ class Metrics:
             ["version", "python_version", "python_implementation"],
             registry=self.registry,
         )
+
+    def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
+        """Notes for the hot path: ``put_in`` is called with them later, at the latest when the metrics are read."""
+        return self._settling.gathered(put_in)
 
     def describe_process(self, version: str) -> None:
         """What this process is, and what it takes of the machine. Once, for the one set that is exposed."""

@@ -209,8 +209,12 @@ def _names_a_pod(found: _BindingArgs) -> bool:
 def _named(field_name: str, value: str | None, is_name: Callable[[str], bool]) -> str:
     name = _given(field_name, value)
     if not is_name(name):
-        raise MalformedRequest(f"{field_name} is {shown(name)}, which cannot be a name")
+        raise _no_name(field_name, name)
     return name
+
+
+def _no_name(field_name: str, name: str) -> MalformedRequest:
+    return MalformedRequest(f"{field_name} is {shown(name)}, which cannot be a name")
 
 
 def _given(field_name: str, value: str | None) -> str:
@@ -357,8 +361,10 @@ def _slim(found: PodObject, core: CoreV1) -> Pod:
         pod = core.slim_pod(found)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Pod: {error}") from None
-    _named("Pod.metadata.name", pod.name, is_subdomain)
-    _named("Pod.metadata.namespace", pod.namespace, is_label)
+    if not is_subdomain(pod.name):
+        raise _no_name("Pod.metadata.name", pod.name)
+    if not is_label(pod.namespace):
+        raise _no_name("Pod.metadata.namespace", pod.namespace)
     return pod
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
 from app.server import protocol
+from app.server.access import WRONG_NAME, Access
 from app.server.incoming import Incoming, Whole
 from app.server.listener import Listener
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
@@ -23,6 +25,7 @@ from app.wire.extender_v1 import LongBody
 from tests.listening import on_loopback
 
 ROOM = 1 << 26
+KNOWN = False
 
 
 class Echo:
@@ -99,6 +102,25 @@ def post(body: bytes, *headers: str, path: str = "/lean/filter", version: str = 
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
+@pytest.fixture(autouse=True, params=["a new head", "a known head"])
+def _known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a client sends, it is answered alike where the head of ``post`` is known from another connection."""
+    monkeypatch.setattr(sys.modules[__name__], "KNOWN", request.param == "a known head")
+
+
+async def _make_known(served: Served) -> None:
+    line = await served.connect()
+    line.send(post(b""))
+    await line.answer()
+    line.writer.close()
+    while served.running.server_state.connections:  # noqa: ASYNC110  # it tells nobody
+        await asyncio.sleep(0.001)
+    served.lines.clear()
+    served.echo.ways.clear()
+    served.echo.headers.clear()
+    served.echo.begun.clear()
+
+
 @asynccontextmanager
 async def serving(most: int = 100) -> AsyncIterator[Served]:
     echo = Echo()
@@ -115,6 +137,8 @@ async def serving(most: int = 100) -> AsyncIterator[Served]:
     while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
         await asyncio.sleep(0.001)
     served = Served(echo, running, listener, turned_away)
+    if KNOWN:
+        await _make_known(served)
     try:
         yield served
     finally:
@@ -620,3 +644,124 @@ class TestForbidden:
             line.send(whole[-3:])
 
             assert b"homeport: not from a page of another site" == (await line.answer())[1]
+
+
+class TestKnownHeads:
+    """The parser is not asked about what it has said before."""
+
+    @pytest.fixture
+    def read(self, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+        """What was taken apart."""
+        found: list[bytes] = []
+        feed = HttpProtocol._feed
+
+        def noted(self: HttpProtocol, data: bytes) -> None:
+            found.append(data)
+            feed(self, data)
+
+        monkeypatch.setattr(HttpProtocol, "_feed", noted)
+        return found
+
+    async def test_a_head_is_taken_apart_once(self, read: list[bytes]) -> None:
+        async with serving() as served:
+            for _ in range(2):
+                line = await served.connect()
+                for body in (b"a", b"", b"b" * 12_345):
+                    line.send(post(body, "X-Asked: 1"))
+                    assert body == (await line.answer())[1]
+
+            assert [post(b"a", "X-Asked: 1")] == read[-1:]
+            assert ["short"] * 6 == served.echo.ways
+            assert ["1"] * 6 == served.echo.headers
+
+    async def test_the_rest_of_a_body_is_added(self, read: list[bytes]) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"x"))
+            await line.answer()
+            read.clear()
+            whole = post(b"abcdef" * 1000)
+            for start in range(0, len(whole), 1500):
+                line.send(whole[start : start + 1500])
+                await line.writer.drain()
+                await asyncio.sleep(GRACE_SECONDS / 20)
+
+            assert b"abcdef" * 1000 == (await line.answer())[1]
+            assert ["short", "short"] == served.echo.ways
+            assert [] == read
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            pytest.param(b"Content-Length:  3", id="other spaces"),
+            pytest.param(b"Content-Length: +3", id="a sign"),
+            pytest.param(b"Content-Length: 0x3", id="other digits"),
+            pytest.param(b"Content-Length: 3\r\nContent-Length: 3", id="two lengths"),
+            pytest.param(b"Content-Length: 3\r\nTransfer-Encoding: chunked", id="chunks and a length"),
+            pytest.param(b"Content-Length: ", id="no length"),
+            pytest.param(b"Content-Length: 33333333", id="more digits than any body has"),
+        ],
+    )
+    async def test_a_head_that_differs_in_more_than_its_length_is_taken_apart(
+        self, head: bytes, read: list[bytes]
+    ) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"known"))
+            await line.answer()
+            read.clear()
+            line.send(b"POST /lean/filter HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\nabc")
+            while not read:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.001)
+
+    async def test_heads_that_say_more_of_their_bodies_are_not_kept(self) -> None:
+        async with serving() as served:
+            before = len(served.listener.heads(near=True))
+            line = await served.connect()
+            chunks = post(b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n\r\n"
+            for request_ in (chunks, post(b"abc", f"X-Long: {'x' * 2000}"), b"\r\n" + post(b"abc")):
+                line.send(request_)
+                assert b"abc" == (await line.answer())[1]
+
+            assert before == len(served.listener.heads(near=True))
+
+    async def test_a_body_is_no_head(self) -> None:
+        """Of a request that came in pieces, the second of which looks like a request."""
+        async with serving() as served:
+            line = await served.connect()
+            inner = post(b"inner", "X-Asked: inner")
+            outer = post(inner, "X-Asked: outer")
+            line.send(outer[: -len(inner)])
+            await line.writer.drain()
+            await asyncio.sleep(GRACE_SECONDS / 10)
+            line.send(inner, post(b"next", "X-Asked: next"))
+
+            assert inner == (await line.answer())[1]
+            assert b"next" == (await line.answer())[1]
+            assert all(b"inner" not in it.before + it.after for it in served.listener.heads(near=True).values())
+
+    async def test_who_is_let_in_by_a_certificate_is_asked_each_time(
+        self, read: list[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys.modules[__name__], "KNOWN", False)
+        names, ours = frozenset({"homeport"}), {"homeport"}
+        others = frozenset({"scheduler"})
+        access = Access("verbs", loopback=True, certified=True, allowed=others, our_names=lambda: frozenset(ours))
+        async with serving() as served:
+            served.listener.access = access
+            line = await served.connect()
+            while not served.running.server_state.connections:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.001)
+            (connection,) = served.running.server_state.connections
+            assert isinstance(connection, HttpProtocol)
+            connection._names = names
+            for _ in range(2):
+                line.send(post(b"abc"))
+                assert b"abc" == (await line.answer())[1]
+            assert [post(b"abc")] == read
+            ours.clear()
+            line.send(post(b"abc"))
+
+            assert WRONG_NAME.encode() == (await line.answer())[1]
+            assert await line.ends()
+            assert {} == served.listener.heads(near=True)

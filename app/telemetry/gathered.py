@@ -1,0 +1,57 @@
+"""What is noted on the hot path is put into its series later, many at a time.
+
+An observation is a dozen calls inside prometheus_client, whose code and data have left the processor's caches by the
+next request: put in one by one, two of them cost a twentieth of a filter; put in together, a fraction of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
+
+T = TypeVar("T")
+
+_TOGETHER: Final = 32
+"""Some tenths of a millisecond."""
+
+
+class Gathered(Generic[T]):
+    """Hands on what it is called with, by ``put_in``, 32 at a time or at ``settle``."""
+
+    __slots__ = ("_put_in", "_waiting")
+
+    def __init__(self, put_in: Callable[[T], None]) -> None:
+        self._put_in = put_in
+        self._waiting: list[T] = []
+
+    def __call__(self, noted: T) -> None:
+        self._waiting.append(noted)
+        if len(self._waiting) >= _TOGETHER:
+            self.settle()
+
+    def settle(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for noted in waiting:
+            self._put_in(noted)
+
+
+class Settling(Collector):
+    """The first collector of a registry: whoever reads the others finds all that was noted before."""
+
+    def __init__(self) -> None:
+        self._all: list[Gathered[object]] = []
+
+    def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
+        """One that is settled whenever the registry is read."""
+        found = Gathered(put_in)
+        self._all.append(found)  # type: ignore[arg-type]  # it is never called through this list
+        return found
+
+    def collect(self) -> Iterable[Metric]:
+        """None of its own."""
+        for each in self._all:
+            each.settle()
+        return ()
