@@ -2,7 +2,8 @@
 
 Taking a head apart and asking who may send it costs a fifth of what a call to a verb takes beside its decision. So the
 bytes of a head that went the short way are kept, and the next one in the same bytes goes the same way. None is kept
-whose bytes say anything else of its body than a length in plain digits.
+whose bytes say anything else of its body than a length in plain digits. One client's does another's no harm: heads are
+compared whole, and what they are let through for is in them (``protocol`` asks again where a certificate counts).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from app.server.forward import FORWARDED
 from app.server.incoming import Headers
 
 E = TypeVar("E")
@@ -23,7 +25,10 @@ _LONGEST: Final = 1 << 10
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,7})\r\n")
 _MOST_DIGITS: Final = 7
 _CONTENT_LENGTH: Final = b"content-length"
-_OF_BODIES: Final = frozenset({b"transfer-encoding", b"trailer"})
+_NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
+"""Headers that say more of the body; and those that differ each time, which would only drive out the others."""
+
+_POST: Final = b"POST "
 _END: Final = b"\r\n\r\n"
 
 
@@ -53,8 +58,8 @@ class KnownHead(Struct, Generic[E], frozen=True, eq=False):
 
 
 def line_of(data: bytes) -> bytes:
-    """The request line, by which a head is looked up; anything where there is none."""
-    return data[: data.find(b"\r\n")]
+    """The request line of a POST, by which a head is looked up; anything where there is none."""
+    return data[: data.find(b"\r\n", 0, _LONGEST)] if data.startswith(_POST) else b""
 
 
 def known_head(
@@ -62,12 +67,12 @@ def known_head(
 ) -> KnownHead[E] | None:
     """The head with which ``data`` begins, of a POST that the parser read so; ``None`` if it is not to be kept."""
     end = data.find(_END, 0, _LONGEST)
-    if end < 0 or line_of(data) != b"POST " + url + b" HTTP/1.1":
+    if end < 0 or line_of(data) != _POST + url + b" HTTP/1.1":
         return None
     size = end + len(_END)
     names = [name for name, _ in headers]
     found = _LENGTH.search(data, 0, size)
-    if found is None or names.count(_CONTENT_LENGTH) != 1 or not _OF_BODIES.isdisjoint(names):
+    if found is None or names.count(_CONTENT_LENGTH) != 1 or not _NOT_KEPT.isdisjoint(names):
         return None
     rest = tuple(it for it in headers if it[0] != _CONTENT_LENGTH)
     return KnownHead(data[: found.start(1)], data[found.end(1) : size], rest, endpoint, url.decode("latin-1"), watched)

@@ -62,7 +62,10 @@ def allow_open_files(wanted: int) -> None:
 
 
 class Listener:
-    """``web`` answers what ``access`` lets through, on at most ``most`` connections at a time."""
+    """``web`` answers what ``access`` lets through, on at most ``most`` connections at a time.
+
+    ``heads``: of requests that went the short way here, by their first lines.
+    """
 
     def __init__(
         self,
@@ -80,12 +83,12 @@ class Listener:
         self.access = access
         self.certificates = certificates
         self.most = most
+        self.heads: dict[bytes, KnownHead[Any]] = {}
         self._open: set[asyncio.Protocol] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turned_away = turned_away
         self._clock = clock
         self._told: dict[str, float] = {}
-        self._heads: dict[bool, dict[bytes, KnownHead[Any]]] = {}
         self._untold: dict[str, int] = {}
 
     @property
@@ -138,10 +141,6 @@ class Listener:
             with suppress(OSError):
                 connection.close()
             raise
-
-    def heads(self, *, near: bool) -> dict[bytes, KnownHead[Any]]:
-        """Of requests that went the short way here, by their first lines; let through whoever sends them like this."""
-        return self._heads.setdefault(near, {})
 
     def leave(self, protocol: asyncio.Protocol) -> None:
         """A connection is over."""

@@ -71,6 +71,18 @@ class Endpoint(Protocol):
         ...
 
 
+class _Begun:
+    """A request with a known head of whose body more is to come: ``lacking`` bytes. It begins at ``start``."""
+
+    __slots__ = ("head", "lacking", "parts", "start")
+
+    def __init__(self, head: KnownHead[Endpoint], start: int, lacking: int, parts: list[bytes]) -> None:
+        self.head = head
+        self.start = start
+        self.lacking = lacking
+        self.parts = parts
+
+
 class _Exchange:
     """What uvicorn's protocol asks of the cycle that is under way on a connection, and no more."""
 
@@ -112,12 +124,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._gathered: list[bytes] = []
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
-        self._arrived = 0.0
-        self._heads: dict[bytes, KnownHead[Endpoint]] = {}
+        self._arrived = self._early = 0.0
+        self._heads = listener.heads
         self._is_new = False
-        self._head: KnownHead[Endpoint] | None = None
-        self._begun: list[bytes] = []
-        self._lacking = 0
+        self._begun: _Begun | None = None
 
     # the connection
 
@@ -126,8 +136,6 @@ class HttpProtocol(HttpToolsProtocol):
         found = transport.get_extra_info("peercert")
         self._names = names_in(found) if found else None
         self._near = self.client is not None and is_near(self.client[0])
-        if not self._listener.access.certified:  # else it rests on whose connection it is
-            self._heads = self._listener.heads(near=self._near)
         self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -135,7 +143,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._cancel_deadline()
         self._cancel_unread()
         self._gather_no_more()
-        self._begun = []
+        self._begun = None
         super().connection_lost(exc)
         self._unset_keepalive_if_required()  # uvicorn leaves it where the connection was reset, and all of us with it
         self.headers = []
@@ -191,7 +199,7 @@ class HttpProtocol(HttpToolsProtocol):
     # what the parser tells
 
     def on_message_begin(self) -> None:
-        self._arrived = monotonic()
+        self._arrived, self._early = self._early or monotonic(), 0.0
         self._messages += 1
         self._in_message = self._in_head = True
         self._head_size = self._undecided = self._idle = 0
@@ -235,7 +243,7 @@ class HttpProtocol(HttpToolsProtocol):
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._may_be_short():
             self._endpoint = endpoint
-            self._is_new = True
+            self._is_new = self.parser.should_keep_alive()  # the parser has forgotten it once the body is read
         else:
             self._begin_cycle()
 
@@ -268,15 +276,15 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._begun:
-            self._go_on(data)
-        elif not self._begins_with_known_head(data):
+        if self._begun is not None:
+            self._go_on(self._begun, data)
+        elif not self._took_by_known_head(data):
             self._read(data)
 
-    def _begins_with_known_head(self, data: bytes) -> bool:
-        """Then what there is of its body is taken: all of it in most cases."""
-        head = self._heads.get(line_of(data))
-        if head is None or not self._is_at_rest():
+    def _took_by_known_head(self, data: bytes) -> bool:
+        """Whether it begins with a known head: then so much of the body as is there is taken, mostly all of it."""
+        head = self._heads.get(line_of(data)) if self._is_at_rest() else None
+        if head is None:
             return False
         found = head.body(data)
         if found is None:
@@ -290,46 +298,50 @@ class HttpProtocol(HttpToolsProtocol):
         if len(data) - start == length:
             self._start(head.endpoint, head.headers, data[start:], keep_alive=True)
         else:
-            self._head, self._begun, self._lacking = head, [data], length - len(data) + start
-            self._grace = self.loop.call_later(GRACE_SECONDS, self._read_after_all)
+            self._begun = _Begun(head, start, start + length - len(data), [data])
+            self._grace = self.loop.call_later(GRACE_SECONDS, self._too_late_for_short)
         return True
 
     def _is_at_rest(self) -> bool:
-        """No byte of a request is there whose answer is not complete."""
+        """Nothing is there of a request whose answer is not complete, and another one may come."""
         return not (self._in_message or self._is_answering() or self.transport.is_closing())
 
     def _is_let_through_again(self, head: KnownHead[Endpoint]) -> bool:
         """What lets a certificate through may change, and the connection stays."""
         access = self._listener.access
         if not access.certified:
-            return True
+            return True  # what counted is in the head
         return not access.refusal(self._names, b"POST", head.url, head.watched, near=self._near)
 
-    def _go_on(self, data: bytes) -> None:
-        self._begun.append(data)
-        self._lacking -= len(data)
-        if self._lacking < 0:
-            self._read_after_all()
-        elif self._lacking == 0:
-            head, begun = cast("KnownHead[Endpoint]", self._head), b"".join(self._begun)
-            start, _ = cast("tuple[int, int]", head.body(begun))
-            self._begin_no_more()
-            self._start(head.endpoint, head.headers, begun[start:], keep_alive=True)
+    def _go_on(self, begun: _Begun, data: bytes) -> None:
+        begun.parts.append(data)
+        begun.lacking -= len(data)
+        if begun.lacking < 0:
+            self._read_after_all(begun)
+        elif begun.lacking == 0:
+            head = begun.head
+            self._start(head.endpoint, head.headers, self._begin_no_more(begun)[begun.start :], keep_alive=True)
 
-    def _begin_no_more(self) -> None:
-        self._head, self._begun, self._lacking = None, [], 0
+    def _begin_no_more(self, begun: _Begun) -> bytes:
+        """What has come so far."""
+        self._begun = None
         self._gather_no_more()
+        return b"".join(begun.parts)
 
-    def _read_after_all(self) -> None:
+    def _read_after_all(self, begun: _Begun) -> None:
         """Take apart what has come so far, as if its head were not known."""
-        begun = b"".join(self._begun)
-        self._begin_no_more()
-        self._read(begun)
+        self._early = self._arrived
+        self._read(self._begin_no_more(begun))
+
+    def _too_late_for_short(self) -> None:
+        if self._begun is not None:
+            self._read_after_all(self._begun)
+        self._go_uvicorns_way()
 
     def _read(self, data: bytes) -> None:
         at_rest, messages, self._is_new = not self._in_message, self._messages, False
         self._feed(data)
-        if self._is_new and at_rest and self._messages - messages == 1 and self.parser.should_keep_alive():
+        if self._is_new and at_rest and self._messages - messages == 1:
             found = known_head(data, self.url, self.headers, self._direct[self.url], self._watched)
             if found is not None:
                 self._heads[line_of(data)] = found
@@ -363,12 +375,10 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._size > MOST_BYTES:
             self._go_uvicorns_way()
         elif self._grace is None:
-            self._grace = self.loop.call_later(GRACE_SECONDS, self._go_uvicorns_way)
+            self._grace = self.loop.call_later(GRACE_SECONDS, self._too_late_for_short)
 
     def shutdown(self) -> None:
-        if self._begun:
-            self._read_after_all()
-        self._go_uvicorns_way()
+        self._too_late_for_short()
         super().shutdown()
 
     # what is not let through

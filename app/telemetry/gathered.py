@@ -6,6 +6,7 @@ next request: put in one by one, two of them cost a twentieth of a filter; put i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
@@ -19,7 +20,10 @@ _TOGETHER: Final = 32
 
 
 class Gathered(Generic[T]):
-    """Hands on what it is called with, by ``put_in``, 32 at a time or at ``settle``."""
+    """Hands on what it is called with, by ``put_in``, 32 at a time or at ``settle``.
+
+    In an event loop it does so behind what is under way: the call that notes is to be answered first.
+    """
 
     __slots__ = ("_put_in", "_waiting")
 
@@ -29,7 +33,13 @@ class Gathered(Generic[T]):
 
     def __call__(self, noted: T) -> None:
         self._waiting.append(noted)
-        if len(self._waiting) >= _TOGETHER:
+        if not len(self._waiting) % _TOGETHER:
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(self.settle)
+        except RuntimeError:
             self.settle()
 
     def settle(self) -> None:

@@ -18,7 +18,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def processor_microseconds(pid: int) -> float:
-    """The same of its first thread alone, counted in nanoseconds."""
+    """Processor time of the first thread of a process so far; counted in nanoseconds."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e3
 
 

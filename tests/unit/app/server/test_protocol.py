@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import httpx
@@ -34,6 +34,7 @@ class Echo:
     def __init__(self) -> None:
         self.ways: list[str] = []
         self.headers: list[str | None] = []
+        self.arrived: list[float] = []
         self.begun = asyncio.Event()
         self.open = asyncio.Event()
         self.open.set()
@@ -52,6 +53,7 @@ class Echo:
 
     async def _told(self, request: Incoming) -> tuple[int, bytes | LongBody]:
         assert request.arrived is not None
+        self.arrived.append(request.arrived)
         self.headers.append(request.header("x-asked"))
         body = bytes(await request.body(ROOM))
         self.begun.set()
@@ -97,6 +99,13 @@ class Line:
         return await asyncio.wait_for(self.reader.read(), 10) == b""
 
 
+async def until(holds: Callable[[], object]) -> None:
+    """Of what tells nobody. Raises ``TimeoutError``."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
 def post(body: bytes, *headers: str, path: str = "/lean/filter", version: str = "1.1") -> bytes:
     lines = (f"POST {path} HTTP/{version}", "Host: localhost", f"Content-Length: {len(body)}", *headers)
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -113,8 +122,8 @@ async def _make_known(served: Served) -> None:
     line.send(post(b""))
     await line.answer()
     line.writer.close()
-    while served.running.server_state.connections:  # noqa: ASYNC110  # it tells nobody
-        await asyncio.sleep(0.001)
+    await until(lambda: not served.running.server_state.connections)
+    assert 1 == len(served.listener.heads)
     served.lines.clear()
     served.echo.ways.clear()
     served.echo.headers.clear()
@@ -711,19 +720,19 @@ class TestKnownHeads:
             await line.answer()
             read.clear()
             line.send(b"POST /lean/filter HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\nabc")
-            while not read:  # noqa: ASYNC110  # it tells nobody
-                await asyncio.sleep(0.001)
+            await until(lambda: read)
 
     async def test_heads_that_say_more_of_their_bodies_are_not_kept(self) -> None:
         async with serving() as served:
-            before = len(served.listener.heads(near=True))
+            before = dict(served.listener.heads)
             line = await served.connect()
             chunks = post(b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n\r\n"
-            for request_ in (chunks, post(b"abc", f"X-Long: {'x' * 2000}"), b"\r\n" + post(b"abc")):
+            traced = post(b"abc", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+            for request_ in (chunks, post(b"abc", f"X-Long: {'x' * 2000}"), b"\r\n" + post(b"abc", "X-A: b"), traced):
                 line.send(request_)
                 assert b"abc" == (await line.answer())[1]
 
-            assert before == len(served.listener.heads(near=True))
+            assert before == served.listener.heads
 
     async def test_a_body_is_no_head(self) -> None:
         """Of a request that came in pieces, the second of which looks like a request."""
@@ -738,7 +747,7 @@ class TestKnownHeads:
 
             assert inner == (await line.answer())[1]
             assert b"next" == (await line.answer())[1]
-            assert all(b"inner" not in it.before + it.after for it in served.listener.heads(near=True).values())
+            assert all(b"inner" not in it.before + it.after for it in served.listener.heads.values())
 
     async def test_who_is_let_in_by_a_certificate_is_asked_each_time(
         self, read: list[bytes], monkeypatch: pytest.MonkeyPatch
@@ -750,11 +759,8 @@ class TestKnownHeads:
         async with serving() as served:
             served.listener.access = access
             line = await served.connect()
-            while not served.running.server_state.connections:  # noqa: ASYNC110  # it tells nobody
-                await asyncio.sleep(0.001)
-            (connection,) = served.running.server_state.connections
-            assert isinstance(connection, HttpProtocol)
-            connection._names = names
+            await until(lambda: served.running.server_state.connections)
+            connection_of(served)._names = names
             for _ in range(2):
                 line.send(post(b"abc"))
                 assert b"abc" == (await line.answer())[1]
@@ -764,4 +770,76 @@ class TestKnownHeads:
 
             assert WRONG_NAME.encode() == (await line.answer())[1]
             assert await line.ends()
-            assert {} == served.listener.heads(near=True)
+
+    @pytest.mark.parametrize("close", ["Connection: close", "Proxy-Connection: close"])
+    async def test_who_wants_the_connection_closed_is_taken_at_his_word_each_time(self, close: str) -> None:
+        async with serving() as served:
+            for _ in range(2):
+                line = await served.connect()
+                line.send(post(b"abc", close))
+                head, answer = await line.answer()
+
+                assert b"abc" == answer
+                assert "connection: close\r\n" in head
+                assert await line.ends()
+
+    async def test_more_than_the_body_is_another_request(self, read: list[bytes]) -> None:
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"known"))
+            await line.answer()
+            read.clear()
+            line.send(post(b"first")[:-2])
+            await until(lambda: connection_of(served)._begun)
+            line.send(post(b"first")[-2:], post(b"second"), post(b"third")[:-1])
+            assert b"first" == (await line.answer())[1]
+            assert b"second" == (await line.answer())[1]
+            line.send(b"d")
+
+            assert b"third" == (await line.answer())[1]
+            assert [post(b"first") + post(b"second") + post(b"third")[:-1], b"d"] == read
+
+    async def test_a_request_arrived_with_its_first_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where its head was known, and the rest of its body was late."""
+        async with serving() as served:
+            line = await served.connect()
+            line.send(post(b"known"))
+            await line.answer()
+            now = [100.0]
+            monkeypatch.setattr(protocol, "monotonic", lambda: now[0])
+            line.send(post(b"late")[:-1])
+            await until(lambda: connection_of(served)._begun)
+            now[0] = 200.0
+            await until(lambda: served.echo.ways[1:])
+            line.send(b"e")
+            assert b"late" == (await line.answer())[1]
+            line.send(post(b"next", "X-Asked: next"))
+            assert b"next" == (await line.answer())[1]
+
+            assert [100.0, 200.0] == served.echo.arrived[-2:]
+            assert "asgi" == served.echo.ways[1]
+
+    async def test_what_has_begun_is_finished_at_the_end(self) -> None:
+        async with serving() as served:
+            line, gone = await served.connect(), await served.connect()
+            for each in (line, gone):
+                each.send(post(b"known"))
+                await each.answer()
+                each.send(post(b"halfway")[:-3])
+            connections = served.running.server_state.connections
+            await until(lambda: all(isinstance(it, HttpProtocol) and it._begun for it in connections))
+            gone.writer.close()
+            await until(lambda: len(connections) == 1)
+            served.running.should_exit = True
+            await until(lambda: "asgi" in served.echo.ways)
+            line.send(post(b"halfway")[-3:])
+
+            assert b"halfway" == (await line.answer())[1]
+            assert await line.ends()
+
+
+def connection_of(served: Served) -> HttpProtocol:
+    """The only one."""
+    (found,) = served.running.server_state.connections
+    assert isinstance(found, HttpProtocol)
+    return found
