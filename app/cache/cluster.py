@@ -381,7 +381,7 @@ class Cluster:
 
     def has_part(self, uid: str, key: ObjectKey) -> bool:
         """Whether the pod itself is placed or nominated in the picture: then ``without`` it, the picture differs."""
-        known = self.pod(*key) if self._overlay is None else self._seen(key)
+        known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
     def place_of(self, uid: str, key: ObjectKey) -> str:

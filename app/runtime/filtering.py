@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import filterfalse
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 
@@ -118,11 +118,19 @@ class Recheck(Struct, frozen=True):
 
 
 class _TakingPart(Struct, frozen=True):
-    """The filters that are asked about a pod: those that read nodes alone, the others, and those that judge last."""
+    """The filters that are asked about a pod: those whose verdicts are kept, the others, and those that judge last."""
 
+    every: Sequence[PluginSlot]
     kept: Sequence[PluginSlot]
     others: Sequence[PluginSlot]
     last: Sequence[PluginSlot]
+
+    @classmethod
+    def of(cls, filters: Iterable[PluginSlot], excused: Container[str]) -> Self:
+        every = [it for it in filters if it.name not in excused]
+        kept = [it for it in every if it.is_kept]
+        others = [it for it in every if not it.is_kept]
+        return cls(every, kept, others, [it for it in every if it.filters_last])
 
 
 class _Search:
@@ -151,10 +159,8 @@ class Filtering(Runner):
         self._served = served
         self._nominations = nominations
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in self.slots["filter"])
-        self._kept_filters = [it for it in self.slots["filter"] if it.is_kept]
-        self._other_filters = [it for it in self.slots["filter"] if not it.is_kept]
-        self._last_filters = [it for it in self.slots["filter"] if it.filters_last]
-        self._taking_part: dict[frozenset[str], _TakingPart] = {}
+        self._has_last_filters = any(it.filters_last for it in self.slots["filter"])
+        self._without: dict[frozenset[str], _TakingPart] = {}
         self._deciding = {it.name: it for point in ("preFilter", "filter") for it in self.slots[point]}.values()
         self._reading_cluster = [it for it in self._deciding if not it.is_kept]
 
@@ -255,14 +261,14 @@ class Filtering(Runner):
         found = _Search()
         apart = self._apart(pod, nodes, names)
         found.left = list(filterfalse(apart.__contains__, names)) if apart else names
-        asks = self._asks(state)
-        if asks.kept:
+        filters = self._taking_part(state)
+        if filters.kept:
             judge = partial(self._judge, state)
-            found.each, found.kept, found.left = self._kept.passing(asks.kept, pod, found.left, judge)
+            found.each, found.kept, found.left = self._kept.passing(filters.kept, pod, found.left, judge)
         of_the_picture = found.kept is not None and found.kept.passing is not None
-        if not of_the_picture and not (asks.others and asks.others[0].any_names):
+        if not of_the_picture and not (filters.others and filters.others[0].any_names):
             found.left = self._known(nodes, found.left)
-        for slot in asks.others:
+        for slot in filters.others:
             asked = nodes if found.left is nodes.names else nodes.among(found.left)
             found.asked[slot.name] = result = self._filter_by(slot, state, pod, asked)
             found.left = result.passed
@@ -270,22 +276,20 @@ class Filtering(Runner):
             found.apart = self._judge_apart(state, pod, nodes, apart)
             passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
             found.left = list(filter(passed.__contains__, names))
-        if asks.last and found.left:
+        if filters.last and found.left:
             asked = _Asked(nodes, partial(self._known, nodes, nodes.names))
             found.last = self._filter_last(state, pod, asked, found.left)
             found.left = found.last[-1].passed if found.last else found.left
         return found
 
-    def _asks(self, state: CycleState) -> _TakingPart:
+    def _taking_part(self, state: CycleState) -> _TakingPart:
         """Those that PreFilter did not excuse. Which it does is one of a few sets for nearly all pods."""
         excused = frozenset(state.skip_filter)
-        found = self._taking_part.get(excused)
+        found = self._without.get(excused)
         if found is None:
-            if len(self._taking_part) >= _MOST_SETS:
-                self._taking_part.clear()
-            each = (self._kept_filters, self._other_filters, self._last_filters)
-            found = _TakingPart(*([it for it in slots if it.name not in excused] for slots in each))
-            self._taking_part[excused] = found
+            if len(self._without) >= _MOST_SETS:
+                self._without.clear()
+            found = self._without[excused] = _TakingPart.of(self.slots["filter"], excused)
         return found
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
@@ -407,7 +411,7 @@ class Filtering(Runner):
     @property
     def has_last_filters(self) -> bool:
         """Whether any plugin judges by which nodes pass."""
-        return bool(self._last_filters)
+        return self._has_last_filters
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
         """Which of the nodes that pass all filters are rejected by which of them there are. Raises ``PluginError``."""
@@ -421,7 +425,7 @@ class Filtering(Runner):
     ) -> Sequence[FilterResult]:
         """What was said by those that do not pass it on as it is; each is asked about what those before it leave."""
         said: list[FilterResult] = []
-        for slot in self._asks(state).last:
+        for slot in self._taking_part(state).last:
             if not passed:
                 break
             found = self._filter_last_by(slot, state, pod, nodes, passed)
@@ -512,9 +516,7 @@ class Filtering(Runner):
         return self._judge(state, kept, names)
 
     def _filters(self, state: CycleState) -> Sequence[PluginSlot]:
-        excused = state.skip_filter
-        every = self.slots["filter"]
-        return [it for it in every if it.name not in excused] if excused else every
+        return self._taking_part(state).every
 
     def _filter_batch(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         rejected: dict[str, Status] = {}

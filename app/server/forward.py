@@ -23,6 +23,7 @@ import structlog
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
 from app.replicas.replica import NO_LEADER, Route
 from app.server.admission import HostsOf
+from app.server.incoming import FORWARDED
 from app.server.timely import earlier
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
@@ -30,9 +31,6 @@ from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Outcome, Verb, VerbFailure
 
 _LOG: Final = structlog.get_logger(__name__)
-
-FORWARDED: Final = "homeport-forwarded"
-"""Header of a forwarded request: the seconds its caller still waits. A request that has it is not sent on again."""
 
 MISDIRECTED: Final = 421
 """What a replica answers to a forwarded request while it does not lead. No caller but a replica ever sees it."""

@@ -1,9 +1,9 @@
 """Heads of requests that are known: a client sends the same one each time, but for the length of the body.
 
-Taking a head apart and asking who may send it costs a fifth of what a call to a verb takes beside its decision. So the
-bytes of a head that went the short way are kept, and the next one in the same bytes goes the same way. None is kept
-whose bytes say anything else of its body than a length in plain digits. One client's does another's no harm: heads are
-compared whole, and what they are let through for is in them (``protocol`` asks again where a certificate counts).
+Taking a head apart and asking who may send it was 7 % of a filter of 500 names. So the bytes of a head that went the
+short way are kept, and the next one in the same bytes goes the same way. None is kept whose bytes say anything else of
+its body than a length in plain digits. One client's does another's no harm: heads are compared whole, and what they are
+let through for is in them (``protocol`` asks again where a certificate counts).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from app.server.forward import FORWARDED
-from app.server.incoming import Headers
+from app.server.incoming import FORWARDED, Headers
 
 E = TypeVar("E")
 
@@ -35,7 +34,7 @@ _END: Final = b"\r\n\r\n"
 class KnownHead(Struct, Generic[E], frozen=True, eq=False):
     """``before`` and ``after``: its bytes on both sides of the length. ``headers`` are those it has beside that.
 
-    ``endpoint``: whom it reaches. ``watched``: the headers by which it was let through.
+    ``endpoint``: whom it reaches. ``url`` and ``watched`` (headers): by which it was let through.
     """
 
     before: bytes

@@ -13,6 +13,9 @@ from app.verbs.outcome import VerbFailure
 ARRIVED: Final = "homeport.arrived"
 """Where the HTTP server leaves the time of a request's first byte in its scope, on ``time.monotonic``."""
 
+FORWARDED: Final = "homeport-forwarded"
+"""Header of a forwarded request: the seconds its caller still waits. A request that has it is not sent on again."""
+
 _LONG: Final = 1 << 20
 
 Headers = Sequence[tuple[bytes, bytes]]

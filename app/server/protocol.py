@@ -124,9 +124,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._gathered: list[bytes] = []
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
-        self._arrived = self._early = 0.0
+        self._arrived = 0.0
+        self._early = 0.0  # when the message arrived that is to begin now, where it was held back
         self._heads = listener.heads
-        self._is_new = False
+        self._to_be_known = False
         self._begun: _Begun | None = None
 
     # the connection
@@ -243,7 +244,7 @@ class HttpProtocol(HttpToolsProtocol):
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._may_be_short():
             self._endpoint = endpoint
-            self._is_new = self.parser.should_keep_alive()  # the parser has forgotten it once the body is read
+            self._to_be_known = self.parser.should_keep_alive()  # the parser has forgotten it once the body is read
         else:
             self._begin_cycle()
 
@@ -339,9 +340,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._go_uvicorns_way()
 
     def _read(self, data: bytes) -> None:
-        at_rest, messages, self._is_new = not self._in_message, self._messages, False
+        at_rest, messages, self._to_be_known = not self._in_message, self._messages, False
         self._feed(data)
-        if self._is_new and at_rest and self._messages - messages == 1:
+        if self._to_be_known and at_rest and self._messages - messages == 1:
             found = known_head(data, self.url, self.headers, self._direct[self.url], self._watched)
             if found is not None:
                 self._heads[line_of(data)] = found

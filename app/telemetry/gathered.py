@@ -1,7 +1,7 @@
 """What is noted on the hot path is put into its series later, many at a time.
 
 An observation is a dozen calls inside prometheus_client, whose code and data have left the processor's caches by the
-next request: put in one by one, two of them cost a twentieth of a filter; put in together, a fraction of that.
+next request: put in one by one, two of them were 3 % of a filter of 500 names; put in together, a fraction of that.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class Settling(Collector):
     """The first collector of a registry: whoever reads the others finds all that was noted before."""
 
     def __init__(self) -> None:
-        self._all: list[Gathered[object]] = []
+        self._settle: list[Callable[[], None]] = []
 
     def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
         """One that is settled whenever the registry is read."""
         found = Gathered(put_in)
-        self._all.append(found)  # type: ignore[arg-type]  # it is never called through this list
+        self._settle.append(found.settle)
         return found
 
     def collect(self) -> Iterable[Metric]:
         """None of its own."""
-        for each in self._all:
-            each.settle()
+        for settle in self._settle:
+            settle()
         return ()

@@ -144,7 +144,7 @@ def asked_nodes(
 
 def searched_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> Asked:
     """The same for a search, which finds out by itself which names are of no node."""
-    unreadable = cluster.left_out.names(NODES) if cluster.left_out else ()
+    unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
         return asked_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
     return Asked(names, Candidates(names, cluster.nodes.__getitem__), {})

@@ -66,16 +66,14 @@ class VerbContext(Struct, frozen=True):
         Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
         brings nothing new. Raises ``VerbFailure`` (``fault``), also for one that cannot be read.
         """
-        missing = self._missing(framework, pod, hosts, at_bind)
         asked: set[tuple[Kind[Any], str, str]] = set()
-        while missing:
+        while missing := [it for it in self._missing(framework, pod, hosts, at_bind) if it not in asked]:
             asked.update(missing)
             for kind, namespace, name in missing:
                 try:
                     await self.reader.fetch(kind, namespace, name)
                 except Unreadable as cause:
                     raise VerbFailure("fault", f"homeport: {cause}", hosts) from None
-            missing = [it for it in self._missing(framework, pod, hosts, at_bind) if it not in asked]
 
     def _missing(
         self, framework: Framework, pod: Pod, hosts: Sequence[str], at_bind: bool

@@ -1,6 +1,7 @@
 """Rules of PreFilter and Filter: kube-scheduler's order, merging and stops."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import pytest
 
@@ -8,6 +9,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
+from app.runtime import filtering
 from app.runtime.filtering import Judged, PreFiltered, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -105,6 +107,19 @@ class TestPreFilter:
 
         assert Judged(SUCCESS, {}) == feasible(framework(skips))
         assert Judged(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(framework(skips, rejects))
+
+    def test_whoever_is_excused_the_others_are_asked(self) -> None:
+        """More sets of them than are remembered, each twice."""
+        names = "ABCDEFG"
+        engine = framework(*(Rejects(it, {"n1": NO}) for it in names))
+        sets = [set(it) for size in range(len(names)) for it in combinations(names, size)]
+        for excused in (*sets, *sets):
+            state = CycleState()
+            state.skip_filter.update(excused)
+            first = next(it for it in names if it not in excused)
+
+            assert {"n1": NO.by(first)} == engine.filter(state, POD, nodes("n1"))
+        assert len(sets) > filtering._MOST_SETS >= len(engine._without)
 
     def test_a_rejection_holds_for_every_candidate(self) -> None:
         assert Judged(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))

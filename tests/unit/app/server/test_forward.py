@@ -14,7 +14,8 @@ import pytest
 
 from app.replicas.replica import Route
 from app.server.admission import Admission
-from app.server.forward import FORWARDED, Forwarder, seconds_left
+from app.server.forward import Forwarder, seconds_left
+from app.server.incoming import FORWARDED
 from app.server.routes import verb_endpoints
 from app.server.web import create_web
 from app.telemetry.metrics import Metrics

@@ -102,7 +102,7 @@ class Line:
 async def until(holds: Callable[[], object]) -> None:
     """Of what tells nobody. Raises ``TimeoutError``."""
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110
+        while not holds():  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.001)
 
 
