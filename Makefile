@@ -21,7 +21,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) chart-docs conformance live soak kept bench loadtest refusals lock format clean wheel image cluster-test
+.PHONY: help setup run test $(STAGES) chart-docs conformance live soak kept bench loadtest refusals attempts lock format clean wheel image cluster-test
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -60,7 +60,8 @@ chart: $(READY) control-plane ## the Helm chart: rendered, refused, dry-run, ins
 	@$(BIN)/python -m tests.controlplane.tools
 	@$(PYTEST) tests/chart
 
-chart-docs: $(READY) ## make the chart's README from its values
+chart-docs: $(READY) ## make the chart's README from its values, and the schema of config from the settings
+	@$(BIN)/python -m tests.chart.settings_schema
 	@$(BIN)/python -m tests.controlplane.tools --document helm/homeport
 
 conformance-sample: $(READY) control-plane ## compare a fixed sample of generated cases with the Go plugins
@@ -95,6 +96,9 @@ loadtest: $(READY) ## load the sample cluster's service with hey, verb by verb (
 
 refusals: $(READY) control-plane ## what 1,000 refused pods cost while others arrive, on a real kube-scheduler
 	@$(BIN)/python -m tests.load.standing_refusals
+
+attempts: $(READY) control-plane ## how often pods that wait for ever are tried, beside stock kube-scheduler
+	@$(BIN)/python -m tests.load.stuck_pods
 
 format: $(READY) ## rewrite the code in house format
 	@$(BIN)/ruff check --fix-only --quiet

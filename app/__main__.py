@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
+import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from app.commands import drain, evaluate, explain, homes, plugins, rbac, service
+from app.commands import drain, dump, evaluate, explain, homes, plugins, rbac, saved, service
 from app.config.flags import Flag, flags_of, given_by
 from app.config.mistakes import Mistake, default_at, written
 from app.config.profile import RELEASES
-from app.config.settings import Loaded, Settings, SettingsError, load_settings, read_settings
+from app.config.settings import Loaded, Settings, SettingsError, read_settings
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
 from app.framework.interface import DEFAULT_RELEASE, PluginSpec
@@ -26,6 +29,7 @@ from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import DuplicatePlugin, Registry
 from app.server.tls import CertificateError
 from app.telemetry.logging import configure
+from app.telemetry.standard_error import guard_standard_error
 from app.telemetry.tracing import EXTRA, is_available
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 
@@ -65,6 +69,9 @@ examples:
 """
 
 
+_PODS: Final = ("pod", "pods", "po")
+"""Names of the kind, as kubectl knows them."""
+
 _WHERE: Final = "whose current context names the namespace"
 
 _HOMES: Final = """\
@@ -86,18 +93,54 @@ what narrows a list: homeport homes list -h
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 2 for wrong arguments, settings, profiles or plugins, 1 for a failure."""
-    arguments = _parser().parse_args(_with_list(list(sys.argv[1:] if argv is None else argv)))
+    """Run one command. Returns the exit code: 2 for wrong arguments, settings, profiles or plugins, 1 for a failure.
+
+    A command whose output is a pipe that nobody reads ends by SIGPIPE, as others do, and prints nothing more.
+    """
+    guard_standard_error()
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        _flush()
+
+
+def _run(argv: list[str]) -> int:
+    arguments = _parser().parse_args(_with_list(argv))
     run: Callable[[argparse.Namespace], None] = arguments.run
     try:
         run(arguments)
     except _MISTAKES as mistake:
         _complain(mistake)
         return USAGE_ERROR
+    except BrokenPipeError as failure:
+        if _has_no_reader(sys.stdout.fileno()):
+            _end_by_sigpipe()
+        _complain(failure)
+        return FAILED
     except (service.CommandError, OSError) as failure:
         _complain(failure)
         return FAILED
     return 0
+
+
+def _flush() -> None:
+    """Write what is left of the output."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _end_by_sigpipe()
+
+
+def _end_by_sigpipe() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+
+
+def _has_no_reader(pipe: int) -> bool:
+    """Return true if the reading end of a pipe is closed."""
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _with_list(argv: list[str]) -> list[str]:
@@ -121,9 +164,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     given = given_by(_FLAGS, {name.replace("_", "-"): value for name, value in vars(arguments).items()})
     found = read_settings(given, config=arguments.config or os.environ.get(CONFIG))
     specs = _specs()
-    sentences = [*map(found.sources.sentence, found.mistakes), *_deeper_mistakes(found, specs)]
-    if sentences:
-        raise SettingsError("\n".join(sentences))
+    _raise_for(found, _deeper_mistakes(found, specs))
     configure(found.settings.log_level, found.settings.log_format)
     if found.sources.variables.links:
         _LOG.info("service links ignored", variables=found.sources.variables.links)
@@ -133,13 +174,24 @@ def _serve(arguments: argparse.Namespace) -> None:
         raise SettingsError("\n".join(map(found.sources.sentence, mistakes.found))) from mistakes
 
 
+def _raise_for(found: Loaded, deeper: Iterable[str]) -> None:
+    """Raise ``SettingsError`` with all mistakes, if there are any."""
+    sentences = [*map(found.sources.sentence, found.mistakes), *deeper]
+    if sentences:
+        raise SettingsError("\n".join(sentences))
+
+
+def _profile_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
+    """Sentences for what is wrong in profiles beside their form: their plugins and the arguments of these."""
+    try:
+        resolve(found.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
+    except ProfileErrors as mistakes:
+        yield from found.further(mistakes.found)
+
+
 def _deeper_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """What the parts would say one after the other when they are put together, as far as the settings are sound."""
-    if found.is_sound("profiles"):
-        try:
-            resolve(found.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
-        except ProfileErrors as mistakes:
-            yield from map(found.sources.sentence, mistakes.found)
+    """Sentences for what the parts of the service would refuse one after the other when they are put together."""
+    yield from _profile_mistakes(found, specs)
     if all(map(found.is_sound, _CERTIFICATES)):
         try:
             certificates_of(found.settings)
@@ -161,7 +213,14 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     evaluate.run(arguments.file, _specs(), arguments.release)
 
 
-def _server(arguments: argparse.Namespace) -> service.Server:
+def _server(arguments: argparse.Namespace) -> service.Pages:
+    if arguments.saved is not None:
+        configure("warning", "console")
+        loaded, specs = _configured(arguments.config, None)
+        path = Path(arguments.saved)
+        return saved.SavedCluster(loaded.settings, specs, DEFAULT_WEIGHTS, path, version=version("homeport"))
+    if arguments.config is not None:
+        raise service.CommandError("--config is for --saved: a running Homeport has its own configuration")
     return service.Server(
         service.SERVERS if arguments.server is None else (arguments.server,),
         arguments.certificate_authority,
@@ -198,13 +257,16 @@ def _list_homes(arguments: argparse.Namespace) -> None:
 
 
 def _move_home(arguments: argparse.Namespace) -> None:
-    owner = homes.owner_of(_server(arguments), _namespace(arguments), arguments.owner)
-    print(homes.move(arguments.kubeconfig, owner, arguments.node, force=arguments.force))  # noqa: T201  # the answer
+    server = _server(arguments)
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
+    answer = homes.move(server, arguments.kubeconfig, owner, arguments.node, force=arguments.force)
+    print(answer)  # noqa: T201  # the answer of the command
 
 
 def _release_home(arguments: argparse.Namespace) -> None:
-    owner = homes.owner_of(_server(arguments), _namespace(arguments), arguments.owner)
-    print(homes.release(arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
+    server = _server(arguments)
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
+    print(homes.release(server, arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
 
 
 def _keep_home(arguments: argparse.Namespace) -> None:
@@ -214,25 +276,52 @@ def _keep_home(arguments: argparse.Namespace) -> None:
 
 
 def _drain(arguments: argparse.Namespace) -> None:
-    print(drain.plan(_server(arguments), arguments.node, arguments.output))  # noqa: T201  # the answer of the command
+    text, node_exists = drain.plan(_server(arguments), arguments.node, arguments.output)
+    print(text)  # noqa: T201  # the answer of the command
+    if not node_exists:
+        raise service.CommandError(f"there is no node {shown(arguments.node)}")
 
 
 def _explain(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
-    answer = explain.run(server, _namespace(arguments), arguments.pod, as_json=arguments.output == "json")
+    namespace, name = _pod(arguments)
+    answer = explain.run(server, namespace, name, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
+
+
+def _pod(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Namespace and name of the pod: POD is NAME, pod/NAME as kubectl has it, or NAMESPACE/NAME."""
+    first, slash, name = arguments.pod.rpartition("/")
+    if not slash or first in _PODS:
+        return _namespace(arguments), name
+    if arguments.namespace not in (None, first):
+        raise service.CommandError(f"{shown(arguments.pod)} is in another namespace than -n {arguments.namespace}")
+    arguments.namespace = first
+    return _namespace(arguments), name
 
 
 def _plugins(_arguments: argparse.Namespace) -> None:
     print(plugins.listing(IN_TREE, plugins.installed(), DEFAULT_WEIGHTS))  # noqa: T201  # the answer of the command
 
 
+def _configured(config: str | None, kubeconfig: str | None) -> tuple[Loaded, tuple[PluginSpec[Any], ...]]:
+    """Settings and plugins of a command that does not serve. Raises ``SettingsError``."""
+    loaded, specs = read_settings(rbac.given(kubeconfig), config=config or os.environ.get(CONFIG)), _specs()
+    _raise_for(loaded, _profile_mistakes(loaded, specs))
+    return loaded, specs
+
+
+def _dump(arguments: argparse.Namespace) -> None:
+    configure("warning", "console")
+    loaded, specs = _configured(arguments.config, arguments.kubeconfig)
+    print(dump.run(loaded.settings, specs, DEFAULT_WEIGHTS, Path(arguments.output)))  # noqa: T201  # the answer
+
+
 def _rbac(arguments: argparse.Namespace) -> None:
     configure("warning", "console")
     account = rbac.Account(arguments.namespace, arguments.service_account, arguments.user)
-    config = arguments.config or os.environ.get("HOMEPORT_CONFIG")
-    settings = load_settings(rbac.given(arguments.kubeconfig), config=config)
-    print(rbac.run(settings, _specs(), DEFAULT_WEIGHTS, account, arguments.output), end="")  # noqa: T201  # the answer
+    loaded, specs = _configured(arguments.config, arguments.kubeconfig)
+    print(rbac.run(loaded.settings, specs, DEFAULT_WEIGHTS, account, arguments.output), end="")  # noqa: T201  # the answer
 
 
 def _version(_arguments: argparse.Namespace) -> None:
@@ -249,6 +338,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_explain(commands)
     _add_homes(commands)
+    _add_dump(commands)
     _add_rbac(commands)
     listing = commands.add_parser("plugins", help="list the plugins that a profile can name, and the presets")
     listing.set_defaults(run=_plugins)
@@ -294,7 +384,7 @@ def _add_explain(commands: Any) -> None:
         help="why may a pod go where, and what would unblock it?",
         description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
     )
-    parser.add_argument("pod", metavar="POD", help="name of the pod")
+    parser.add_argument("pod", metavar="POD", help="NAME, pod/NAME or NAMESPACE/NAME")
     _add_namespace(parser, "of the pod", _WHERE)
     _add_server(parser)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
@@ -302,7 +392,12 @@ def _add_explain(commands: Any) -> None:
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--saved", metavar="FILE", help="read this saved cluster (homeport dump) instead of asking a running Homeport"
+    )
+    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML) whose profiles judge --saved")
+    source.add_argument(
         "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(service.SERVERS)}."
     )
     parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
@@ -381,6 +476,20 @@ def _add_drain(actions: Any) -> None:
 def _add_homes_output(parser: argparse.ArgumentParser) -> None:
     choices = ("table", "wide", "json", "yaml", "name")
     parser.add_argument("-o", "--output", choices=choices, default="table", help="Default: table.")
+
+
+def _add_dump(commands: Any) -> None:
+    parser = commands.add_parser(
+        "dump",
+        help="save a live cluster to a file",
+        description="Write the objects of a live cluster to a file that --saved and serve --cluster read: the kinds "
+        "that are served, and of each object the fields that Homeport decodes. It holds no Secrets, env, commands, "
+        "user data or managedFields. The file has mode 0600 and is replaced only once all of it is written.",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write, JSON")
+    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
+    _add_flag(parser, next(it for it in _FLAGS if it.name == "kubeconfig"))
+    parser.set_defaults(run=_dump)
 
 
 def _add_rbac(commands: Any) -> None:

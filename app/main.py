@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -21,12 +21,15 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
+from app.config.mistakes import Mistake
 from app.config.settings import SelfSigned, Settings, is_loopback
+from app.controllers.expiring import ExpiringVerdicts
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import Recount
 from app.controllers.repair import Repair
 from app.controllers.sampling_guard import SamplingGuard
+from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
@@ -46,6 +49,7 @@ from app.replicas.authority import Asked, Authority
 from app.replicas.leader import Elector
 from app.replicas.leadership import ALONE, Leadership
 from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
+from app.replicas.pod_lock import PodLock
 from app.replicas.replica import Replica
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
@@ -53,7 +57,16 @@ from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhen
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import ResolvedProfile, build, core_for, default_filters, names_of, resolve, served_names
+from app.runtime.profiles import (
+    ProfileErrors,
+    ResolvedProfile,
+    build,
+    core_for,
+    default_filters,
+    names_of,
+    resolve,
+    served_names,
+)
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
@@ -100,6 +113,7 @@ from app.writes.activator import ApiActivator
 from app.writes.batches import BindBatches
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
+from app.writes.read_back import BindConfirmation
 
 if TYPE_CHECKING:
     from app.telemetry.otlp import OtlpTracing
@@ -145,6 +159,8 @@ class _Elected(Struct, frozen=True):
 
 class Service:
     """Everything that runs, wired together. Raises ``ProfileErrors`` or ``SavedClusterError`` when made."""
+
+    _listeners: Sequence[Listener] = ()
 
     def __init__(
         self, settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str
@@ -195,7 +211,7 @@ class Service:
 
         self._recount = Recount(self._cluster, self._frameworks.values(), self._feed.complete, self._recounted)
         self._supervisor = Supervisor(self._leadership)
-        self._sampling = self._supervise(context)
+        self._sampling, self._second_looks = self._supervise(context)
         self._collect()
         _tell_notices(resolved)
 
@@ -227,13 +243,17 @@ class Service:
         if self._certificates is not None or isinstance(self._feed, LiveFeed):
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
-    def _supervise(self, context: VerbContext) -> SamplingGuard:
-        """Hand the supervisor all that acts by itself; returns the controller that is told what filter answers."""
+    def _supervise(self, context: VerbContext) -> tuple[SamplingGuard, SecondLooks]:
+        """Hand the supervisor all that acts by itself; return the controllers that receive filter answers."""
         supervisor = self._supervisor
+        acting = replace(context, problem=lambda: supervisor.problem() or self._feed.problem())
+        second_looks = SecondLooks(acting, self._writes.activate)
         sampling = SamplingGuard(
-            replace(context, problem=lambda: supervisor.problem() or self._feed.problem()),
+            acting,
             self._writes.nominator,
             self._nominations,
+            self._whys.beside,
+            self._is_sample,
             monotonic,
             self._metrics,
             self._events,
@@ -241,17 +261,30 @@ class Service:
         repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
         supervisor.while_leading("repair", repair.run)
         supervisor.while_leading("sampling guard", sampling.run)
+        supervisor.while_leading("second looks", second_looks.run)
+        expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
+        supervisor.everywhere("expiring verdicts", expiring.run)
         for name, found in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
             supervisor.while_leading(name, found.run)
+        if isinstance(self._feed, LiveFeed):
+            confirmation = BindConfirmation(self._feed.client, self._cluster, monotonic)
+            supervisor.while_leading("bind confirmation", confirmation.run)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
         supervisor.everywhere("check", self._recount.run)
         supervisor.everywhere("lag", partial(watch_lag, self._metrics.loop_lag.observe))
+        if self._certificates is not None:
+            supervisor.everywhere("certificates", self._certificates.follow)
         if self._authority is not None:
             supervisor.everywhere("authority", self._authority.run)
         if self._permissions is not None:
             supervisor.everywhere("permissions", self._permissions.run)
-        return sampling
+        return sampling, second_looks
+
+    def _is_sample(self, names: int) -> bool:
+        """Return if a filter request with so many names may leave out nodes that in-tree filters pass."""
+        settings = self._settings
+        return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
     def _recounted(self, differs: bool) -> None:
         self._metrics.picture_checks.labels("different" if differs else "consistent").inc()
@@ -272,8 +305,8 @@ class Service:
     def _answered(self, pod: Pod, shown: int, only: str, outcome: Outcome) -> None:
         if outcome == "feasible":
             self._refused.fits(pod)
-        if self._settings.sampling_guard:
-            self._sampling.answered(pod, shown, only, outcome)
+        if not self._sampling.answered(pod, shown, only, outcome) and outcome == "no_fit":
+            self._second_looks.refused(pod)
 
     def _bind_verb(self, context: VerbContext, limit: float) -> BindVerb:
         return BindVerb(
@@ -309,18 +342,24 @@ class Service:
 
     def _build(self, resolved: Sequence[ResolvedProfile], registry: Registry) -> dict[str, Framework]:
         names = [profile.scheduler_name for profile in resolved]
-        return {
-            profile.scheduler_name: build(
-                profile,
-                self._handle(profile, names_of(profile.scheduler_name, names), registry),
-                served=served_names(names),
-                nominations=self._nominations,
-                picture=self._cluster,
-                waiting=self._waiting,
-                guard=self._guard,
-            )
-            for profile in resolved
-        }
+        frameworks: dict[str, Framework] = {}
+        mistakes: list[Mistake] = []
+        for profile in resolved:
+            try:
+                frameworks[profile.scheduler_name] = build(
+                    profile,
+                    self._handle(profile, names_of(profile.scheduler_name, names), registry),
+                    served=served_names(names),
+                    nominations=self._nominations,
+                    picture=self._cluster,
+                    waiting=self._waiting,
+                    guard=self._guard,
+                )
+            except ProfileErrors as error:
+                mistakes += error.found
+        if mistakes:
+            raise ProfileErrors(mistakes)
+        return frameworks
 
     def _tell_changes(self, resolved: Sequence[ResolvedProfile]) -> None:
         """Each plugin that wants to know of changed objects is told once, however many profiles it is in."""
@@ -402,6 +441,7 @@ class Service:
             on_change=self._lead_changed,
             on_leader=self._metrics.leader_transitions.inc,
             known_to_others=self._known_to_others,
+            ended=PodLock(asked.lock_file, election.identity).ended if asked.lock_file is not None else None,
         )
         forwarder = Forwarder(
             replica,
@@ -427,8 +467,10 @@ class Service:
             event_recorder=DeafWhenAsked(self._events),
             activate=NoActivationWhenAsked(self._writes.activate),
             is_asked=is_asked,
+            is_sample=self._is_sample,
         )
-        return replace(handle, why=self._whys.of(OneNodeFilters(profile, registry, handle, self._guard)))
+        filters = OneNodeFilters(profile, registry, handle, self._guard)
+        return replace(handle, why=self._whys.add(profile.scheduler_name, filters))
 
     @property
     def metrics(self) -> Metrics:
@@ -457,7 +499,15 @@ class Service:
         if settings.peer_port is not None:
             verbs = self._web(self._endpoints(), (), None, documented=False)
             found.append(self._listener("peers", verbs, settings.peer_host, settings.peer_port, tls=True))
+        self._listeners = found
         return web, found
+
+    def _stalled(self) -> str:
+        """Return which task of the process cannot be restarted; empty if all run."""
+        live = self._feed if isinstance(self._feed, LiveFeed) else None
+        replica = self._elected.replica if self._elected is not None else None
+        parts = (live, replica, self._recorder, self._supervisor, *self._listeners)
+        return next((found for it in parts if it is not None and (found := it.stalled())), "")
 
     def _listener(self, role: Role, web: Web, host: str, port: int, tls: bool) -> Listener:
         settings = self._settings
@@ -477,6 +527,7 @@ class Service:
             web,
             access,
             most=_MOST_OPERATORS if role == "operator" else settings.max_connections,
+            gives_way=role == "operator",
             certificates=certificates,
             turned_away=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
         )
@@ -523,6 +574,7 @@ class Service:
                 self._leadership.role,
                 lambda: checks(self._feed, self._leadership, self._permissions, self._authority),
                 self.counting,
+                stalled=self._stalled,
             ),
         )
 
@@ -727,7 +779,9 @@ def _leader_status(leadership: Leadership) -> LeaderStatus | None:
     if not leadership.identity:
         return None
     record = leadership.record
-    found = (record.holder, record.address, record.since) if record is not None and record.holder else ("", "", "")
+    found = (
+        (record.holder_shown, record.address, record.since) if record is not None and record.holder else ("", "", "")
+    )
     return LeaderStatus(
         here=leadership.leads, identity=found[0], address=found[1], since=found[2], replica=leadership.identity
     )

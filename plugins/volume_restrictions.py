@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, final
 
 from msgspec import Struct
@@ -18,12 +18,14 @@ from app.framework.interface import (
     PreFilterExtensions,
     PreFilterPlugin,
     Reads,
+    Unprepared,
 )
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
+from app.kube.meta_v1 import ObjectKey
 from app.kube.persistent_volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from app.kube.volumes import VOLUMES, Disks, PodVolume
 
@@ -34,6 +36,15 @@ REASON_IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
 REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
+
+STEPS_AT_ONCE: Final = 20_000
+"""Disks that one evaluation looks at before others have their turn: some 10 ms."""
+
+_STEPS_OF_A_PIECE: Final = 2_000
+
+_MOST_REMEMBERED: Final = 1 << 16
+_FEWEST: Final = 8
+"""Pods whose looks at others are remembered: the last ones in any case, others while these are few."""
 
 _DISK: Final = unschedulable(REASON_DISK).by(NAME)
 _IN_USE: Final = unschedulable(REASON_IN_USE).by(NAME)
@@ -54,6 +65,10 @@ class _Conflicts(Struct):
         return replace(self)
 
 
+class _TakesLong(Exception):  # no error: it is to be gone on with after others had their turn
+    """This evaluation has looked at many volumes already."""
+
+
 class _NoClaim(Exception):  # no error: no node will do
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -61,25 +76,51 @@ class _NoClaim(Exception):  # no error: no node will do
 
 
 class _Ours:
-    """The pod's own disks, and which pods were found to have one of them: those of a workload have the same volumes."""
+    """A pod's own disks, and whether pods with other volumes have one of them. Pods of a workload share their volumes.
 
-    __slots__ = ("_disks", "_known")
+    It is remembered from one evaluation to the next: the volumes of a pod never change.
+    """
 
-    def __init__(self, pod: Pod) -> None:
-        self._disks = Disks(pod.spec.volumes)
+    __slots__ = ("_disks", "_known", "spent", "volumes")
+
+    def __init__(self, volumes: Sequence[PodVolume]) -> None:
+        self.volumes = volumes
+        self.spent = 0
+        self._disks = Disks(volumes)
         self._known: dict[int, tuple[Sequence[PodVolume], bool]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._disks)
 
+    def __len__(self) -> int:
+        """Volumes of pods that are remembered."""
+        return len(self._known)
+
     def clone(self) -> _Ours:
         return self
 
-    def conflict(self, volumes: Sequence[PodVolume]) -> bool:
+    def conflict(self, node: NodeInfo) -> bool:
+        """Whether a pod on the node has one of the disks. Raises ``_TakesLong``."""
+        return any(self._conflict(it.volumes) for it in node.mounts.values())
+
+    def _conflict(self, volumes: Sequence[PodVolume]) -> bool:
         known = self._known.get(id(volumes))
         if known is None:
+            if self.spent > STEPS_AT_ONCE:
+                raise _TakesLong
+            self.spent += 1 + sum(1 + len(disk.places) for it in volumes for disk in it.disks)
             known = self._known[id(volumes)] = volumes, self._disks.conflict(volumes)
         return known[1]
+
+    def look_at(self, nodes: Iterable[NodeInfo]) -> Iterator[None]:
+        """Look at the pods of all nodes."""
+        self.spent = 0
+        for node in nodes:
+            for mounts in tuple(node.mounts.values()):
+                self._conflict(mounts.volumes)
+                if self.spent > _STEPS_OF_A_PIECE:
+                    self.spent = 0
+                    yield
 
 
 _STATE: Final[StateKey[_Conflicts]] = StateKey("PreFilterVolumeRestrictions")
@@ -93,6 +134,7 @@ class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlug
     def __init__(self, args: VolumeRestrictionsArgs, handle: Handle) -> None:
         self._objects = handle.objects
         self._nodes = handle.nodes
+        self._remembered: dict[ObjectKey, _Ours] = {}
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         if VOLUMES in pod.spec.oversized:
@@ -117,10 +159,30 @@ class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlug
         return self._moved(state, removed, -1)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        disks = _disks_of(state, pod)
-        if disks and any(disks.conflict(it.volumes) for it in node.mounts.values()):
-            return _DISK
+        disks = self._disks_of(state, pod)
+        try:
+            if disks and disks.conflict(node):
+                return _DISK
+        except _TakesLong:
+            raise Unprepared(disks.look_at(tuple(self._nodes.list()))) from None
         return _IN_USE if _read(state).uses > 0 else SUCCESS
+
+    def _disks_of(self, state: CycleState, pod: Pod) -> _Ours:
+        """Put in order once for all nodes of a search."""
+        try:
+            return state.read(_OURS)
+        except StateNotFound:
+            pass
+        found = self._remembered.pop(pod.key, None)
+        if found is None or found.volumes != pod.spec.volumes:
+            found = _Ours(pod.spec.volumes)
+        found.spent = 0
+        if found:
+            self._remembered[pod.key] = found
+            while len(self._remembered) > _FEWEST and sum(map(len, self._remembered.values())) > _MOST_REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+        state.write(_OURS, found)
+        return found
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         ours, theirs = pod.spec.volumes, other.spec.volumes
@@ -172,16 +234,6 @@ def _read(state: CycleState) -> _Conflicts:
         return state.read(_STATE)
     except StateNotFound:
         raise StateNotFound(f'cannot read "{_STATE.name}" from cycleState') from None
-
-
-def _disks_of(state: CycleState, pod: Pod) -> _Ours:
-    """Put in order once for all nodes of a search."""
-    try:
-        return state.read(_OURS)
-    except StateNotFound:
-        found = _Ours(pod)
-        state.write(_OURS, found)
-        return found
 
 
 def _kinds(_args: VolumeRestrictionsArgs) -> tuple[Kind[Any], ...]:

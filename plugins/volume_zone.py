@@ -120,11 +120,18 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return NO_CLAIMS if found is NO_CLAIMS else (found, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
-        """Each once, however many claims have it. Raises ``_Rejected`` where one keeps the pod from all nodes."""
+        """One of each label, with the values that all claims allow, so that a node takes as long for many as for one.
+
+        Raises ``_Rejected`` where a claim keeps the pod from all nodes.
+        """
         if VOLUMES in pod.spec.oversized:
             raise _Rejected(REASON_LONG_VOLUMES)
         names = dict.fromkeys(it.claim for it in pod.spec.volumes if it.claim is not None)
-        return tuple(dict.fromkeys(it for name in names for it in self._of_claim(pod.namespace, name)))
+        allowed: dict[str, frozenset[str]] = {}
+        for name in names:
+            for it in self._of_claim(pod.namespace, name):
+                allowed[it.key] = allowed.get(it.key, it.values) & it.values
+        return tuple(_Topology(key, values) for key, values in allowed.items())
 
     def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
         if not name:

@@ -84,8 +84,23 @@ RESOURCES: Final = (
 )
 """What Homeport watches."""
 
+MORE_RESOURCES: Final = (
+    Resource("v1", "Namespace", "namespaces", namespaced=False),
+    Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    Resource("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False),
+    Resource("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False),
+    Resource("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False),
+    Resource("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", namespaced=False),
+    Resource("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities"),
+    Resource("resource.k8s.io/v1", "ResourceClaim", "resourceclaims"),
+    Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False),
+    Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False),
+)
+"""What it watches besides with ``preset: complete``."""
+
 SERVED: Final = (
     *RESOURCES,
+    *MORE_RESOURCES,
     Resource("coordination.k8s.io/v1", "Lease", "leases", made_by_put=True),
     Resource("events.k8s.io/v1", "Event", "events"),
 )

@@ -14,7 +14,7 @@ import msgspec
 
 from app.cache.cluster import Cluster
 from app.kube.apps_v1 import Workload, decode_workload
-from app.kube.core_v1 import Node, Pod, Service, decode_node, decode_pod, decode_service
+from app.kube.core_v1 import PLAIN, Node, Pod, Service, decode_service
 
 JsonObject = dict[str, Any]
 Labels = Mapping[str, str | None]
@@ -103,7 +103,7 @@ def pod_object(name: str = "web-1", **fields: Unpack[PodFields]) -> JsonObject:
 
 
 def make_pod(name: str = "web-1", **fields: Unpack[PodFields]) -> Pod:
-    return decode_pod(encoded(pod_object(name, **fields)))
+    return PLAIN.decode_pod(encoded(pod_object(name, **fields)))
 
 
 def node_object(name: str = "n1", **fields: Unpack[NodeFields]) -> JsonObject:
@@ -123,7 +123,7 @@ def node_object(name: str = "n1", **fields: Unpack[NodeFields]) -> JsonObject:
 
 
 def make_node(name: str = "n1", **fields: Unpack[NodeFields]) -> Node:
-    return decode_node(encoded(node_object(name, **fields)))
+    return PLAIN.decode_node(encoded(node_object(name, **fields)))
 
 
 def constraint(

@@ -12,6 +12,9 @@ def _unheard(_listener: str, _cause: str) -> None:
     """Nobody counts."""
 
 
-def on_loopback(web: Any, port: int = 0, *, most: int = 2000, turned_away: TurnedAway = _unheard) -> Listener:
+def on_loopback(
+    web: Any, port: int = 0, *, most: int = 2000, turned_away: TurnedAway = _unheard, gives_way: bool = False
+) -> Listener:
     """Plain HTTP, for whoever asks this machine by its own name; port 0 takes a free one."""
-    return Listener(listen("127.0.0.1", port), web, Access("verbs", loopback=True), most=most, turned_away=turned_away)
+    access = Access("verbs", loopback=True)
+    return Listener(listen("127.0.0.1", port), web, access, most=most, turned_away=turned_away, gives_way=gives_way)

@@ -1,17 +1,21 @@
 """Pods whose binding is under way or not yet shown by the watch.
 
-    (none) --assume--> in flight --accept (201)--> accepted --watch shows it--> (none, bound)
-                        |  ^  |                       |
-                reserve |  |  +--forget (bind failed) +--watch shows it deleted--> (none)
-                        v  | proceed
-                      reserved
+    (none) --assume--> in flight --accept (the API server's Status)--> accepted
+                       |  ^  |  |                                        |
+               reserve |  |  |  +--doubt (ended, outcome unknown)--+     | doubt (the watch does
+                       v  |  |                                     v     v  not show it in time)
+                    reserved +--forget (bind failed)--> (none)     unclear
+                                                          ^          |
+                                                          +--forget--+--confirm--> (none, bound)
+                                                     (read: not bound,   (read: bound there)
+                                                      and fenced)
 
-    in flight or reserved: the watch shows it bound, or deleted --> (none)
+    in any state: the watch shows it bound, or deleted --> (none)
 
-The picture places an assumed pod on its node and counts it: filter and prioritize see it, as kube-scheduler sees its
-own assumed pods. Those *in flight* and those *reserved* are uncertain: their binding may yet fail, and bind has to hold
-either way. What is in flight is settled in a moment, and may be waited for. What is reserved waits at Permit for
-whatever a plugin waits for, perhaps for the very bind that would wait for it: nobody does.
+The cache places an assumed pod on its node and counts it: filter and prioritize see it, as kube-scheduler sees its own
+assumed pods. Pods *in flight*, *unclear* and *reserved* are uncertain: their binding may yet fail, and bind has to hold
+either way. Binds in flight or unclear may be waited for: a transaction settles the former, ``BindConfirmation`` the
+latter. A reserved pod waits at Permit, perhaps for the very bind that would wait for it: so no bind waits for it.
 """
 
 from __future__ import annotations
@@ -24,12 +28,13 @@ from app.kube.core_v1 import Pod
 class AssumedPods:
     """Assumed pods by UID, each with ``node_name`` set to where it is meant to go."""
 
-    __slots__ = ("_accepted", "_in_flight", "_on_lost", "_on_settled", "_reserved")
+    __slots__ = ("_accepted", "_in_flight", "_on_lost", "_on_settled", "_reserved", "_unclear")
 
     def __init__(self) -> None:
         self._in_flight: dict[str, Pod] = {}
         self._reserved: dict[str, Pod] = {}
         self._accepted: dict[str, Pod] = {}
+        self._unclear: dict[str, Pod] = {}
         self._on_settled: list[Callable[[], None]] = []
         self._on_lost: list[Callable[[str], None]] = []
 
@@ -42,14 +47,15 @@ class AssumedPods:
         self._on_lost.append(listener)
 
     def __len__(self) -> int:
-        return len(self._in_flight) + len(self._reserved) + len(self._accepted)
+        return len(self._in_flight) + len(self._reserved) + len(self._accepted) + len(self._unclear)
 
     def get(self, uid: str) -> Pod | None:
-        return self._in_flight.get(uid) or self._reserved.get(uid) or self._accepted.get(uid)
+        tables = (self._in_flight, self._reserved, self._accepted, self._unclear)
+        return next((table[uid] for table in tables if uid in table), None)
 
     def put(self, pod: Pod) -> None:
-        """In flight from now on; or, if reserved or accepted already, its newest form."""
-        known = (table for table in (self._reserved, self._accepted) if pod.uid in table)
+        """Take in a pod that is in flight from now on, or the newest form of one that is in another state."""
+        known = (table for table in (self._reserved, self._accepted, self._unclear) if pod.uid in table)
         next(known, self._in_flight)[pod.uid] = pod
 
     def reserve(self, uid: str) -> None:
@@ -72,9 +78,16 @@ class AssumedPods:
             self._accepted[uid] = pod
             self._settled()
 
+    def doubt(self, uid: str) -> bool:
+        """Mark the outcome of a bind in flight or accepted as unclear; return whether it is now."""
+        pod = self._in_flight.pop(uid, None) or self._accepted.pop(uid, None)
+        if pod is not None:
+            self._unclear[uid] = pod
+        return uid in self._unclear
+
     def remove(self, uid: str) -> Pod | None:
         """It is no longer assumed: shown bound, gone, or forgotten."""
-        pod = self._in_flight.pop(uid, None)
+        pod = self._in_flight.pop(uid, None) or self._unclear.pop(uid, None)
         if pod is not None:
             self._settled()
             return pod
@@ -90,8 +103,16 @@ class AssumedPods:
             listener()
 
     def in_flight(self) -> Sequence[Pod]:
-        """Pods whose binding may yet fail, which is known in a moment."""
-        return tuple(self._in_flight.values())
+        """Pods whose binding may yet fail, and whose outcome is being found out: in flight or unclear."""
+        return (*self._in_flight.values(), *self._unclear.values())
+
+    def unconfirmed(self) -> Sequence[Pod]:
+        """Pods that no transaction owns any more and that the watch has not shown: accepted or unclear."""
+        return (*self._accepted.values(), *self._unclear.values())
+
+    def is_unclear(self, uid: str) -> bool:
+        """Return whether the outcome of the pod's bind is unclear."""
+        return uid in self._unclear
 
     def reserved(self) -> Sequence[Pod]:
         """Pods that wait at Permit, and may never be bound."""

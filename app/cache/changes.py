@@ -27,6 +27,10 @@ class NodeChanges:
         if len(self._at) > MOST:
             self._forgotten = self._at.pop(next(iter(self._at)))
 
+    def at(self, name: str) -> int:
+        """Return the number of the node's last change, 0 if none is listed."""
+        return self._at.get(name, 0)
+
     def since(self, seen: int) -> Sequence[str] | None:
         if seen == self.now:
             return ()

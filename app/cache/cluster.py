@@ -1,13 +1,13 @@
 """The picture of the cluster: nodes, pods and the objects plugins declared, with everything derived from them.
 
-It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept`` and ``forget``, each of them synchronous, so
-that whoever decides between two awaits sees one consistent state. After any interleaving of events it equals a
-picture built from their end result.
+It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm`` and ``forget``.
+Each is synchronous, so that a decision between two awaits sees one consistent state. After any interleaving of events
+it equals a cache that was built from their end result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar
 
@@ -19,8 +19,9 @@ from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
 from app.cache.counters import Counters
+from app.cache.expiries import Expiries
 from app.cache.left_out import LeftOut
-from app.cache.objects import Gone, ObjectStore, precedes
+from app.cache.objects import Gone, ObjectStore
 from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
 from app.framework.interface import NO_POD_TERMS, PodTerms
@@ -28,7 +29,7 @@ from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
-from app.kube.meta_v1 import ObjectKey
+from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
 _AS_IT_IS: Final = nullcontext()
@@ -75,6 +76,7 @@ class Cluster:
         self._changes = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
+        self.expiries = Expiries(self.node_changes)
         self.pod_changes = NodeChanges()
 
     def _declared(self) -> tuple[Derived, ...]:
@@ -255,6 +257,16 @@ class Cluster:
         else:
             self.others.touch(kind, key)
 
+    def node_stamp(self, name: str) -> Hashable:
+        """Return a value that changes with every version of the node and every change of the pods on it."""
+        info = self._nodes.get(name)
+        node = None if info is None else (info.node.uid, info.node.resource_version)
+        return node, self.pod_changes.at(name)
+
+    def ends(self, node: str, plugin: str, until: float) -> None:
+        """Have the node judged anew at ``until``: a verdict of the plugin on it ends then."""
+        self.expiries.add(node, plugin, until)
+
     def upsert_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
         self._changes += 1
@@ -362,6 +374,15 @@ class Cluster:
     def accept(self, uid: str) -> None:
         """The API server took the binding of an assumed pod."""
         self.assumed.accept(uid)
+
+    def doubt(self, uid: str) -> bool:
+        """Count an assumed pod as one that may be bound or not; return whether its bind is unclear now."""
+        self._changes += 1  # decisions that took it for certain no longer hold
+        return self.assumed.doubt(uid)
+
+    def confirm(self, uid: str) -> None:
+        """End the assumption of a pod that was read bound where it is assumed."""
+        self.assumed.remove(uid)
 
     def forget(self, uid: str) -> None:
         """The binding failed: the pod is pending again. No effect once the watch has shown it bound."""

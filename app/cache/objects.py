@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from app.kube.kinds import Kind, KubeObject
-from app.kube.meta_v1 import ObjectKey
+from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
 Listener = Callable[[Any, Any], None]
@@ -185,8 +185,3 @@ def _is_older(found: KubeObject, known: KubeObject | None) -> bool:
     return known is not None and precedes(
         getattr(found, "resource_version", ""), getattr(known, "resource_version", "")
     )
-
-
-def precedes(version: str, other: str) -> bool:
-    """Whether one resourceVersion is earlier. Those of one kind compare as numbers (KEP-5504); others do not."""
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

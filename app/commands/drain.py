@@ -13,7 +13,7 @@ import yaml
 
 from app.commands import table
 from app.commands.homes import PATH, Json, Output, name_of, named
-from app.commands.service import Server
+from app.commands.service import Pages
 
 _SHOWN: Final = 3
 _COMPLETE: Final = "complete"
@@ -21,9 +21,13 @@ _ROOM: Final = "NodeResourcesFit"
 _MOST_OTHERS: Final = 10
 
 
-def plan(server: Server, node: str, output: Output) -> str:
-    """The text to print. Raises ``CommandError``."""
+def plan(server: Pages, node: str, output: Output) -> tuple[str, bool]:
+    """Return the text to print, and whether the node exists: homes outlive nodes. Raises ``CommandError``."""
     found = server.post(f"{PATH}/drain", {"node": node})
+    return _text(found, output), found["known"]
+
+
+def _text(found: Json, output: Output) -> str:
     if output == "json":
         return json.dumps(found, indent=2)
     if output == "yaml":

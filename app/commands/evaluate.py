@@ -17,7 +17,7 @@ from app.verbs.evaluate import Evaluator
 
 def run(path: str | None, specs: Iterable[PluginSpec[Any]], release: str) -> None:
     """Each verdict is written as soon as its case is read. Raises ``OSError`` if the file cannot be read."""
-    evaluator = Evaluator(Registry(specs, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics(), terse=True), release)
+    evaluator = Evaluator(Registry(specs, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
     with Path(path).open("rb") if path else nullcontext(sys.stdin.buffer) as cases:
         for line in filter(bytes.strip, cases):
             sys.stdout.buffer.write(evaluator.evaluate(line) + b"\n")

@@ -5,22 +5,36 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from textwrap import wrap
+from typing import Any, Final
 
 from app.commands import table
-from app.commands.service import Server
+from app.commands.service import Pages
+from app.kube.names import is_subdomain, shown
+
+_WIDTH: Final = 100
+"""Columns of the list of filters, which is the longest line."""
 
 
-def run(server: Server, namespace: str, name: str, *, as_json: bool) -> str:
-    """The text to print. Raises ``CommandError``."""
-    found = server.post("/api/v1/explain", {"namespace": namespace, "name": name})
+def run(server: Pages, namespace: str, name: str, *, as_json: bool) -> str:
+    """Return the text to print. A pod that is bound is explained as if it were pending. Raises ``CommandError``."""
+    found = server.post("/api/v1/explain", {"namespace": namespace, "name": name, "pending": True})
     return json.dumps(found, indent=2) if as_json else "\n".join(render(found))
 
 
 def render(found: dict[str, Any]) -> Iterator[str]:
-    """The answer of /api/v1/explain, for a terminal."""
+    """Yield the lines of an answer of /api/v1/explain, for a terminal."""
     feasible, nodes = found["feasible"], found["nodes"]
-    yield f"{found['pod']}: feasible on {len(feasible)} of {len(nodes)} nodes"
+    if found["nodeName"]:
+        yield f"{found['pod']} is bound to {found['nodeName']}; if it were pending:"
+    if found["schedulerName"] != found["profile"]:
+        name = found["schedulerName"]
+        yield f"schedulerName {name if is_subdomain(name) else shown(name)}: judged by profile {found['profile']}"
+    if found["notJudged"]:
+        yield from wrap(f"not judged here: {' '.join(found['notJudged'])}", _WIDTH, subsequent_indent="  ")
+        yield f"{found['pod']}: {len(feasible)} of {len(nodes)} nodes pass all that is judged here"
+    else:
+        yield f"{found['pod']}: feasible on {len(feasible)} of {len(nodes)} nodes"
     if found["preFilter"]["code"] != "Success":
         yield f"  rejected before any node was looked at: {told(found['preFilter'])}"
     if feasible:

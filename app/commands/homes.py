@@ -16,7 +16,7 @@ import yaml
 from msgspec import Struct
 
 from app.commands import table
-from app.commands.service import CommandError, Server
+from app.commands.service import CommandError, Pages
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
 from app.writes import by_hand
@@ -40,6 +40,7 @@ _SHORT: Final = {
 """kubectl's short names of kinds that keep homes."""
 
 _OWNER_GONE: Final = "owner_gone"
+_SAVED: Final = "saved"
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
 """Of a LeaderWorkerSet: the group, and the place in it."""
 
@@ -88,7 +89,7 @@ class Asked(Struct, frozen=True):
         return {name: value for name, value in texts.items() if value} | flags
 
 
-def listing(server: Server, asked: Asked, output: Output) -> str:
+def listing(server: Pages, asked: Asked, output: Output) -> str:
     """The text to print; empty where a table would have no row. Raises ``CommandError``."""
     found = list(homes(server, asked.query))
     if output == "json":
@@ -100,7 +101,7 @@ def listing(server: Server, asked: Asked, output: Output) -> str:
     return "\n".join(_rows(found, asked, wide=output == "wide")) if found else ""
 
 
-def homes(server: Server, query: Mapping[str, str]) -> Iterator[Json]:
+def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
     """All that is asked for, page by page. Raises ``CommandError``."""
     token = ""
     while True:
@@ -111,7 +112,7 @@ def homes(server: Server, query: Mapping[str, str]) -> Iterator[Json]:
             return
 
 
-def keepers(server: Server) -> list[Json]:
+def keepers(server: Pages) -> list[Json]:
     """The kinds that keep homes. Raises ``CommandError``."""
     found: list[Json] = server.get(PATH, {"limit": "1"})["keepers"]
     return found
@@ -161,7 +162,7 @@ def _words(word: str) -> str:
     return word.replace("_", " ")
 
 
-def owner_of(server: Server, namespace: str, asked: str) -> Owner:
+def owner_of(server: Pages, namespace: str, asked: str) -> Owner:
     """What ``kind/name`` or ``kind/name/ordinal`` means. Raises ``CommandError``."""
     kind, name, slot = _taken_apart(asked)
     kinds = keepers(server)
@@ -199,21 +200,23 @@ def _is_called(keeper: Json, word: str) -> bool:
     return word in names or _SHORT.get(word) == kind
 
 
-def move(kubeconfig: str | None, owner: Owner, node: str, *, force: bool) -> str:
-    """The home is that node from now on. ``force``: even if there is no such node. Raises ``CommandError``."""
+def move(server: Pages, kubeconfig: str | None, owner: Owner, node: str, *, force: bool) -> str:
+    """Write that node as the home. ``force``: even if there is no such node. Raises ``CommandError``."""
     if not node:
         raise CommandError(f"{owner}: a home has a name; release takes it away")
+    _require_api_server(server, owner)
     before = _done(by_hand.change(kubeconfig, owner.target, node, check_node=not force))
     if before == node:
         return f"{owner}: {node} is the home already"
     return f"{owner}: the home is {_readable(node)} now{f', it was {_readable(before)}' if before else ''}"
 
 
-def release(kubeconfig: str | None, owner: Owner) -> str:
-    """There is no home from now on, until a first bind makes one. Of an owner that is gone none is remembered any more.
+def release(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
+    """Remove the home; the next first bind makes one. The home of an owner that is gone is forgotten.
 
     Raises ``CommandError``.
     """
+    _require_api_server(server, owner)
     found = _done(by_hand.release(kubeconfig, owner.target))
     if not found.before:
         raise CommandError(f"{owner} has no home")
@@ -222,7 +225,7 @@ def release(kubeconfig: str | None, owner: Owner) -> str:
     return f"{owner}: {_readable(found.before)} is not the home any more; the next first bind makes one"
 
 
-def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
+def keep(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
     """The home is the node on which its pod is now. Raises ``CommandError``."""
     found = [*_known(server, owner), *_known(server, owner, state="none")]
     if not found:
@@ -233,10 +236,17 @@ def keep(server: Server, kubeconfig: str | None, owner: Owner) -> str:
         raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
     if not found[0]["podNode"]:
         raise CommandError(f"{owner}: its pod {found[0]['pod']} has no node yet")
-    return move(kubeconfig, owner, found[0]["podNode"], force=False)
+    return move(server, kubeconfig, owner, found[0]["podNode"], force=False)
 
 
-def _known(server: Server, owner: Owner, **more: str) -> list[Json]:
+def _require_api_server(server: Pages, owner: Owner) -> None:
+    """Raise ``CommandError`` if Homeport serves a saved cluster, whose homes are in no API server."""
+    feeds = server.get("/api/v1/status", {})["feeds"]
+    if any(feed["state"] == _SAVED for feed in feeds.values()):
+        raise CommandError(f"{owner}: Homeport serves a saved cluster here, so there is no API server to write to")
+
+
+def _known(server: Pages, owner: Owner, **more: str) -> list[Json]:
     """What Homeport knows of the home: one at most."""
     asked = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)

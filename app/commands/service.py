@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpx
 from msgspec import Struct
@@ -17,12 +17,29 @@ SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 """Where the pages are by default: with the verbs, or on the port that examples and the chart give the operator."""
 
 
+_WHERE: Final = (
+    "say with --server URL where Homeport serves its pages, or with --saved FILE which saved cluster to read"
+)
+
+
 class CommandError(Exception):
-    """What was asked for cannot be done, or said: sentences for the person who asked."""
+    """A command failed; the text is sentences for the person at the terminal."""
 
 
 class _Elsewhere(CommandError):
-    """Nobody is there, or nobody who has this page."""
+    """No server answers at a URL, or one that does not have the page."""
+
+
+class Pages(Protocol):
+    """The pages of a Homeport: of one that runs, or of one within this process."""
+
+    def get(self, path: str, asked: Mapping[str, str]) -> dict[str, Any]:
+        """Return the JSON object of a page. Raises ``CommandError``."""
+        ...
+
+    def post(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON object of a page that takes a body. Raises ``CommandError``."""
+        ...
 
 
 class Server(Struct, frozen=True):
@@ -45,29 +62,37 @@ class Server(Struct, frozen=True):
         return self._ask("POST", path, {"json": dict(asked)})
 
     def _ask(self, method: str, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises ``CommandError``: what the last one said, and of several that do not have the page, all of them."""
+        """Return the first answer. Raises ``CommandError``; where no URL has the page, it names all of them."""
         missed: list[str] = []
         for base in self.urls:
             try:
                 return self._ask_at(method, f"{base.rstrip('/')}{path}", asked)
             except _Elsewhere as cause:
                 missed.append(str(cause))
-        raise CommandError("\n".join(missed))
+        raise CommandError("\n".join((*missed, _WHERE)))
 
     def _ask_at(self, method: str, url: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         try:
             answer = httpx.request(method, url, **asked, timeout=_SECONDS, verify=_tls(self))
-            found = dict(answer.json())
-        except (httpx.HTTPError, ValueError, TypeError) as error:
+        except httpx.HTTPError as error:
             raise _Elsewhere(f"{url}: {error}") from None
         except (httpx.InvalidURL, OSError) as error:
             raise CommandError(f"{url}: {error}") from None
-        if answer.is_success:
-            return found
-        said = _said(found.get("detail", answer.status_code))
-        if said == HTTPStatus.NOT_FOUND.phrase:
-            raise _Elsewhere(f"{url}: {said}")
-        raise CommandError(said)
+        return answered(url, answer)
+
+
+def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer. Raises ``CommandError``."""
+    try:
+        found = dict(answer.json())
+    except (ValueError, TypeError) as error:
+        raise _Elsewhere(f"{url}: {error}") from None
+    if answer.is_success:
+        return found
+    said = _said(found.get("detail", answer.status_code))
+    if said == HTTPStatus.NOT_FOUND.phrase:
+        raise _Elsewhere(f"{url}: {said}")
+    raise CommandError(said)
 
 
 @cache

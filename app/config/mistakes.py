@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
+from itertools import count, islice
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -20,6 +21,9 @@ from pydantic.alias_generators import to_camel
 from app.kube.durations import NO_UNIT, BadDuration, duration, parse_duration
 
 Place: TypeAlias = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
+NOTHING: Final = object()
+"""Returned in place of a value where there is none, as ``None`` is a value."""
 
 
 class Mistake(Struct, frozen=True):
@@ -47,6 +51,78 @@ def field_names(model: type[BaseModel]) -> dict[str, str]:
     return {
         field.alias or re.sub("Ca(?=[A-Z]|$)", "CA", to_camel(name)): name for name, field in model.model_fields.items()
     }
+
+
+def checked(
+    model: type[Model], document: Any, removed: set[Place], validate: Callable[[Any], Model] | None = None
+) -> tuple[Model | None, list[Mistake]]:
+    """Validate a document, and find all of its mistakes: remove what is wrong and validate the rest, until it is valid.
+
+    Pydantic runs the validators of several fields last, and stops at the first that fails. ``removed`` begins with the
+    places that are known to be wrong and grows; mistakes that follow from a removal are left out. The result is
+    ``None`` if the fault cannot be removed.
+    """
+    mistakes: list[Mistake] = []
+    while True:
+        try:
+            return (validate or model.model_validate)(without(document, removed)), mistakes
+        except ValidationError as error:
+            invalid = [
+                Mistake(tuple(original(place, removed) for place in mistake.places), mistake.said)
+                for mistake in mistakes_in(error, model)
+            ]
+        mistakes += [it for it in invalid if it not in mistakes and not follows(it.places, removed)]
+        faulty = {_removable(place, document, removed) for it in invalid for place in it.places} - {()}
+        if not faulty:
+            return None, mistakes
+        removed |= faulty
+
+
+def without(document: Any, removed: Collection[Place], at: Place = ()) -> Any:
+    """Copy of a document without the ``removed`` places. ``at`` is the place of the document."""
+    if isinstance(document, dict):
+        items = ((key, value, (*at, key)) for key, value in document.items())
+        return {key: without(value, removed, place) for key, value, place in items if place not in removed}
+    if isinstance(document, list):
+        elements = ((value, (*at, number)) for number, value in enumerate(document))
+        return [without(value, removed, place) for value, place in elements if place not in removed]
+    return document
+
+
+def original(place: Place, removed: Collection[Place]) -> Place:
+    """Place in a whole document, of a place in what ``without`` returned: a removed element shifts those after it."""
+    result: Place = ()
+    for part in place:
+        if isinstance(part, int):
+            remaining = (number for number in count() if (*result, number) not in removed)
+            result = (*result, next(islice(remaining, part, None)))
+        else:
+            result = (*result, part)
+    return result
+
+
+def follows(places: Iterable[Place], removed: Collection[Place]) -> bool:
+    """Return true if one of ``places`` is in a removed place, or contains one."""
+    return any(place[: len(gone)] == gone[: len(place)] for place in places for gone in removed)
+
+
+def _removable(place: Place, document: Any, removed: Collection[Place]) -> Place:
+    """``place``, or what contains it if it is not there."""
+    while place and (place in removed or value_at(document, place) is NOTHING):
+        place = place[:-1]
+    return place
+
+
+def value_at(document: Any, place: Place) -> Any:
+    """Return the value at a place of a document, or ``NOTHING``."""
+    for part in place:
+        if isinstance(document, dict):
+            document = document.get(part, NOTHING)
+        elif isinstance(document, list) and isinstance(part, int) and part < len(document):
+            document = document[part]
+        else:
+            return NOTHING
+    return document
 
 
 def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) -> Iterator[Mistake]:
@@ -90,8 +166,8 @@ def _said(model: type[BaseModel], loc: Place, found: Mapping[str, Any], cause: o
     return rule or found["msg"]
 
 
-def misread(model: type[BaseModel], value: Any, at: Place) -> Iterator[Mistake]:
-    """What a model would take for something else: a number without a unit for seconds, ``yes`` for 1."""
+def misread(model: type[BaseModel], value: Any, at: Place = ()) -> Iterator[Mistake]:
+    """Find values that pydantic would convert to something else: a number to seconds, ``true`` to 1."""
     if isinstance(value, dict):
         for key, it in value.items():
             yield from misread(model, it, (*at, key))
@@ -185,15 +261,15 @@ def _field_at(model: type[BaseModel], loc: Place) -> tuple[Any, Sequence[Any]] |
     kind: Any = model
     metadata: Sequence[Any] = ()
     for part in loc:
-        if isinstance(part, int):
+        inner = as_model(kind)
+        if inner is None:
             item = _item(kind)
             if item is None:
                 return None
             kind, metadata = bare(item)
             continue
-        inner = as_model(kind)
-        name = field_names(inner).get(part) if inner else None
-        if inner is None or name is None:
+        name = field_names(inner).get(str(part), part)
+        if name not in inner.model_fields:
             return None
         field = inner.model_fields[name]
         kind, more = bare(field.annotation)
@@ -212,8 +288,10 @@ def as_model(kind: Any) -> type[BaseModel] | None:
 
 
 def _item(kind: Any) -> Any:
-    """What a list holds."""
-    return get_args(kind)[0] if get_origin(kind) in (tuple, list, frozenset, set) else None
+    """Type of the elements of a list, or of the values of a mapping."""
+    if get_origin(kind) in (tuple, list, frozenset, set):
+        return get_args(kind)[0]
+    return get_args(kind)[1] if get_origin(kind) in (dict, Mapping) else None
 
 
 def bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.config.addresses import is_address
 from app.config.document import Document, UnreadableFile, read_document
-from app.config.mistakes import Conflict, Mistake, field_names, meant, misread, mistakes_in
+from app.config.mistakes import Conflict, Mistake, Place, checked, field_names, follows, meant, misread, original
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.sources import Sources
 from app.config.variables import read_variables
-from app.kube.durations import parse_duration
+from app.kube.durations import Seconds
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
 KIND: Final = "HomeportConfiguration"
@@ -36,11 +36,12 @@ _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 _OF_ONE_VERB: Final = "The httpTimeout of who calls {}, where it is another. Default: httpTimeout."
 
 
+LONGEST_LEASE: Final = 300.0
+"""Maximum ``leaseDuration`` in seconds, and the maximum that counts of what another holder writes into the Lease."""
+
+
 class SettingsError(ValueError):
     """Everything that is wrong with the settings, a sentence a line."""
-
-
-Seconds = Annotated[float, BeforeValidator(parse_duration)]
 
 
 def parse_names(value: Any) -> Any:
@@ -69,7 +70,10 @@ class LeaderElection(BaseModel):
 
     leader_elect: bool = Field(default=False, description="Several replicas run, and one of them decides.")
     lease_duration: Seconds = Field(
-        default=15.0, ge=1.0, description="How long after its last renewal a leader is waited for."
+        default=15.0,
+        ge=1.0,
+        le=LONGEST_LEASE,
+        description="How long the others wait for a leader after its last renewal: 5 minutes at most.",
     )
     renew_deadline: Seconds = Field(
         default=10.0, gt=0.0, description="A leader whose renewals are not answered for this long stops leading."
@@ -80,6 +84,11 @@ class LeaderElection(BaseModel):
     resource_lock: Literal["leases"] = Field(default="leases", description="No other is known.")
     resource_namespace: str = Field(default="kube-system", min_length=1, description="Where the Lease is.")
     resource_name: str = Field(default="homeport", min_length=1, description="Name of the Lease.")
+    lock_file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="File in an emptyDir of the pod. With it a restarted container takes its Lease back at once.",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -192,7 +201,8 @@ class Settings(BaseSettings):
         default=None, description="Path of a kubeconfig. Default: $KUBECONFIG, then in-cluster, then ~/.kube/config."
     )
     cluster: str | None = Field(
-        default=None, description="Serve this saved cluster (kubectl get … -o yaml|json) without an API server."
+        default=None,
+        description="Serve this saved cluster (homeport dump, or kubectl get … -o yaml|json) without an API server.",
     )
     host: str = Field(
         default="127.0.0.1",
@@ -294,7 +304,13 @@ class Settings(BaseSettings):
     )
     sampling_guard: bool = Field(
         default=True,
-        description="Lead a pod that was refused on every node shown to one that was not, by its nominatedNodeName.",
+        description="Nominate a pod that Homeport refused on a whole sample of the nodes to a node outside of it.",
+    )
+    smallest_sample: int = Field(
+        default=100,
+        ge=1,
+        le=100_000,
+        description="Fewest names that make a filter request a sample of the nodes. Behind another extender: 1.",
     )
     bind_others: bool = Field(
         default=True,
@@ -467,15 +483,29 @@ class Settings(BaseSettings):
 
 
 class Loaded(Struct, frozen=True):
-    """What the sources give. Where there are ``mistakes``, the settings that are wrong have their defaults instead."""
+    """Settings, their sources and all ``mistakes``. What is wrong is ``removed`` and has its default instead."""
 
     settings: Settings
     sources: Sources
     mistakes: tuple[Mistake, ...]
+    removed: frozenset[Place]
 
     def is_sound(self, name: str) -> bool:
-        """Whether nothing is wrong with a field."""
+        """Return true if nothing is wrong with a field."""
         return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
+
+    def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
+        """Sentences for mistakes in ``settings.profiles`` that do not follow from those that ``mistakes`` names."""
+        for mistake in in_profiles:
+            places = tuple(original(place, self.removed) for place in mistake.places)
+            # ``pick`` depends on all that a profile enables.
+            about = [place[:2] if place[-1:] == ("pick",) else place for place in places]
+            if not follows(about, self.removed):
+                yield self.sources.sentence(Mistake(places, mistake.said))
+
+
+_WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
+"""Names of the fields in the file."""
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
@@ -490,7 +520,7 @@ def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Set
 
 
 def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loaded:
-    """The same, with what is wrong beside it."""
+    """Merge the sources as ``load_settings`` does, and return the mistakes beside the settings."""
     mistakes: list[Mistake] = []
     document = _document(Path(config), mistakes) if config else None
     in_file = _fields_of(document, mistakes) if document is not None else {}
@@ -499,10 +529,20 @@ def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loa
     sources = Sources(Settings, given, variables, in_file, document)
     misread = list(_misread(sources))
     mistakes += misread
-    bad = {sources.field(place) for mistake in misread for place in mistake.places}
-    bad |= variables.unreadable - {name for name, it in given.items() if not isinstance(it, Mapping)}
-    settings = _validated(sources, bad, mistakes)
-    return Loaded(settings, sources, (*mistakes, *_together(settings, sources)))
+    removed = {place for mistake in misread for place in mistake.places}
+    removed |= {(_WRITTEN[name],) for name in variables.unreadable if isinstance(given.get(name, {}), Mapping)}
+    settings, invalid = checked(
+        Settings, {_WRITTEN[name]: value for name, value in sources.values.items()}, removed, _settings_of
+    )
+    mistakes += invalid
+    settings = settings or Settings()
+    return Loaded(settings, sources, (*mistakes, *_together(settings, sources)), frozenset(removed))
+
+
+def _settings_of(written: Mapping[str, Any]) -> Settings:
+    """Settings of values by their names in the file. Raises ``ValidationError``."""
+    names = field_names(Settings)
+    return Settings.model_validate({names[key]: value for key, value in written.items()})
 
 
 def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
@@ -536,29 +576,9 @@ def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
 
 
 def _misread(sources: Sources) -> Iterator[Mistake]:
-    """What pydantic would take for something else, of the file and of the variables."""
+    """Find values of the file and of the variables that pydantic would convert to something else."""
     for key, name in field_names(Settings).items():
         yield from misread(Settings, sources.from_elsewhere(name), (key,))
-
-
-def _validated(sources: Sources, bad: set[str], mistakes: list[Mistake]) -> Settings:
-    """Without the fields that are ``bad``; what else is wrong is left out too, and looked at again.
-
-    Validators of several fields are asked last by pydantic, and say one thing at a time. What follows from a mistake
-    is none.
-    """
-    values = {name: it for name, it in sources.values.items() if name not in bad}
-    while True:
-        try:
-            return Settings.model_validate(values)
-        except ValidationError as error:
-            found = [(it, {sources.field(place) for place in it.places}) for it in mistakes_in(error, Settings)]
-        mistakes += [it for it, about in found if about.isdisjoint(bad)]
-        bad = bad.union(*(about for _, about in found))
-        sound = {name: it for name, it in values.items() if name not in bad}
-        if len(sound) == len(values):  # it is about what nobody has set
-            return Settings.model_construct(**values)
-        values = sound
 
 
 def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:

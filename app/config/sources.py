@@ -11,11 +11,10 @@ from pydantic import BaseModel
 
 from app.config.document import Document
 from app.config.flags import flag_at
-from app.config.mistakes import Mistake, Place, default_at, field_names, written
+from app.config.mistakes import NOTHING, Mistake, Place, default_at, field_names, value_at, written
 from app.config.variables import Variables
 
 _LONGEST_VALUE: Final = 80
-_NOTHING: Final = object()
 
 
 class Sources(Struct, frozen=True):
@@ -59,7 +58,7 @@ class Sources(Struct, frozen=True):
 
     def _told(self, place: Place) -> str:
         value = self._value(place)
-        if value is not _NOTHING:
+        if value is not NOTHING:
             return f"{written(place)} {_shown(value)} ({self._origin(place)})"
         default = default_at(self.model, place)
         if default is not None:
@@ -93,8 +92,8 @@ class Sources(Struct, frozen=True):
     def _value(self, place: Place) -> Any:
         name = self.field(place)
         if name:
-            return _walked(self.values[name], place[1:]) if name in self.values else _NOTHING
-        return _walked(self.document.value, place) if self.document is not None else _NOTHING
+            return value_at(self.values[name], place[1:]) if name in self.values else NOTHING
+        return value_at(self.document.value, place) if self.document is not None else NOTHING
 
 
 def _laid_over(below: Any, given: Any) -> Any:
@@ -102,15 +101,6 @@ def _laid_over(below: Any, given: Any) -> Any:
     if isinstance(given, Mapping) and below is not None:
         return {**below, **given} if isinstance(below, Mapping) else below
     return given
-
-
-def _walked(value: Any, place: Place) -> Any:
-    for part in place:
-        there = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
-        if not there:
-            return _NOTHING
-        value = value[part]
-    return value
 
 
 def _shown(value: Any) -> str:

@@ -1,11 +1,12 @@
-"""One pod under the sampling guard: what is known of it, and what tells the effect of a nomination."""
+"""A pod under the sampling guard: its state, and the effect of its nominations."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final, Literal
 
-from app.kube.core_v1 import Pod
+from app.controllers.pacing import Shape
+from app.kube.core_v1 import Pod, PodSpec
 from app.verbs.outcome import Outcome
 
 _FIRST_LOOK_SECONDS: Final = 0.5
@@ -16,13 +17,15 @@ _LATEST_UNSEEN_SECONDS: Final = 0.1
 Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
 """``hit``: in-tree filters passed the node, and so did we · ``refused``: in-tree filters did not · ``overtaken``: we no
 longer passed it, or the pod found a node in another way, or is gone · ``lost``: the scheduler cleared it unseen, since
-it was just dealing with an earlier answer · ``unanswered``: nothing told what came of it."""
+it was just dealing with an earlier answer · ``unanswered``: no effect was seen in time."""
 
 
 class Case:
     """``node`` is where the pod was nominated to last; ``effect`` what came of it, while that is waited for.
 
-    ``pod``: as the picture has it once it was ``seen`` there, which is waited for until ``unknown_until``.
+    ``pod``: as the picture has it once it was ``seen`` there, which is waited for until ``unknown_until``. ``whole``:
+    the pod with what in-tree filters read, once that is known. ``shape``: set with the first look. ``counted``: set
+    once the metric has counted the pod.
     """
 
     __slots__ = (
@@ -36,16 +39,20 @@ class Case:
         "pod",
         "refused_at",
         "seen",
+        "shape",
         "shown",
         "taken_at",
         "task",
         "unknown_until",
         "unseen",
+        "whole",
     )
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:
         self.pod = pod
         self.shown = shown
+        self.shape: Shape | None = None
+        self.whole: Pod | None = None
         self.seen = False
         self.unknown_until = now + _UNKNOWN_SECONDS
         self.refused_at = now
@@ -60,8 +67,13 @@ class Case:
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
+    @property
+    def spec(self) -> PodSpec:
+        """The key of nodes that in-tree filters refused."""
+        return (self.whole or self.pod).spec
+
     def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
-        """A filter call for the pod was answered; ``only``: the node, if it asked about one."""
+        """Note the answer to a filter call for the pod; ``only``: the node, if the request named one."""
         passed = outcome == "feasible"
         if only and only == self.node:
             self._settle("hit" if passed else "overtaken")
@@ -77,12 +89,12 @@ class Case:
             self._miss(pod, now)
 
     def next_look(self) -> float:
-        """Seconds to the next look after one more that found no node for it: ever more."""
+        """Return the seconds until the next look. They grow with each look that found no node."""
         self.looks += 1
         return min(_FIRST_LOOK_SECONDS * 2.0 ** (self.looks - 1), _LONGEST_LOOK_SECONDS)
 
     def nominate(self, node: str) -> asyncio.Future[Effect]:
-        """A nomination is on its way; returns what will tell its effect."""
+        """Note that a nomination is on its way; return the future of its effect."""
         self.node = node
         self.taken_at = None
         self.unseen = 0
@@ -90,13 +102,13 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """One call without the nomination may have been under way when it was written; a later one tells it lost."""
+        """Take the nomination for lost at a second call without it: the first may have been under way already."""
         if self.taken_at is not None and not pod.nominated_node_name:
             self.unseen += 1
             if self.unseen > 1 or now > self.taken_at + _LATEST_UNSEEN_SECONDS:
                 self._settle("lost")
 
     def _settle(self, effect: Effect) -> None:
-        """The first word counts."""
+        """Set the effect, unless one is set."""
         if self.effect is not None and not self.effect.done():
             self.effect.set_result(effect)

@@ -1,134 +1,129 @@
-"""When the next attempt for a pod may be, and the next look at all nodes: what is in vain is not hammered."""
+"""Budgets of nominations: one for the process, one for each shape of pod; and nodes that are not worth one.
+
+A nomination in vain costs kube-scheduler two cycles for the pod, and one for every refused pod of that or a lower
+priority, which it wakes when it clears the field.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.framework.interface import Clock
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Pod, PodSpec
 
-REPEAT_SECONDS: Final = 1.0
-"""Between two repeats, whosoever: a rejected nomination costs the scheduler two cycles and wakes what it rejected."""
+NOMINATION_SECONDS: Final = 0.1
+"""Time between two nominations of the process: ten a second."""
 
 LOOK_SECONDS: Final = 0.005
-"""Between two looks at all nodes, each of which takes some 2 ms for 5,000 of them."""
+"""Time between two looks at all nodes, each of which takes some 2 ms for 5,000 of them."""
 
-MOST_MISSES: Final = 6
-"""Misses in a row after which a workload is left to the scheduler's own windows for ``REST_SECONDS``."""
+MISS_SECONDS: Final = 1.0
+"""Pause of a shape after a first nomination in vain."""
 
-REST_SECONDS: Final = 300.0
-_FIRST_SECONDS: Final = 0.25
-_NODE_SECONDS: Final = 10.0
-_MOST_SECONDS: Final = 300.0
-_MOST_REJECTED: Final = 64
-_MOST_WORKLOADS: Final = 4096
+MISS_FACTOR: Final = 4
+MOST_MISS_SECONDS: Final = 300.0
+"""Each further miss in a row makes the pause longer by the factor, up to this: kube-scheduler's own last resort."""
 
-_LONGEST_UID: Final = 64
-"""A UID has 36 characters; whoever creates a pod writes any into its owner references."""
+_MOST_SHAPES: Final = 4096
+_MOST_EXCLUDED: Final = 1 << 16
 
 
-class _Rejection(Struct, frozen=True):
-    until: float
-    times: int
+class Shape(Struct, frozen=True):
+    """What pods have in common that would be nominated alike, whoever owns them.
+
+    ``only``: the node, if one alone passes Homeport's filters: the home of a machine, say.
+    """
+
+    namespace: str
+    spec: PodSpec
+    only: str
+
+
+def shape_of(pod: Pod, names: Sequence[str]) -> Shape:
+    """Return the shape of a pod for which the nodes of ``names`` pass Homeport's filters."""
+    return Shape(pod.namespace, pod.spec, names[0] if len(names) == 1 else "")
 
 
 class Attempts(Struct):
-    """What became of the nominations of one workload: its replicas ask for the same and are rejected for the same.
-
-    A node that in-tree filters rejected is out for 10 s, twice as long each time they do so again. Between two
-    attempts lies a back-off that doubles with every miss in a row, and after ``MOST_MISSES`` of them a rest. Times
-    are on the caller's clock.
-    """
+    """Back-off of one shape. Times are on the caller's clock."""
 
     misses: int = 0
     not_before: float = 0.0
-    rejected: dict[str, _Rejection] = field(default_factory=dict)
 
-    def missed(self, node: str, now: float, *, in_tree: bool) -> None:
-        """A pod did not get ``node``. ``in_tree``: because of a filter that is not ours, as far as can be told.
-
-        What replicas miss at the same time is one miss.
-        """
-        if in_tree:
-            self._reject(node, now)
+    def missed(self, now: float) -> None:
+        """Note a nomination in vain. Those of pods that miss at the same time count as one."""
         if now < self.not_before:
             return
+        self.not_before = now + min(MISS_SECONDS * MISS_FACTOR**self.misses, MOST_MISS_SECONDS)
         self.misses += 1
-        pause = REST_SECONDS if self.misses >= MOST_MISSES else _FIRST_SECONDS * 2 ** (self.misses - 1)
-        self.misses %= MOST_MISSES
-        self.not_before = now + pause
 
-    def _reject(self, node: str, now: float) -> None:
-        before = self.rejected.pop(node, None)
-        times = 1 if before is None else before.times + 1
-        if len(self.rejected) >= _MOST_REJECTED:
-            self.rejected.pop(next(iter(self.rejected)))
-        self.rejected[node] = _Rejection(now + min(_NODE_SECONDS * 2 ** (times - 1), _MOST_SECONDS), times)
-
-    def forget(self, now: float) -> None:
-        """What was rejected long ago says nothing any more."""
-        for name in [name for name, it in self.rejected.items() if it.until + _MOST_SECONDS <= now]:
-            del self.rejected[name]
-
-    def hit(self, node: str) -> None:
-        """The scheduler took the node."""
+    def hit(self) -> None:
+        """Note that the scheduler took the node."""
         self.misses = 0
         self.not_before = 0.0
-        self.rejected.pop(node, None)
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the next attempt follows one that was in vain."""
-        return bool(self.misses or self.rejected)
-
-    def rejected_at(self, now: float) -> dict[str, float]:
-        """The nodes that were rejected lately, each with the time at which it may be tried again."""
-        return {name: it.until for name, it in self.rejected.items() if it.until > now}
 
 
-def workload_of(pod: Pod) -> str:
-    """What shares its attempts: the pods of one controller, or a pod alone. A UID."""
-    return pod.owner.uid if pod.owner is not None and len(pod.owner.uid) <= _LONGEST_UID else pod.uid
+class Excluded:
+    """Nodes that in-tree filters refused for pods of a spec, each until it or its pods change.
+
+    ``stamp`` returns a value that changes with them.
+    """
+
+    def __init__(self, stamp: Callable[[str], Hashable]) -> None:
+        self._stamp = stamp
+        self._stamps: OrderedDict[tuple[PodSpec, str], Hashable] = OrderedDict()
+
+    def add(self, spec: PodSpec, name: str, stamp: Hashable) -> None:
+        """Exclude a node. ``stamp``: that of the node when the question was asked. The oldest are forgotten first."""
+        self._stamps[spec, name] = stamp
+        self._stamps.move_to_end((spec, name))
+        if len(self._stamps) > _MOST_EXCLUDED:
+            self._stamps.popitem(last=False)
+
+    def has(self, spec: PodSpec, name: str) -> bool:
+        """Return if the node is excluded, and forget it if it has changed."""
+        found = self._stamps.get((spec, name))
+        if found is not None and found != self._stamp(name):
+            del self._stamps[spec, name]
+            return False
+        return found is not None
 
 
 class Pacing:
-    """Times of all workloads together; ``clock`` is in seconds."""
+    """Budgets of all shapes and of the process; ``clock`` is in seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._workloads: OrderedDict[str, Attempts] = OrderedDict()
-        self._next_repeat = 0.0
+        self._shapes: OrderedDict[Shape, Attempts] = OrderedDict()
+        self._next_nomination = 0.0
         self._next_look = 0.0
 
-    def attempts(self, pod: Pod) -> Attempts:
-        """What is known of the pod's workload. Of too many, those that were not asked for are forgotten first."""
-        key = workload_of(pod)
-        found = self._workloads.setdefault(key, Attempts())
-        found.forget(self._clock())
-        self._workloads.move_to_end(key)
-        if len(self._workloads) > _MOST_WORKLOADS:
-            self._workloads.popitem(last=False)
+    def attempts(self, shape: Shape) -> Attempts:
+        """Return the back-off of a shape. Of too many, those that were used least lately are forgotten."""
+        found = self._shapes.setdefault(shape, Attempts())
+        self._shapes.move_to_end(shape)
+        if len(self._shapes) > _MOST_SHAPES:
+            self._shapes.popitem(last=False)
         return found
 
-    def held(self, pod: Pod) -> float:
-        """Seconds until the next attempt for the pod; 0 or less if it may be now."""
-        attempts = self.attempts(pod)
-        repeat = self._next_repeat if attempts.repeats else 0.0
-        return max(attempts.not_before, repeat) - self._clock()
+    def held(self, shape: Shape) -> float:
+        """Return the seconds until pods of the shape may be nominated; 0 or less if they may be now."""
+        return self.attempts(shape).not_before - self._clock()
 
-    def begin(self, pod: Pod) -> Attempts:
-        """An attempt for the pod begins."""
-        attempts = self.attempts(pod)
-        if attempts.repeats:
-            self._next_repeat = self._clock() + REPEAT_SECONDS
-        return attempts
+    def until_nomination(self) -> float:
+        """Take the next turn to nominate; return the seconds until it comes."""
+        now = self._clock()
+        turn = max(now, self._next_nomination)
+        self._next_nomination = turn + NOMINATION_SECONDS
+        return turn - now
 
     def until_look(self) -> float:
-        """Take the next turn to look at all nodes; returns the seconds until it comes."""
+        """Take the next turn to look at all nodes; return the seconds until it comes."""
         now = self._clock()
-        slot = max(now, self._next_look)
-        self._next_look = slot + LOOK_SECONDS
-        return slot - now
+        turn = max(now, self._next_look)
+        self._next_look = turn + LOOK_SECONDS
+        return turn - now

@@ -60,6 +60,10 @@ class Supervisor:
         for name, run in self._runs.items():
             self._background.begin(name, run)
 
+    def stalled(self) -> str:
+        """Return which of its tasks cannot be restarted; empty if all run."""
+        return self._background.problem()
+
     async def stop(self) -> None:
         """Returns once all of them have ended."""
         await self._background.stop()
@@ -76,8 +80,9 @@ class Supervisor:
         lost = asyncio.ensure_future(self._leadership.lost())
         try:
             await asyncio.wait((running, lost), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                await running
+            for task in (running, lost):
+                if task.done():
+                    await task
             return running.done()
         finally:
             for task in (running, lost):

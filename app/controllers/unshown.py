@@ -1,4 +1,4 @@
-"""Which nodes beyond the shown ones would do for a pod, as far as the picture tells."""
+"""Nodes that Homeport and the in-tree filters that read node and pod alone pass, by the picture."""
 
 from __future__ import annotations
 

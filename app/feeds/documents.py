@@ -12,13 +12,13 @@ from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 
 
-class _ListMeta(Struct, rename="camel"):
+class ListMeta(Struct, rename="camel"):
     resource_version: str | None = None
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
 class Page(Struct):
-    metadata: _ListMeta
+    metadata: ListMeta
     items: list[Raw] | None = None
 
 

@@ -15,6 +15,7 @@ from math import inf
 from typing import Final, Literal, NoReturn, Protocol
 
 from app.kube.api_errors import ApiError, KubeError
+from app.kube.meta_v1 import version_number
 
 QUIET_SECONDS: Final = 30.0
 """A watch that was not heard of for this long is asked after; a limit on the age of the picture makes it sooner."""
@@ -54,6 +55,10 @@ class Watch(Protocol):
 
     def start_over(self) -> None:
         """Versions went back: what was seen may never have been, and a list has to be taken."""
+        ...
+
+    def list_anew(self) -> None:
+        """End the watch and take a list."""
         ...
 
 
@@ -101,8 +106,10 @@ class Freshness:
             self._settle()
 
     def listed(self, version: str, began: float) -> None:
-        """A list that was asked for at ``began`` is applied as a whole."""
+        """Note that a list is applied as a whole that was requested at ``began``. It settles every earlier probe."""
         self.behind = False
+        while self._probes and self._probes[0][1] <= began:
+            self._probes.popleft()
         self.reached(version)
         self.fresh_as_of = max(self.fresh_as_of, began)
 
@@ -111,14 +118,16 @@ class Freshness:
         self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, asked_at)
 
     def open_again(self, *, broken_off: bool) -> None:
-        """A watch has been opened; after a gap its first events are no news.
+        """Note that a watch has been opened. After a gap its first events were missed, and are no news.
 
-        Without versions that compare nobody could tell when it has caught up. A quiet watch that we ended ourselves to
-        look closer was open all the time, as far as anybody knows.
+        An opaque version cannot show when the watch has caught up, so a list has to. Without ``broken_off`` the
+        reflector itself ended a quiet watch to open it again, which is a gap only after several probes.
         """
         gap = self._clock() - self.last_contact
         asks = 1 if broken_off else _ASKS
-        self.behind = number(self.version) >= 0 and gap > asks * self.quiet
+        self.behind = gap > asks * self.quiet
+        if self.behind and version_number(self.version) < 0:
+            self._watch.list_anew()
 
     async def keep(self) -> NoReturn:
         """Ask after a watch that has been quiet, until cancelled: is there nothing new, or do we not hear it?"""
@@ -143,8 +152,12 @@ class Freshness:
         return found == "fresh"
 
     async def _probed(self) -> tuple[_Probed, float]:
-        """With the seconds that the API server asks to be left alone for."""
-        began, seen = self._clock(), number(self.version)
+        """Probe once; return the result and the seconds of the API server's ``Retry-After``.
+
+        A probe is a consistent read, so a version below an earlier probe's means that versions went back.
+        """
+        began = self._clock()
+        seen = max((version_number(self.version), *(version for version, _ in self._probes)))
         try:
             newest = await self._watch.newest_version()
         except KubeError as error:
@@ -173,7 +186,7 @@ class Freshness:
             self._watch.reopen(broken_off=broken_off)
 
     def _settle(self) -> None:
-        seen = number(self.version)
+        seen = version_number(self.version)
         while self._probes and self._probes[0][0] <= seen:
             _, began = self._probes.popleft()
             self.behind = self.behind and self._clock() - began > self.quiet + SHORT_WATCH_SECONDS
@@ -185,8 +198,3 @@ def asked_for(error: KubeError) -> float:
     """Seconds that the API server asks to be left alone for, within reason."""
     found = error.retry_after if isinstance(error, ApiError) else None
     return min(found or 0.0, _LONGEST_RETRY_AFTER)
-
-
-def number(version: str) -> int:
-    """Versions compare as numbers (KEP-5504); -1 for one that is none."""
-    return int(version) if version.isdecimal() else -1

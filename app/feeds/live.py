@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
 from time import monotonic
@@ -28,6 +27,7 @@ from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
+from app.telemetry.background import Background
 from app.telemetry.tracing import Tracing
 from app.writes.activator import ApiActivator
 from app.writes.answers import as_asked
@@ -56,7 +56,6 @@ _LOOK_SECONDS: Final = 0.01
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
-_AFTER_FAULT_SECONDS: Final = 2.0
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -92,11 +91,10 @@ class LiveFeed:
         every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._background = Background()
         self._missed: dict[tuple[Kind[Any], str, str], _Missed] = {}
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
         self._heard_until = -inf
-        self._stopped = False
 
     @property
     def client(self) -> KubeClient:
@@ -106,7 +104,7 @@ class LiveFeed:
     def writes(self, leadership: MayWrite) -> Writes:
         bind_guard = BindGuard(leadership, self._follows, self._batches)
         return Writes(
-            ApiBinder(self._client, bind_guard, post_seconds=self._post_seconds),
+            ApiBinder(self._client, self._cluster.core.decode_pod, bind_guard, post_seconds=self._post_seconds),
             ApiWriter(self._client, self._cluster, self._resource, leadership.may_write),
             ApiNominator(self._client, leadership.may_write),
             ApiActivator(self._client, self._cluster, leadership.may_write),
@@ -137,39 +135,31 @@ class LiveFeed:
             self._complete.set()
             objects = {repr(kind): self._cluster.count_of(kind) for kind in self._reflectors}
             _LOG.info("picture complete", objects=objects, seconds=round(monotonic() - self._began, 3))
+            absent = [repr(kind) for kind, it in self._reflectors.items() if it.state == "not_served"]
+            if absent:
+                _LOG.info("kinds not served", kinds=absent)
 
     async def start(self) -> None:
         self._began = monotonic()
-        telling = asyncio.create_task(self._outage.run(), name="outage")
-        self._tasks.add(telling)
-        telling.add_done_callback(self._tasks.discard)
+        self._background.begin("outage", self._outage.run)
         for kind, reflector in self._reflectors.items():
-            self._begin(kind, reflector.run)
-            self._begin(kind, reflector.keep_fresh)
+            for name, work in (("watch", reflector.run), ("freshness", reflector.keep_fresh)):
+                self._background.begin(f"{name} of {kind!r}", work, partial(self._faulted, kind))
 
-    def _begin(self, kind: Kind[Any], work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        if self._stopped:
-            return
-        task = asyncio.create_task(work(), name=repr(kind))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(kind, work, done))
+    def _faulted(self, kind: Kind[Any], fault: BaseException) -> None:
+        """Start the kind again with a list, because its state can be the cause of the fault.
 
-    def _ended(self, kind: Kind[Any], work: Callable[[], Coroutine[Any, Any, Any]], task: asyncio.Task[Any]) -> None:
-        """It was to run for ever. It begins again where it was; until it is heard of, there is a fault to be told."""
-        self._tasks.discard(task)
-        fault = None if task.cancelled() else task.exception()
-        if fault is None:
-            return
+        The fault is a reason not to be ready until the API server has been heard of again.
+        """
         self._faults[kind] = (f"the watch of {kind!r} failed with {type(fault).__name__}: {fault}", monotonic())
-        _LOG.error("reflector failed", kind=repr(kind), traceback="".join(traceback.format_exception(fault)))
-        asyncio.get_running_loop().call_later(_AFTER_FAULT_SECONDS, self._begin, kind, work)
+        self._reflectors[kind].start_anew()
+
+    def stalled(self) -> str:
+        """Return which of its tasks cannot be restarted; empty if all run."""
+        return self._background.problem()
 
     async def stop(self) -> None:
-        self._stopped = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._background.stop()
         await self._client.aclose()
 
     async def complete(self) -> None:

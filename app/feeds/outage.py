@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from app.kube.api_errors import ApiError, KubeError
+from app.kube.api_errors import ApiUnavailable, KubeError
 
 PATIENCE_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 60.0
@@ -80,10 +80,10 @@ class Outage:
             self._since, self._said_at, self._said = inf, -inf, False
 
     def _say(self, seconds: float) -> None:
-        """Whoever answers is not away, but of no more use."""
+        """Log an outage. An API server that answers, though uselessly, is not away."""
         cause = next(iter(self._failing.values()))
         _LOG.warning(
-            "API server refuses" if isinstance(cause, ApiError) else "API server away",
+            "API server away" if isinstance(cause, ApiUnavailable) else "API server refuses",
             address=self._address(),
             cause=str(cause),
             kinds=sorted(self._failing),

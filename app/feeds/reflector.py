@@ -4,8 +4,11 @@
 
     starting ─▶ listing ─▶ watching ──── the watch ends or breaks ───▶ retrying ─▶ watching, from the version last seen
                    ▲                                                      │
-                   └────────── that version is gone (410) ────────────────┘
-    forbidden (403), not_served (no such kind): said once, looked for again every few seconds
+                   └─── the API server refuses that version, or has none ──┘
+    forbidden (403), not_served (no such kind): logged once, looked up again every few seconds
+
+A watch resumes from its version after 401, 403, 429 and 5xx. Any other refusal is followed by discovery and a list, and
+a second ERROR event at one version by a list: no wrong path or version can last.
 
 A list is applied as a difference: upserts in slices that let others run, deletions last, so that the picture never
 lacks what the cluster has. One object that cannot be read, or not be taken in, is left out, counted and named, until it
@@ -30,24 +33,25 @@ from typing import Final, Generic, Literal, NoReturn, TypeVar
 import structlog
 from msgspec import Raw
 
-from app.feeds.documents import EVENTS, IDENTIFIED, Event, key_in, read_page
-from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for, number
+from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, read_page
+from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for
 from app.feeds.loading import bulk_load
+from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, Pace, PageSize
 from app.feeds.sinks import Sink
-from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError
+from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.meta_v1 import ObjectKey
+from app.kube.meta_v1 import ObjectKey, version_number
 
 _LOG: Final = structlog.get_logger(__name__)
 
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
-FIRST_PAGE: Final = 2000
-"""Objects a page while nobody waits for answers yet."""
+FIRST_PAGE_BYTES: Final = 4 << 20
+"""Bytes of a page of a first list, 1,000 usual pods: larger pages save no time, smaller ones cost 1.5 ms each."""
 
-PAGE: Final = 250
-"""Objects a page later on: putting a page of full pods together and apart holds up the event loop for 1.3 ms."""
+PAGE_BYTES: Final = 1 << 20
+"""Bytes of a page later on: to join and split such a page holds up the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
 LOOK_AGAIN_SECONDS: Final = 10.0
@@ -69,12 +73,21 @@ _LONGEST_PATIENCE: Final = 60.0
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _GONE: Final = 410
+_RESUMED: Final = frozenset((401, _FORBIDDEN, 429, *range(500, 600)))
+"""Statuses that say nothing against the version of a watch."""
+
+_TOO_LARGE: Final = "Too large resource version"
+"""First words of the API server's answer to a watch from a version that it has not reached yet."""
 
 T = TypeVar("T")
 
 
 class NotServed(KubeError):
     """The API server knows no such kind."""
+
+
+class ListGivenUp(KubeError):
+    """A list that does not end, or exceeds what Homeport takes in."""
 
 
 class Reflector(Generic[T]):
@@ -115,6 +128,7 @@ class Reflector(Generic[T]):
         ``on_answer`` are told what becomes of lists, watches and probes.
         """
         self.resource = resource if isinstance(resource, Resource) else None
+        self._is_resolved = self.resource is not None
         self.state: State = "starting"
         self.cause = ""
         self.synced = False
@@ -135,9 +149,11 @@ class Reflector(Generic[T]):
         self._rng = rng
         self._fresh = Freshness(self, quiet=quiet, clock=clock, sleep=sleep, on_failure=on_failure, on_answer=on_answer)
         self._failures = 0
+        self._pace = Pace(clock)
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._anew = self._reopening = False
+        self._error_at = ""
         self._asked_at = inf
         self.is_short = self._broken_off = False
         self._patience = _PATIENCE
@@ -190,7 +206,7 @@ class Reflector(Generic[T]):
         # Without a resourceVersion a list is consistent: it is no older than this request.
         raw = await self._client.list_page(self.resource, limit=1, metadata_only=True, timeout=_PROBE_SECONDS)
         page = await read_page(raw)
-        newest = number(page.metadata.resource_version or "")
+        newest = version_number(page.metadata.resource_version or "")
         if newest < 0:
             raise ApiUnavailable("versions that do not compare")
         return newest
@@ -199,7 +215,7 @@ class Reflector(Generic[T]):
         """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
         self._log.error("versions went back, listing anew")
         self._sink.newest_wins = False
-        self.list_anew()
+        self._list_next()
 
     def reopen(self, *, broken_off: bool) -> None:
         """End the watch and open it anew from the version last seen."""
@@ -208,7 +224,16 @@ class Reflector(Generic[T]):
         self._end_watch()
 
     def list_anew(self) -> None:
-        """Do not wait for the watch to bring what is new: take a list now."""
+        """Take a list now, without waiting for the watch to bring what is new. Not delayed: the caller has a reason."""
+        self._pace.fruitful()
+        self._list_next()
+
+    def start_anew(self) -> None:
+        """Drop whatever the API server sent about versions and paths: look the kind up, then list it."""
+        self._is_resolved = False
+        self._list_next()
+
+    def _list_next(self) -> None:
         self._anew = True
         self._end_watch()
 
@@ -218,9 +243,10 @@ class Reflector(Generic[T]):
 
     async def _follow(self) -> None:
         """One round; ends when a watch ends in good order."""
-        if self.resource is None:
+        if not self._is_resolved:
             self._asked_at = self._clock()
             self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
+            self._is_resolved = self.resource is not None
         if self.resource is None:
             raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
         while self._anew or not self._fresh.version:
@@ -229,6 +255,7 @@ class Reflector(Generic[T]):
         await self._watch(self.resource)
 
     async def _list(self, resource: Resource) -> None:
+        await self._in_pace()
         self.relists += self.synced
         with nullcontext() if self.synced else self._loading():
             began = self._clock()
@@ -242,27 +269,68 @@ class Reflector(Generic[T]):
         self._become_synced()
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
-        """Apply every page; what was seen is taken out of ``unconfirmed``. Returns the version of the list."""
-        limit = PAGE if self.synced else FIRST_PAGE
-        token = ""
+        """Apply every page, and take its objects out of ``unconfirmed``. Return the version of the list."""
+        size = PageSize(PAGE_BYTES if self.synced else FIRST_PAGE_BYTES)
+        fruitless, token = 0, ""
         while True:
+            known = self._taken_in() - len(unconfirmed)
             self._asked_at = self._clock()
-            raw = await self._client.list_page(
-                resource,
-                limit=limit,
-                continue_=token,
-                metadata_only=self._metadata_only,
-                field_selector=self._field_selector,
-                silence=self._patience,
-            )
-            page = await read_page(raw)
-            self._on_answer()
-            self._patience = _PATIENCE
-            self.state = "listing"
-            await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
-            token = page.metadata.continue_ or ""
+            try:
+                page = await self._apply_page(resource, size, token, unconfirmed)
+            except AnswerTooLong as error:
+                if not size.shrink():
+                    raise self._given_up("a page of one object is too long") from error
+                continue
+            is_fruitless = self._taken_in() - len(unconfirmed) <= known
+            if is_fruitless or not token:
+                self._pace.sent(self._asked_at)
+            token = page.continue_ or ""
             if not token:
-                return page.metadata.resource_version or ""
+                return page.resource_version or ""
+            if self._taken_in() > MOST_OBJECTS:
+                await self._delete(unconfirmed)
+                unconfirmed.clear()
+            if self._taken_in() > MOST_OBJECTS:
+                raise self._given_up(f"more than {MOST_OBJECTS} objects")
+            fruitless = fruitless + 1 if is_fruitless else 0
+            if fruitless > MOST_FRUITLESS_PAGES:
+                raise self._given_up(f"more than {MOST_FRUITLESS_PAGES} pages in a row without a new object")
+            if is_fruitless:
+                await self._in_pace()
+
+    async def _apply_page(
+        self, resource: Resource, size: PageSize, token: str, unconfirmed: set[ObjectKey]
+    ) -> ListMeta:
+        """Apply one page. Its bytes are freed on return, so that there is never more than one."""
+        raw = await self._client.list_page(
+            resource,
+            limit=size.limit,
+            continue_=token,
+            metadata_only=self._metadata_only,
+            field_selector=self._field_selector,
+            silence=self._patience,
+            most=size.most_bytes,
+        )
+        page = await read_page(raw)
+        size.adapt(len(page.items or ()), len(raw))
+        self._on_answer()
+        self._patience = _PATIENCE
+        self.state = "listing"
+        await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
+        return page.metadata
+
+    def _taken_in(self) -> int:
+        """Number of objects, with those that are left out."""
+        return self._sink.count() + len(self.left_out)
+
+    def _given_up(self, cause: str) -> ListGivenUp:
+        self._pace.give_up()
+        return ListGivenUp(f"list given up: {cause}")
+
+    async def _in_pace(self) -> None:
+        """Wait until a request may leave that is not known to bring anything new."""
+        if (delay := self._pace.delay()) > 0:
+            await self._sleep(delay)
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
         """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
@@ -282,6 +350,7 @@ class Reflector(Generic[T]):
                 until = self._clock() + SLICE_SECONDS
 
     async def _watch(self, resource: Resource) -> None:
+        await self._in_pace()
         self._reopening, self.is_short = False, self._fresh.is_asked_for
         seconds = SHORT_WATCH_SECONDS if self.is_short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
         self._asked_at = self._clock()
@@ -294,6 +363,7 @@ class Reflector(Generic[T]):
             opening=min(self._patience, REQUEST_SECONDS),
         )
         async with watching as lines:
+            self._pace.sent(self._asked_at)
             self.state, self.cause, self._asked_at = "watching", "", inf
             self._on_answer()
             self._fresh.open_again(broken_off=self._broken_off)
@@ -328,6 +398,7 @@ class Reflector(Generic[T]):
         finally:
             self.restarts += 1
             if self._clock() - opened >= steady:
+                self._pace.fruitful()
                 self._well()
 
     async def _read_again(self, line: bytes) -> Event | None:
@@ -339,8 +410,11 @@ class Reflector(Generic[T]):
             return None
 
     def _take(self, event: Event) -> None:
-        """Apply one event. Raises ``ApiError`` for an event that says the watch is over."""
+        """Apply one event. Raise ``ApiError`` for an ERROR event, which ends the watch."""
         if event.type == "ERROR":
+            if self._error_at == self._fresh.version:
+                self._fresh.version = ""
+            self._error_at = self._fresh.version
             raise ApiError.parse(event.object)
         try:
             meta = IDENTIFIED.decode(event.object).metadata
@@ -351,7 +425,10 @@ class Reflector(Generic[T]):
             self._forget((meta.namespace or "", meta.name or ""), meta.uid or "")
         elif event.type != "BOOKMARK":
             self._upsert(event.object)
-        self.events += event.type != "BOOKMARK"
+        if event.type != "BOOKMARK":
+            self.events += 1
+            if meta.resource_version != self._fresh.version:
+                self._pace.fruitful()
         self._fresh.reached(meta.resource_version or self._fresh.version)
         self._well()
 
@@ -403,16 +480,23 @@ class Reflector(Generic[T]):
         self._fresh.version = ""
         await self._in_slices(chain(tuple(self.left_out), self._sink.keys()), lambda key: self._forget(key, ""))
         self._fresh.absent(self._asked_at)
+        wait = self._stay_away("not_served", error)
         self._become_synced()
-        return self._stay_away("not_served", error)
+        return wait
 
     def _after(self, error: KubeError) -> float:
-        """What an error leaves to be done; returns how long to wait before it."""
-        status = error.status if isinstance(error, ApiError) else 0
-        if status == _GONE:
-            self._fresh.version = ""
-        if status == _NOT_FOUND:
-            self.resource, self._fresh.version = None, ""
+        """Prepare the next attempt after an error; return how long to wait before it."""
+        status = None
+        if isinstance(error, ApiError):
+            status = error.status
+            if error.message.startswith(_TOO_LARGE):
+                self.start_over()
+            elif status not in _RESUMED:
+                self._fresh.version = ""
+            if status == _FORBIDDEN or status not in (_GONE, *_RESUMED):
+                self._is_resolved = False
+            if status not in _RESUMED:
+                self._pace.sent(self._clock())
         if status == _FORBIDDEN:
             return self._stay_away("forbidden", error)
         self._log.debug("watch interrupted", cause=str(error))
@@ -426,7 +510,7 @@ class Reflector(Generic[T]):
 
     def _stay_away(self, state: State, error: KubeError) -> float:
         self._on_answer()
-        if self.state != state:
+        if self.state != state and (self.synced or state != "not_served"):  # at the start it is told with all others
             self._log.warning("kind cannot be watched", state=state, cause=str(error))
         self.state, self.cause = state, str(error)
         return min(LOOK_AGAIN_SECONDS, self._fresh.quiet) * self._jitter()

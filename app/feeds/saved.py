@@ -19,6 +19,7 @@ from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod
 from app.kube.decoding import KEPT, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
+from app.kube.meta_v1 import version_number
 from app.writes.bind_guard import BindGuard, NotBound
 from app.writes.nominator import Nominated
 
@@ -197,8 +198,8 @@ class NothingToRead:
 
 
 def next_version(version: str) -> str:
-    """The version after ``version``, for who writes in memory."""
-    return str(int(version) + 1) if version.isdecimal() else "1"
+    """Return the version after ``version``, for writes to a cluster in memory; "1" after an opaque one."""
+    return str(max(version_number(version), 0) + 1)
 
 
 class MemoryNominator:

@@ -31,6 +31,10 @@ class Sink(Protocol[T_contra]):
 
     def has(self, key: ObjectKey) -> bool: ...
 
+    def count(self) -> int:
+        """Return the number of objects."""
+        ...
+
     def leave_out(self, key: ObjectKey, cause: str) -> None:
         """An object exists in a form that cannot be read."""
         ...
@@ -47,6 +51,9 @@ class _Sink:
         self._cluster = cluster
         self._kind = kind
         self.newest_wins = True
+
+    def count(self) -> int:
+        return self._cluster.count_of(self._kind)
 
     def leave_out(self, key: ObjectKey, cause: str) -> None:
         self._cluster.leave_out(self._kind, key, cause)

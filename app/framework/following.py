@@ -1,9 +1,8 @@
-"""Keeps what a plugin derives from objects of one kind right: object by object, and never all in one step."""
+"""Updates of what a plugin derives from the objects of one kind: object by object, in bounded steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any, Final
 
 from app.framework.interface import Objects, Unprepared
@@ -11,21 +10,21 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 AT_ONCE: Final = 256
-"""Objects that are taken in at one go: some milliseconds."""
+"""Maximum number of objects taken in before others have their turn: some milliseconds."""
 
 _STEP: Final = 64
 
 
 class Following:
-    """The objects of a kind that came, changed or went and were not taken in yet.
+    """Queue of the objects of a kind that came, changed or went since they were last taken in.
 
-    ``take`` is told a namespace and a name: what is derived from that object is to be made anew, from the object as it
-    is by then or from none. ``restart``: nothing that was derived holds; all objects are told. What is taken in stays
-    so: who comes back after ``Unprepared`` goes on where it was.
+    ``take`` is called with a namespace and a name. It derives anew from that object as it is now, or from its absence,
+    and returns as how many ordinary objects it counts. ``restart`` is called where all that was derived is outdated;
+    every object is taken in after that. A call after ``Unprepared`` goes on where the last one stopped.
     """
 
     def __init__(
-        self, objects: Objects, kind: Kind[Any], take: Callable[[str, str], None], restart: Callable[[], None]
+        self, objects: Objects, kind: Kind[Any], take: Callable[[str, str], int], restart: Callable[[], None]
     ) -> None:
         self._objects = objects
         self._kind = kind
@@ -57,18 +56,20 @@ class Following:
         self._seen, self._behind = version, True
 
     def _go_on(self, most: int) -> None:
-        for _ in islice(self._taking(), most):
-            pass
+        done = 0
+        for count in self._taking():
+            done += count
+            if done >= most:
+                return
 
-    def _taking(self) -> Iterator[None]:
+    def _taking(self) -> Iterator[int]:
         """Take in one object each. Those that changed come first, since they may change again."""
         while self._changed:
-            self._take(*next(reversed(self._changed)))
+            count = self._take(*next(reversed(self._changed)))
             self._changed.popitem()
-            yield
+            yield count
         for key in self._every:
-            self._take(*key)
-            yield
+            yield self._take(*key)
         self._behind = False
 
     def _steps(self) -> Iterator[None]:

@@ -52,6 +52,7 @@ from app.kube.pod_affinity import Newcomer, Peers
 from app.kube.selectors import Selector
 from app.kube.taints import Tolerance, Toleration
 
+MIN_NODE_SCORE: Final = 0
 MAX_NODE_SCORE: Final = 100
 """Scores after normalising lie in 0..100, as in kube-scheduler."""
 
@@ -452,6 +453,10 @@ def _never() -> bool:
     return False
 
 
+def _always_a_sample(_names: int) -> bool:
+    return True
+
+
 def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
     raise LookupError("there is no profile whose filters could be run")
 
@@ -466,7 +471,9 @@ class Handle(Struct, frozen=True):
     the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
     seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it. ``is_asked``:
     whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that. ``why`` asks
-    in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide by.
+    in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide by. ``is_sample``
+    tells from the number of names in a filter request if kube-scheduler may have left out nodes that its own filters
+    pass.
     """
 
     counts: Counts
@@ -486,6 +493,7 @@ class Handle(Struct, frozen=True):
     wall_clock: Clock = time.time
     is_asked: Callable[[], bool] = _never
     why: Why = _nobody_knows
+    is_sample: Callable[[int], bool] = _always_a_sample
 
 
 class Plugin(Protocol):
@@ -732,7 +740,10 @@ class ScorePlugin(Protocol):
         return ScoreClasses.by_value([self.score(state, pod, it) for it in nodes])
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
-        """Brings the raw scores, by class, into 0..100; every class is one of a candidate."""
+        """Bring the raw scores, by class, into 0..100; every class is one of a candidate.
+
+        A score below 0 or above 100 becomes 0, for the nodes of that class alone.
+        """
         return scores
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
 
-from app.framework.resources import HostPorts, Mounts, Totals
+from msgspec.structs import replace
+
+from app.framework.resources import HostPorts, Mounts, Totals, add
 from app.kube.core_v1 import Node, Pod
 from app.kube.requests import ResourceList
 
@@ -109,6 +111,45 @@ class NodeInfo:
         for pod in came:
             totals.add(pod)
         return totals
+
+
+class MorePods:
+    """Pods that are imagined to run on nodes, under UIDs that no pod there has."""
+
+    __slots__ = ("_pods", "_requested")
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._pods = {uid: replace(pod, uid=uid) for uid, pod in ((f"imagined-{it.uid}", it) for it in pods)}
+        self._requested: dict[str, int] | None = None
+
+    def on(self, node: NodeInfo) -> NodeInfo:
+        """Return the node with the pods on it: cheaper than a copy, and to be used at once, as it shares with it."""
+        return _Crowded(node, {**node.pods, **self._pods}, self)
+
+    @property
+    def requested(self) -> ResourceList:
+        """What they take together."""
+        if self._requested is None:
+            self._requested = {}
+            for pod in self._pods.values():
+                add(pod.spec.resources.requested, self._requested)
+        return self._requested
+
+
+class _Crowded(NodeInfo):
+    __slots__ = ("_alone", "_more")
+
+    def __init__(self, alone: NodeInfo, pods: dict[str, Pod], more: MorePods) -> None:
+        super().__init__(alone.node, pods)
+        self._alone = alone
+        self._more = more
+
+    @property
+    def requested(self) -> ResourceList:
+        total = dict(self._alone.requested)
+        for name, amount in self._more.requested.items():
+            total[name] = total.get(name, 0) + amount
+        return total
 
 
 class Candidates:

@@ -40,11 +40,15 @@ _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Cod
 
 
 class Status(Struct, frozen=True):
-    """``plugin`` is filled in by the runtime: a plugin need not name itself."""
+    """``plugin`` is filled in by the runtime: a plugin need not name itself.
+
+    ``until``: time in seconds since 1970 at which a cached verdict ends and the node is judged anew.
+    """
 
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
+    until: float | None = None
 
     @property
     def is_success(self) -> bool:
@@ -64,7 +68,7 @@ class Status(Struct, frozen=True):
 
     def by(self, plugin: str) -> Status:
         """This status with the plugin that gave it."""
-        return self if self.plugin == plugin else Status(self.code, self.reasons, plugin)
+        return self if self.plugin == plugin else Status(self.code, self.reasons, plugin, self.until)
 
 
 def distinct(statuses: Collection[Status]) -> dict[int, Status]:
@@ -79,14 +83,19 @@ SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
 
 
-def unschedulable(*reasons: str) -> Status:
+def success(*, until: float) -> Status:
+    """Return a Success that holds until a time; ``SUCCESS`` is the one that does not end."""
+    return Status(Code.SUCCESS, until=until)
+
+
+def unschedulable(*reasons: str, until: float | None = None) -> Status:
     """A rejection that preemption may cure. Reasons are constant texts without names or numbers."""
-    return Status(Code.UNSCHEDULABLE, reasons)
+    return Status(Code.UNSCHEDULABLE, reasons, until=until)
 
 
-def unresolvable(*reasons: str) -> Status:
+def unresolvable(*reasons: str, until: float | None = None) -> Status:
     """A rejection that no preemption cures. Reasons are constant texts without names or numbers."""
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, until=until)
 
 
 def error(reason: str, plugin: str = "") -> Status:

@@ -5,7 +5,8 @@
     KubeError
     ├── ApiError          the API server said no; nothing was changed
     ├── ApiUnavailable    no answer to a read, or a write that was never sent; nothing was changed
-    │   └── ApiSilent         a read that was sent, and nothing came within its time: slow, or gone without a word
+    │   ├── ApiSilent         a read that was sent, and nothing came within its time: slow, or gone without a word
+    │   └── AnswerTooLong     the answer to a read is longer than the caller allows; it was broken off
     └── UnknownOutcome    a write that may or may not have happened: read it back
 """
 
@@ -31,6 +32,10 @@ class ApiUnavailable(KubeError):
 
 class ApiSilent(ApiUnavailable):
     """A read that left on an open connection and was not answered in time."""
+
+
+class AnswerTooLong(ApiUnavailable):
+    """A read whose answer exceeds the caller's limit in bytes."""
 
 
 class UnknownOutcome(KubeError):

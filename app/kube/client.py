@@ -131,7 +131,7 @@ class KubeClient:
     ) -> bytes:
         """One page of a list over all namespaces, see :func:`list_request`. ``silence``: the longest without a byte.
 
-        ``most``: bytes. A longer answer is broken off, and is as good as none.
+        ``most``: maximum number of bytes. A longer answer is broken off and raises ``AnswerTooLong``.
         """
         request = list_request(
             resource,

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from app.kube.claims import ClaimStatusObject, PodClaims
 from app.kube.conditions import unschedulable_since
@@ -261,13 +261,25 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of those that a plugin names with ``PluginSpec.node_annotations``, what is there."""
+        """The annotations that ``PluginSpec.node_annotations`` names and that are there. Any other key raises."""
         return self.parts.annotations
 
 
 def is_same(node: Node, other: Node) -> bool:
     """Whether two forms of a node differ in nothing but the resourceVersion: a heartbeat, or what nobody reads."""
     return node == other or replace(node, resource_version="") == replace(other, resource_version="")
+
+
+def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
+    """Return whether two specs are equal by value. Interned ones are one object; this holds for others as well."""
+    return spec is other or _values(spec) == _values(other)
+
+
+def _values(found: Any) -> Any:
+    """Return the fields of a struct that compares by identity, and anything else as it is."""
+    if isinstance(found, PodSpec | PodParts | PodResources):
+        return tuple(_values(it) for it in astuple(found))
+    return found
 
 
 class Service(Struct, frozen=True, gc=False):
@@ -622,13 +634,11 @@ _NODE_DECODER: Final = Decoder[NodeObject](NodeObject)
 _SERVICE_DECODER: Final = Decoder[_ServiceObject](_ServiceObject)
 
 
-def decode_pod(raw: bytes | Raw) -> Pod:
-    """Decode one Pod. Raises ``msgspec.DecodeError``."""
+def _decode_plain_pod(raw: bytes | Raw) -> Pod:
     return slim_pod(_POD_DECODER.decode(raw))
 
 
-def decode_node(raw: bytes | Raw) -> Node:
-    """Decode one Node. Raises ``msgspec.DecodeError``."""
+def _decode_plain_node(raw: bytes | Raw) -> Node:
     return slim_node(_NODE_DECODER.decode(raw))
 
 
@@ -648,7 +658,7 @@ class CoreV1(Struct, frozen=True, eq=False):
     node_annotations: frozenset[str] = frozenset()
 
 
-PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, decode_pod, decode_node)
+PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, _decode_plain_pod, _decode_plain_node)
 """Nothing on demand."""
 
 
@@ -656,14 +666,14 @@ POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, 
 """All forms of ``CoreV1.pod_object``."""
 
 
-def core_v1(extras: Collection[Extra], node_annotations: Collection[str] = ()) -> CoreV1:
-    """The decoders for these parts on demand, and for these annotations of nodes."""
-    if not extras and not node_annotations:
+def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
+    """Return decoders for these parts on demand, and for these annotations of nodes, all of them if ``None``."""
+    if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
-    wanted, kept = frozenset(extras), frozenset(node_annotations)
-    decode_node = _node_decoder(wanted, kept)
+    wanted, kept = frozenset(extras), frozenset(node_annotations or ())
+    decode_node = _node_decoder(wanted, None if node_annotations is None else kept)
     if wanted <= OF_NODES_ALONE:
-        return CoreV1(wanted, PodObject, slim_pod, decode_pod, decode_node, kept)
+        return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, kept)
     pod_object, slim_whole = _whole_pods(wanted)
     pods = Decoder[PodObject](pod_object)
 
@@ -692,7 +702,7 @@ def _slim_waiting(found: WaitingPodObject) -> Pod:
     return _slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)
 
 
-def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str]) -> Callable[[bytes | Raw], Node]:
+def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str] | None) -> Callable[[bytes | Raw], Node]:
     nodes = Decoder[WholeNodeObject](WholeNodeObject)
 
     def decode(raw: bytes | Raw) -> Node:
@@ -704,6 +714,19 @@ def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str]) -> Call
         return _slim_node(found, parts)
 
     return decode
+
+
+_WHOLE: Final = core_v1([*Extra], None)
+
+
+def decode_pod(raw: bytes | Raw) -> Pod:
+    """Decode one Pod with all parts, for tests. Raises ``msgspec.DecodeError``."""
+    return _WHOLE.decode_pod(raw)
+
+
+def decode_node(raw: bytes | Raw) -> Node:
+    """Decode one Node with all parts and annotations, for tests. Raises ``msgspec.DecodeError``."""
+    return _WHOLE.decode_node(raw)
 
 
 def _parse_service_selector(data: bytes) -> Selector | None:

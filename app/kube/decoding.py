@@ -46,12 +46,12 @@ class TooDeep(msgspec.DecodeError):
 
 
 class Decoder(Generic[T]):
-    """A ``msgspec.json.Decoder`` for documents of any depth. All raise ``msgspec.DecodeError``."""
+    """A ``msgspec.json.Decoder`` for documents of any depth. All methods raise only ``msgspec.DecodeError``."""
 
     __slots__ = ("_decode",)
 
     def __init__(self, type_: Any) -> None:
-        """``type_`` is what ``T`` says, which may be more than a class."""
+        """``type_`` is the type to decode into; it can be more than a class, for example a union."""
         self._decode: Callable[[Document], T] = msgspec.json.Decoder(type_).decode
 
     def decode(self, raw: Document) -> T:
@@ -59,19 +59,23 @@ class Decoder(Generic[T]):
             return self._decode(raw)
         except RecursionError:
             return self.at_once(levelled(bytes(raw)))
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(str(error)) from None
 
     def at_once(self, raw: Document) -> T:
-        """For where others wait: raises ``TooDeep`` instead of cutting, which takes 30 ms for a megabyte."""
+        """Raise ``TooDeep`` instead of cutting, which takes 30 ms for a megabyte: for code that others wait for."""
         try:
             return self._decode(raw)
         except RecursionError:
             raise TooDeep("nested too deeply") from None
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(str(error)) from None
 
     async def in_turns(self, raw: Document) -> T:
-        """``decode`` that lets others run meanwhile."""
+        """Decode like ``decode``, and let other tasks run meanwhile."""
         try:
-            return self._decode(raw)
-        except RecursionError:
+            return self.at_once(raw)
+        except TooDeep:
             return self.at_once(await levelled_in_turns(bytes(raw)))
 
 

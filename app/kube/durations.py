@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
 
 _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -37,6 +39,10 @@ def parse_duration(value: Any) -> Any:
     if seconds > _LONGEST:
         raise BadDuration(value, "it is longer than any, which is some 292 years")
     return seconds
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
+"""Type of a pydantic field that is a duration in a configuration and seconds in the code."""
 
 
 def _cause(value: str) -> str:

@@ -23,7 +23,7 @@ from app.kube.decoding import Decoder, Int64
 from app.kube.meta_v1 import LARGEST_PART, MetadataObject, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
-from app.kube.node_state import NodeState, annotations_of_node, node_state_of
+from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_node, node_state_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
 from app.kube.scheduling_gates import gate_names_of
@@ -116,7 +116,7 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
 class NodeParts(Struct, frozen=True):
     """What is decoded of a node on demand. ``images``: sizes in bytes by name, each image under all of its names.
 
-    ``annotations``: of those that a plugin names, what is there.
+    ``annotations``: the declared ones that the node has.
     """
 
     extras: frozenset[Extra] = frozenset()
@@ -124,7 +124,7 @@ class NodeParts(Struct, frozen=True):
     images: Mapping[str, int] | None = None
     features: frozenset[str] | None = None
     state: NodeState | None = None
-    annotations: Mapping[str, str] = _NO_ANNOTATIONS
+    annotations: Mapping[str, str] = NO_NODE_ANNOTATIONS
 
 
 NOTHING_OF_POD: Final = PodParts()
@@ -393,7 +393,7 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
 
 
 def node_parts(
-    extras: frozenset[Extra], annotations: Collection[str], meta: MetadataObject, status: NodeStatusObject
+    extras: frozenset[Extra], annotations: Collection[str] | None, meta: MetadataObject, status: NodeStatusObject
 ) -> NodeParts:
     """What is asked for of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
 

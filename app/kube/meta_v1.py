@@ -35,6 +35,9 @@ _READ_OF_A_POD: Final = tuple(
 )
 """What we write on pods has room whatever else is there: else a tenant could crowd out the word of a fence."""
 
+_LONGEST_VERSION: Final = 20
+"""Digits of the largest unsigned 64-bit integer. API servers count versions in such integers."""
+
 _MEMO_BYTES: Final = 2 << 20
 _MEMO_ENTRY: Final = 4096
 _MEMO_OVERHEAD: Final = 200
@@ -94,6 +97,20 @@ class Oversized(Exception):  # no error of the object: more than we read of it
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: more than {LARGEST_PART} bytes")
         self.field = field
+
+
+def version_number(version: str) -> int:
+    """Return a resourceVersion as a number, because versions compare as numbers (KEP-5504).
+
+    Return -1 for an opaque version: anything but 1 to 20 digits. An opaque version has no order.
+    """
+    is_ordered = len(version) <= _LONGEST_VERSION and version.isascii() and version.isdecimal()
+    return int(version) if is_ordered else -1
+
+
+def precedes(version: str, other: str) -> bool:
+    """Return whether ``version`` is the earlier of two resourceVersions of one kind; ``False`` if one is opaque."""
+    return -1 < version_number(version) < version_number(other)
 
 
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:

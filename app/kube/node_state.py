@@ -6,7 +6,7 @@ Decoded on demand. Of what changes with every heartbeat nothing is kept, hence a
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -60,16 +60,56 @@ def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> Node
     return NodeState(_ready(found.get(_READY)), pressure, terminating, _machine(node_info))
 
 
-def annotations_of_node(raw: Raw, keys: Collection[str]) -> Mapping[str, str]:
-    """Those of ``keys`` that are there. Raises ``msgspec.ValidationError``."""
-    data = bytes(raw)
-    if not any(key.encode() in data for key in keys):
-        return {}
+class UndeclaredAnnotation(LookupError):
+    """A plugin reads an annotation of a node that no plugin declares: it was not decoded, and would seem absent."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(f'annotation "{key}" of a node: not decoded, name it in PluginSpec.node_annotations')
+
+
+class NodeAnnotations(Mapping[str, str]):
+    """The declared annotations that a node has. To ask for any other raises ``UndeclaredAnnotation``."""
+
+    __slots__ = ("_declared", "_present")
+
+    def __init__(self, declared: Collection[str] | None, present: Mapping[str, str]) -> None:
+        """``declared``: ``None`` if all annotations are decoded."""
+        self._declared = declared
+        self._present = present
+
+    def __getitem__(self, key: str) -> str:
+        value = self._present.get(key)
+        if value is not None:
+            return value
+        if self._declared is not None and key not in self._declared:
+            raise UndeclaredAnnotation(key)
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._present)
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+    def __repr__(self) -> str:
+        return repr(self._present)
+
+
+NO_NODE_ANNOTATIONS: Final = NodeAnnotations((), {})
+
+
+def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, str]:
+    """Return the annotations named ``keys``, or all of them if that is ``None``. Raises ``msgspec.ValidationError``."""
+    data = bytes(raw) or b"null"
+    if keys is not None and not any(key.encode() in data for key in keys):
+        return NodeAnnotations(keys, {})
     try:
         found = parse_map(data) or {}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
-    return {sys.intern(key): (found[key] or "")[:_LONGEST_VALUE] for key in sorted(keys) if key in found}
+    kept = sorted(found if keys is None else keys)
+    present = {sys.intern(key): (found[key] or "")[:_LONGEST_VALUE] for key in kept if key in found}
+    return NodeAnnotations(keys, present)
 
 
 def _conditions(raw: Raw) -> Mapping[str, str]:

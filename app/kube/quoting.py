@@ -19,6 +19,7 @@ _ESCAPED: Final = {
 _PRINTED: Final = "LMNPS"
 """Categories of characters that are printed as they are: letters, marks, numbers, punctuation, symbols."""
 
+_LONGEST_SHOWN: Final = 128
 _TWO_DIGITS: Final = 0x80
 _FOUR_DIGITS: Final = 0x10000
 
@@ -26,6 +27,13 @@ _FOUR_DIGITS: Final = 0x10000
 def quoted(text: str) -> str:
     """``text`` in double quotes, with escapes for what cannot be printed."""
     return f'"{text}"' if text.isalnum() and text.isascii() else f'"{"".join(map(_shown, text))}"'
+
+
+def shortened(text: str) -> str:
+    """``text`` for a line of a log or a page: as it is if it is short and plain, else quoted and cut."""
+    if len(text) <= _LONGEST_SHOWN:
+        return text if text.isascii() and text.isprintable() else quoted(text)
+    return f"{quoted(text[:_LONGEST_SHOWN])}…"
 
 
 def _shown(character: str) -> str:

@@ -11,13 +11,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from math import inf
 from typing import Final
 from urllib.parse import urlencode
 
 import httpx
 
-from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
 from app.kube.api_requests import PreSendCheck, Request, no_objection
 from app.kube.connections import (
     SOCKET_OPTIONS,
@@ -33,6 +34,9 @@ from app.telemetry.tracing import Tracing
 
 _CONNECT_SECONDS: Final = 2.0
 """For a connection with its TLS handshake. A read loses nothing by asking again, and then an outage may be over."""
+
+_NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
+"""Cookies are not stored: a server could send more of them with every answer, and every request would bring them."""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
@@ -264,10 +268,15 @@ class Transport:
             extensions={"sni_hostname": access.tls_server_name} if access.tls_server_name else None,
         )
         try:
-            return await http.send(built, stream=True)
+            response = await http.send(built, stream=True)
         except AttributeError as error:
             # httpcore sets options on the socket of a connection whose peer has closed it by then, and there is none.
             raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # One packet can unpack to a thousand times its size, and the request accepts no encoding.
+            await response.aclose()
+            raise httpx.DecodingError("the answer is compressed, which the request does not accept")
+        return response
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
         """The connections made with these certificates; those of earlier ones are left to what still runs over them."""
@@ -287,7 +296,9 @@ class Transport:
         reads = Retiring(self._network or _network(access))
         self._reads.append(reads)
         # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
-        self._http = httpx.AsyncClient(transport=reads, trust_env=False, headers={"Accept-Encoding": "identity"})
+        self._http = httpx.AsyncClient(
+            transport=reads, trust_env=False, headers={"Accept-Encoding": "identity"}, cookies=CookieJar(_NO_COOKIES)
+        )
         return self._http
 
 
@@ -328,17 +339,17 @@ def _target(request: Request) -> str:
 
 
 async def _answered(response: httpx.Response, most: float = inf) -> Answered:
-    """The whole answer; its body is not kept on the response. Raises ``ApiUnavailable`` for more bytes than ``most``.
+    """Return the whole answer, or raise ``AnswerTooLong`` for more bytes than ``most``.
 
-    httpx's responses are cycles of references: without garbage collection, as in a first list, the bodies of all pages
-    would pile up, 600 MB for 150,000 pods.
+    The body is not kept on the response. httpx's responses are reference cycles: without garbage collection, as in a
+    first list, the bodies of all pages would pile up, 600 MB for 150,000 pods.
     """
     chunks: list[bytes] = []
     try:
         async for chunk in response.aiter_bytes():
             most -= len(chunk)
             if most < 0:
-                raise ApiUnavailable("the answer is longer than what is read")
+                raise AnswerTooLong("the answer is longer than what is read")
             chunks.append(chunk)
     finally:
         await response.aclose()

@@ -3,7 +3,8 @@
 kube-scheduler asks about the next pod while the bind of the last one is still on its way to us. Deciding without it
 leads to a conflict at bind, which costs the pod seconds of back-off, and to scores that pile up pods. So: a pod that
 was told of a node in the last moments and has no bind yet is *due*; a filter whose hard constraints depend on where it
-went waits for it, briefly, and so does a prioritize whose scores do.
+went waits for it, briefly, and so does a prioritize whose scores do. A filter that some node passes alone, and not
+beside the due pods that may go there, waits for these too (ADR 41).
 
 A scheduler works on one pod after the other: when it asks about the next, the bind of the last has been sent or never
 will be. So a bind stays due for longer than anybody waits for it; but one that was waited for in vain is given up, and
@@ -14,7 +15,7 @@ seconds later, and those behind it should not all stand still).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from app.framework.interface import Clock
@@ -23,9 +24,14 @@ from app.kube.core_v1 import Pod
 _MOST_DUE: Final = 64
 _DUE_SECONDS: Final = 1.0
 _LEAST_SHARE: Final = 1 / 16
+_MOST_BESIDE: Final = 8
+"""Due pods that a decision imagines on its nodes: a scheduler has fewer binds on their way to us at a time."""
 
 Matters = Callable[[Pod, Pod], bool]
 """Whether where the second pod runs may matter to the decision about the first."""
+
+DuePods = Sequence[tuple[Pod, Sequence[str]]]
+"""Pods whose binds are due, each with the nodes that it may take."""
 
 
 class ExpectedBinds:
@@ -45,17 +51,17 @@ class ExpectedBinds:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._share = 1.0
-        self._due: dict[str, tuple[Pod, float]] = {}
+        self._due: dict[str, tuple[Pod, Sequence[str], float]] = {}
         self._changed = asyncio.Event()
         self._observe = observe
         self._is_placed = is_placed
 
-    def expect(self, pod: Pod) -> None:
-        """The pod was told of a node it may use: its bind is due."""
+    def expect(self, pod: Pod, nodes: Sequence[str] = ()) -> None:
+        """Note that the bind of ``pod`` to one of ``nodes`` is due."""
         if self._wait_seconds and pod.uid:
             if len(self._due) >= _MOST_DUE:
                 self._due.pop(next(iter(self._due)))
-            self._due[pod.uid] = (pod, self._clock() + _DUE_SECONDS)
+            self._due[pod.uid] = (pod, nodes, self._clock() + _DUE_SECONDS)
 
     def arrived(self, uid: str) -> None:
         """The pod is placed in the picture, or will not be: nobody needs to wait for it."""
@@ -67,10 +73,13 @@ class ExpectedBinds:
         """Whether there is a bind to wait for."""
         return bool(self._due) and bool(self._those_that_matter(matters, pod))
 
-    async def wait(self, matters: Matters, pod: Pod) -> None:
-        """Until no due bind that matters to ``pod`` is left, or the time is up; the decision then reads anew."""
+    async def wait(self, matters: Matters, pod: Pod) -> DuePods:
+        """Wait until no due bind that matters to ``pod`` is left, or the time is up; the decision then reads anew.
+
+        Return the other pods that are still due, the latest ones.
+        """
         if not self._due:
-            return
+            return ()
         started = self._clock()
         deadline = started + self._wait_seconds * self._share
         awaited: list[str] = []
@@ -84,6 +93,7 @@ class ExpectedBinds:
             left = self._those_that_matter(matters, pod)
             self._learn([uid for uid in awaited if uid in left])
         self._observe(self._clock() - started)
+        return [(other, nodes) for uid, (other, nodes, _) in self._due.items() if uid != pod.uid][-_MOST_BESIDE:]
 
     def _learn(self, in_vain: list[str]) -> None:
         """Wait half as long after a wait in vain, and twice as long (up to the whole) after one that was not."""
@@ -93,6 +103,6 @@ class ExpectedBinds:
 
     def _those_that_matter(self, matters: Matters, pod: Pod) -> list[str]:
         now = self._clock()
-        for uid in [uid for uid, (other, until) in self._due.items() if until <= now or self._is_placed(other)]:
+        for uid in [uid for uid, (other, _, until) in self._due.items() if until <= now or self._is_placed(other)]:
             del self._due[uid]
-        return [uid for uid, (other, _) in self._due.items() if uid != pod.uid and matters(pod, other)]
+        return [uid for uid, (other, _, _) in self._due.items() if uid != pod.uid and matters(pod, other)]

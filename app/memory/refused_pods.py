@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import Final, Protocol
@@ -66,6 +66,10 @@ class RefusedPods:
     def fits(self, pod: Pod) -> None:
         """Some node would do."""
         self._pods.pop(pod.uid, None)
+
+    def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
+        """Return the pods that one of ``plugins`` refused, of those that are remembered."""
+        return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def forget(self) -> None:
         """Another replica answers from now on: how its pods fare is not seen here."""

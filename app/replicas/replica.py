@@ -4,6 +4,7 @@
                 make sure that the picture has all that was written before
                 lead; fence off the pods that waited and that a late Binding may reach: those of the schedulers that
                 the Lease names; the namespaces that are asked for come first  (skipped too)
+                not waited for: a predecessor in the same pod that has ended; then all fences come before any Binding
     hand-over   no new binds, settle those under way, release the Lease, stay until somebody else leads
 
 Not here: HTTP. ``app.server.forward`` sends on what this replica does not decide.
@@ -14,11 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal, Protocol
 
 import structlog
 from msgspec import Struct
 
+from app.kube.quoting import shortened
 from app.replicas.leader import Elector
 from app.replicas.lease import LeaseRecord, Term
 from app.telemetry.background import Background
@@ -70,7 +73,8 @@ class Replica:
     """Implements ``leadership.Leadership``. ``post_seconds``: how long a Binding may take. ``clock`` is the election's.
 
     ``on_change(leads)`` is called when this replica begins or ceases to lead, ``on_leader`` for each new holder seen.
-    ``known_to_others`` returns once other replicas can speak to this one.
+    ``known_to_others`` returns once other replicas can speak to this one, ``ended`` the identities of processes that
+    are known to have ended.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Replica:
         on_change: Callable[[bool], None] = lambda _: None,
         on_leader: Callable[[], None] = lambda: None,
         known_to_others: Callable[[], Awaitable[None]] = _at_once,
+        ended: Callable[[], Awaitable[frozenset[str]]] | None = None,
     ) -> None:
         self._elector = elector
         self._election = elector.election
@@ -106,6 +111,8 @@ class Replica:
             "election": elector.run,
             "take-over": self._follow_terms,
         }
+        if ended is not None:
+            self._parts["succession"] = partial(self._succeed, ended)
         self._background = Background()
 
     # what is asked of it
@@ -174,8 +181,8 @@ class Replica:
             return _SOON if self._retiring and binds else _HERE
         leader = self._election.leader
         if leader is not None:
-            return Route("there", leader.address, leader.holder)
-        return _SOON if self._election.released else _NOWHERE
+            return Route("there", leader.address, leader.holder_shown)
+        return _SOON if self._election.vacant else _NOWHERE
 
     async def changed(self, seconds: float) -> bool:
         """Wait until who leads may have changed; ``False``: not in so many seconds."""
@@ -192,7 +199,7 @@ class Replica:
         if self.leads:
             return "leader"
         leader = self._election.leader
-        return f"follower of {leader.holder} at {leader.address}" if leader is not None else NO_LEADER
+        return f"follower of {leader.holder_shown} at {shortened(leader.address)}" if leader is not None else NO_LEADER
 
     @property
     def identity(self) -> str:
@@ -210,6 +217,10 @@ class Replica:
         for name, part in self._parts.items():
             self._background.begin(name, part)
 
+    def stalled(self) -> str:
+        """Return which of its tasks cannot be restarted; empty if all run."""
+        return self._background.problem()
+
     async def stop(self) -> None:
         await self._background.stop()
 
@@ -218,6 +229,11 @@ class Replica:
         await self._feed.complete()
         await self._known_to_others()
         self._election.stands = True
+        self._elector.tell()
+
+    async def _succeed(self, ended: Callable[[], Awaitable[frozenset[str]]]) -> None:
+        """Do not wait for the Lease of a process that is known to have ended."""
+        self._election.succeed(await ended())
         self._elector.tell()
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
@@ -284,7 +300,7 @@ class Replica:
         if record is not None and record.holder and record.holder != self._seen:
             self._seen = record.holder
             self._on_leader()
-            _LOG.info("new leader", leader=record.holder, address=record.address, transitions=record.transitions)
+            _LOG.info("new leader", leader=record.holder_shown, address=record.address, transitions=record.transitions)
 
     async def _take_over(self, term: Term) -> None:
         self._doing = "waiting until the last bindings of the former leader have had their time"
@@ -294,7 +310,7 @@ class Replica:
         await self._feed.complete()
         self._doing = "the picture of the cluster is not known to be current"
         await self._feed.catch_up()
-        waiting = self._fences.note(term.fence) if term.fence else 0
+        waiting = self._fences.note(term.fence, together=term.together) if term.fence else 0
         self._ready = term
         self._elector.tell()
         _LOG.info("taken over", identity=self.identity, predecessor=term.predecessor, to_fence_off=waiting)

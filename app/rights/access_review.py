@@ -28,6 +28,13 @@ AGAIN_SECONDS: Final = 60.0
 STEADY_SECONDS: Final = 600.0
 """Between two rounds while all is well: rights are taken away, too, and some are used once a month."""
 
+CURE: Final = "homeport rbac | kubectl apply -f -"
+"""Grants what the configuration needs."""
+
+_MOST_OF_A_RIGHT: Final = 70
+_MOST_OF_A_PURPOSE: Final = 45
+"""Maximum number of characters, so that a line has 200: ``/readyz?verbose`` and the status page have the whole."""
+
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -120,7 +127,16 @@ class PermissionCheck:
     def _tell(self, missing: Collection[Need]) -> None:
         permissions = {need.permission for need in missing}
         for rule in rules(need for need in missing if need.permission not in self._told):
-            _LOG.warning("right missing", right=str(rule), needed_for=rule.purpose)
+            _LOG.warning(
+                "right missing",
+                right=_short(str(rule), _MOST_OF_A_RIGHT),
+                needed_for=_short(rule.purpose, _MOST_OF_A_PURPOSE),
+                cure=CURE,
+            )
         if self._told and not permissions:
             _LOG.info("all rights are there now")
         self._told = permissions
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

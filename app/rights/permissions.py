@@ -135,10 +135,8 @@ def _core(sampling_guard: bool) -> Iterator[Need]:
     woken = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
     yield from _needs(("patch",), "", "pods/status", woken)
     if sampling_guard:
-        led = (
-            "leading a pod that was refused on all nodes it was shown to another, by nominatedNodeName (samplingGuard)"
-        )
-        yield from _needs(("patch",), "", "pods/status", led)
+        nominated = "nominating a pod that was refused on a whole sample of the nodes to another one (samplingGuard)"
+        yield from _needs(("patch",), "", "pods/status", nominated)
 
 
 def _elected(lease: Lease) -> Iterator[Need]:

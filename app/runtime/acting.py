@@ -18,6 +18,7 @@ from app.runtime.guard import PluginError, plugin_error
 from app.runtime.runner import Runner, sampled, timed
 from app.runtime.slots import PluginSlot, declares
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
+from app.telemetry.throttle import Throttle
 
 _LOG: Final = structlog.get_logger(__name__)
 _WAIT: Final = Status(Code.WAIT)
@@ -29,6 +30,7 @@ class Acting(Runner):
     def __init__(self, *, waiting: WaitingPods, **rest: Any) -> None:
         super().__init__(**rest)
         self._waiting = waiting
+        self._clips = Throttle()
 
     @sampled("Reserve", always=True)
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -77,8 +79,14 @@ class Acting(Runner):
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
         """A caller that waits for its bind hangs up at its time limit: a pod that waits longer was never bound."""
-        if seconds > limit:
-            _LOG.warning("permit wait clipped to the caller's time limit", plugin=plugin, asked=seconds, limit=limit)
+        if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
+            _LOG.warning(
+                "permit wait clipped to the caller's time limit",
+                plugin=plugin,
+                asked=seconds,
+                limit=limit,
+                since_the_last_line=held_back,
+            )
         return min(seconds, limit)
 
     @timed("PreBind")

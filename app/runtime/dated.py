@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from app.framework.interface import Reads
@@ -99,10 +100,18 @@ class Entries:
         self._picture = picture
 
     def _entry(
-        self, form: type[E], entries: Recent[Hashable, E], slot: PluginSlot, pod: Pod, held: Mapping[Hashable, E] = {}
+        self,
+        form: type[E],
+        entries: Recent[Hashable, E],
+        slot: PluginSlot,
+        pod: Pod,
+        held: Mapping[Hashable, E] = {},
+        beside: Sequence[Pod] = (),
     ) -> E:
         parts = slot.parts or pod_parts(None)
-        key = (slot.name, parts.signature(pod))
+        key: Hashable = (slot.name, parts.signature(pod))
+        if beside:
+            key = (key, frozenset(Counter(map(parts.signature, beside)).items()))
         objects = self._objects(slot)
         found = entries.get(key) or held.get(key)
         if found is None or found.objects != objects:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import Any, Final, Self
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from app.runtime.kept import Kept, KeptPass
 from app.runtime.picture import Nominations
 from app.runtime.runner import Runner, sampled, sees, sees_node, sees_nodes
 from app.runtime.slots import PluginSlot
+from app.runtime.timed import ClockReads
 
 ALL_PLUGINS: Final = ""
 """Stands, among signatures, for what rests on every plugin: as a node that is outside of the sets they named."""
@@ -118,19 +119,25 @@ class Recheck(Struct, frozen=True):
 
 
 class _TakingPart(Struct, frozen=True):
-    """The filters that are asked about a pod: those whose verdicts are kept, the others, and those that judge last."""
+    """The filters that are asked about a pod.
+
+    ``kept``: those whose verdicts are kept · ``last``: those that judge last · ``by_pods_on_node``: of those that are
+    kept, those that read the pods of a node.
+    """
 
     every: Sequence[PluginSlot]
     kept: Sequence[PluginSlot]
     others: Sequence[PluginSlot]
     last: Sequence[PluginSlot]
+    by_pods_on_node: Sequence[PluginSlot]
 
     @classmethod
     def of(cls, filters: Iterable[PluginSlot], excused: Container[str]) -> Self:
         every = [it for it in filters if it.name not in excused]
         kept = [it for it in every if it.is_kept]
         others = [it for it in every if not it.is_kept]
-        return cls(every, kept, others, [it for it in every if it.filters_last])
+        by_pods_on_node = [it for it in kept if it.reads is Reads.PODS_ON_NODE]
+        return cls(every, kept, others, [it for it in every if it.filters_last], by_pods_on_node)
 
 
 class _Search:
@@ -226,7 +233,10 @@ class Filtering(Runner):
 
     def _ask_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         seen = pod if slot.parts is None else sees(slot, state, pod)
+        before = 0 if slot.clock_reads is None else slot.clock_reads.count
         status, names = self._pair(slot, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen)
+        if slot.clock_reads is not None and slot.clock_reads.count != before:
+            raise self._guard.undated(slot.name, "PreFilter")
         if status is not SUCCESS and status is not SKIP:
             self._guard.checked(slot.name, "PreFilter", status)
         if names is None:
@@ -235,13 +245,33 @@ class Filtering(Runner):
             raise self._guard.wrong(slot.name, "PreFilter", names, "a set of node names")
         return status, frozenset(names)
 
-    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates) -> Found:
-        """The candidates that pass PreFilter and Filter, by what is kept as far as possible.
+    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Found:
+        """Return the candidates that pass PreFilter and Filter, from the cache as far as possible.
 
         Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
         ``Unprepared``, also where the rejections are read.
         """
-        return self.search(CycleState(), pod, nodes)[1]
+        return self.search(CycleState() if state is None else state, pod, nodes)[1]
+
+    def crowded(
+        self, state: CycleState, pod: Pod, passed: Sequence[str], due: Sequence[tuple[Pod, Sequence[str]]]
+    ) -> frozenset[str]:
+        """Return the UIDs of pods in ``due``, each with nodes it may take, that may take the pod's room on one.
+
+        Asks the plugins that read the pods of a node, for which more pods never help. ``state``: of the search.
+        Raises ``PluginError`` or ``Unprepared``.
+        """
+        slots = self._taking_part(state).by_pods_on_node
+        due = [(it, places) for it, places in due if not self._picture.place_of(it.uid, it.key)]
+        if not slots or not due:
+            return frozenset()
+        taken = list(dict.fromkeys(chain.from_iterable(places for _, places in due)))
+        names = taken if len(taken) < len(passed) else passed
+        full = self._kept.crowded(slots, pod, [it for it, _ in due], names, self._judge_alone)
+        if not full:
+            return frozenset()
+        full.intersection_update(passed)
+        return frozenset(it.uid for it, places in due if not full.isdisjoint(places))
 
     def search(self, state: CycleState, pod: Pod, nodes: Candidates) -> tuple[Status, Found]:
         """The same with a state of the caller's, and what PreFilter said."""
@@ -505,7 +535,36 @@ class Filtering(Runner):
 
     def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
         nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
-        return self._filter_whole(kept.slot, state, kept.pod, nodes)
+        if kept.beside is not None:
+            nodes = nodes.seen_as(kept.beside.on)
+        reads = kept.slot.clock_reads
+        if reads is None:
+            return self._filter_whole(kept.slot, state, kept.pod, nodes)
+        before = reads.count
+        result = self._filter_whole(kept.slot, state, kept.pod, nodes)
+        result.rejected()  # the reasons may read a clock, too
+        return result if reads.count == before else self._judge_timed(kept.slot, reads, state, kept.pod, nodes)
+
+    def _judge_timed(
+        self, slot: PluginSlot, reads: ClockReads, state: CycleState, pod: Pod, nodes: Candidates
+    ) -> FilterResult:
+        """Judge node by node, and note when each verdict ends. Raises ``PluginError`` for one that does not say."""
+        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        passed: list[str] = []
+        rejected: dict[str, Status] = {}
+        for node in nodes:
+            before = reads.count
+            answer = self._guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
+            status = self._guard.checked(slot.name, "Filter", answer)
+            if status.until is not None:
+                self._picture.ends(node.name, slot.name, status.until)
+            elif reads.count != before:
+                raise self._guard.undated(slot.name, "Filter", node.name)
+            if status.is_success:
+                passed.append(node.name)
+            else:
+                rejected[node.name] = status
+        return FilterResult(passed, self._rejections(slot.name, rejected))
 
     def _judge_alone(self, kept: Kept, names: Sequence[str]) -> FilterResult:
         """The same outside of a search: with a state of its own."""

@@ -69,7 +69,8 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
     ``slots`` holds the plugins of every extension point in order, ``added_at_bind`` those that decide beside them where
     a node is checked once more for a bind, and nowhere else. ``served`` are the scheduler names whose nominated pods
     count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
-    ``pick``: how many nodes a lean answer names, and whether it is the best alone.
+    ``pick``: how many nodes a lean answer names, and whether it is the best alone. ``not_judged``: filters of
+    kube-scheduler's default profile that this profile does not run.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         preset: Preset = "delegated",
         at_most: int = 0,
         pick: bool = False,
+        not_judged: Sequence[str] = (),
         served: Container[str],
         nominations: Nominations,
         picture: Picture,
@@ -99,6 +101,7 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         self.preset = preset
         self.at_most = at_most
         self.picks = pick
+        self.not_judged = tuple(not_judged)
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
         self._at_bind: Filtering | None = None
         at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}

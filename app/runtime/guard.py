@@ -15,7 +15,9 @@ from app.framework.interface import Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
+from app.runtime.timed import UndatedAnswer
 from app.telemetry.metrics import Metrics
+from app.telemetry.throttle import Throttle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,20 +135,19 @@ def word_of(answer: object) -> str:
 class Guard:
     """Has a broad ``except``: whatever a plugin raises must not end the service.
 
-    ``terse``: faults are answers too, so of one kind of fault at one point only the first is logged. ``sampled``:
-    whether the evaluation that runs is timed.
+    A fault is logged once a minute for each plugin, extension point and type. ``sampled``: whether the evaluation that
+    runs is timed.
     """
 
-    def __init__(self, metrics: Metrics, *, terse: bool = False) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._evaluations = 0
         self._pod: Pod | None = None
         self.sampled = False
-        self._terse = terse
+        self._throttle = Throttle()
         self._expected: set[tuple[str, str, str]] = set()
         self._of_plugin: dict[tuple[str, ...], Histogram] = {}
         self._of_point: dict[tuple[str, ...], Histogram] = {}
-        self._logged: set[tuple[str, str, type[Exception]]] = set()
 
     def call(self, plugin: str, point: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The plugin's answer. Raises ``PluginError``."""
@@ -265,6 +266,24 @@ class Guard:
         """The fault of an answer that is none: ``wanted`` is what the extension point asks for."""
         return self._fault(plugin, point, WrongAnswer(f"returned {_described(found)}, not {wanted}"))
 
+    def undated(self, plugin: str, point: str, node: str = "") -> PluginError:
+        """Return the fault of a cached answer that rests on a clock and does not expire."""
+        return self._fault(plugin, point, UndatedAnswer(point), node=node)
+
+    def out_of_range(self, plugin: str, pod: Pod, node: str, score: int) -> None:
+        """Count a score below 0 or above 100; log one of each plugin a minute."""
+        self._metrics.scores_out_of_range.labels(plugin).inc()
+        held_back = self._throttle.admit(f"{plugin} score")
+        if held_back is not None:
+            _LOG.warning(
+                "score out of range",
+                plugin=plugin,
+                pod=str(pod),
+                node=node,
+                score=score,
+                since_the_last_line=held_back,
+            )
+
     def checked(self, plugin: str, point: str, status: Any) -> Status:
         """A status that may be passed on. Raises ``PluginError`` for anything else."""
         if status is not SUCCESS and status is not SKIP and (found := _flaw(status)):
@@ -278,10 +297,17 @@ class Guard:
         if isinstance(fault, Unreadable):
             return plugin_error(plugin, point, fault)  # no fault of the plugin's, and told when it was left out
         self._metrics.plugin_faults.labels(plugin, point).inc()
-        kind = (plugin, point, type(fault))
-        if not self._terse or kind not in self._logged:
-            self._logged.add(kind)
+        held_back = self._throttle.admit(f"{plugin} {point} {type(fault).__name__}")
+        if held_back is not None:
             pod = next((it for it in args if isinstance(it, Pod)), self._pod)
             trace = "".join(traceback.format_exception(fault))
-            _LOG.error("plugin fault", plugin=plugin, point=point, pod=str(pod or ""), node=node, traceback=trace)
+            _LOG.error(
+                "plugin fault",
+                plugin=plugin,
+                point=point,
+                pod=str(pod or ""),
+                node=node,
+                traceback=trace,
+                since_the_last_line=held_back,
+            )
         return plugin_error(plugin, point, fault)

@@ -21,9 +21,10 @@ from typing import Final
 
 from app.framework.filter_result import FilterResult
 from app.framework.interface import Unprepared
+from app.framework.node_info import MorePods
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
-from app.runtime.dated import ENTRY_BYTES, NAME_BYTES, PIECE, Dated, Entries, OfPlugin, step_of
+from app.runtime.dated import ENTRY_BYTES, NAME_BYTES, PIECE, STEP, Dated, Entries, OfPlugin, step_of
 from app.runtime.guard import PluginError
 from app.runtime.picture import Picture
 from app.runtime.recent import Recent
@@ -40,6 +41,12 @@ _MOST_HELD: Final = 256
 
 _MOST_AGAIN: Final = 256
 """Rejected nodes that are judged again where they changed; if more did, they are judged when asked for."""
+
+_MOST_CROWDED_BYTES: Final = 16 << 20
+"""Of verdicts beside imagined pods: fewer than of others, which these must not displace."""
+
+_CROWDED_COST: Final = 8
+"""Cost of a verdict on a node with imagined pods, in verdicts without."""
 
 _SERIALS: Final = itertools.count(1)
 """No number is given out twice, whatever is given up and made anew."""
@@ -92,15 +99,21 @@ class Kept(OfPlugin):
     """What one plugin said of nodes. One that is judged and not ``rejected`` passes.
 
     ``stands``: moves whenever a rejection no longer stands; never seen before for another ``Kept``.
+    ``beside``: pods that every node is imagined to run too.
     """
 
-    __slots__ = ("judged", "rejected", "serial", "stands")
+    __slots__ = ("beside", "judged", "rejected", "serial", "stands")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
         super().__init__(key, slot, pod, objects, picture)
         self.serial = self.stands = next(_SERIALS)
         self.judged = _Judged()
         self.rejected: dict[str, Status] = {}
+        self.beside: MorePods | None = None
+
+    def at_once(self) -> int:
+        """Maximum number of nodes in one step, fewer with imagined pods on them."""
+        return super().at_once() if self.beside is None else max(1, super().at_once() // _CROWDED_COST)
 
     def weight(self) -> int:
         """Bytes, as estimated."""
@@ -227,6 +240,7 @@ class KeptVerdicts(Entries):
         super().__init__(picture)
         self._verdicts: Recent[Hashable, Kept] = Recent(most_bytes)
         self._passes: Recent[Hashable, KeptPass] = Recent(most_bytes)
+        self._crowded: Recent[Hashable, Kept] = Recent(min(most_bytes, _MOST_CROWDED_BYTES))
         self._held: dict[Hashable, Kept] = {}
 
     def begin(self) -> None:
@@ -270,6 +284,44 @@ class KeptVerdicts(Entries):
             left = found.left(names)
         return each, found, left
 
+    def crowded(
+        self, slots: Sequence[PluginSlot], pod: Pod, beside: Sequence[Pod], names: Sequence[str], judge: Judge
+    ) -> set[str]:
+        """Return the nodes in ``names`` that a plugin rejects if all pods ``beside`` run there too.
+
+        Raises ``PluginError``, or ``Unprepared`` where there are too many to be judged at once.
+        """
+        picture, rejected = self._picture, set[str]()
+        for slot in slots:
+            kept = self._entry(Kept, self._crowded, slot, pod, beside=beside)
+            if kept.beside is None:
+                kept.beside = MorePods(beside)
+            kept.refresh(picture, judge)
+            missing = [name for name in kept.judged.missing(names) if name in picture.kept_nodes]
+            if len(missing) > kept.at_once():
+                raise Unprepared(self._crowded_in_steps(kept, beside, missing, judge))
+            self._judge_crowded(kept, missing, judge)
+            if kept.rejected:
+                rejected.update(filter(kept.rejected.__contains__, names))
+        return rejected
+
+    def _judge_crowded(self, kept: Kept, names: Sequence[str], judge: Judge) -> None:
+        if names:
+            kept.judge(names, self._picture, judge)
+            self._crowded.put(kept.key, kept, kept.weight())
+
+    def _crowded_in_steps(
+        self, kept: Kept, beside: Sequence[Pod], names: Sequence[str], judge: Judge
+    ) -> Iterator[None]:
+        """Judge ``names`` some at a time, as long as none of ``beside`` has a place: then others are asked about."""
+        for start in range(0, len(names), STEP):
+            if any(self._picture.place_of(it.uid, it.key) for it in beside):
+                return
+            kept.refresh(self._picture, judge)
+            some = [it for it in names[start : start + STEP] if it in self._picture.kept_nodes]
+            self._judge_crowded(kept, kept.judged.missing(some), judge)
+            yield
+
     def _judge(self, key: Hashable, found: KeptPass, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> None:
         try:
             found.judge(each, names, self._picture, judge)
@@ -305,7 +357,7 @@ class KeptVerdicts(Entries):
 
         A plugin that fails is left out: no Error is kept.
         """
-        for kept in self._verdicts.values():
+        for kept in (*self._verdicts.values(), *self._crowded.values()):
             names = list(self._picture.kept_nodes)
             for start in range(0, len(names), PIECE):
                 if kept.objects != self._objects(kept.slot):

@@ -54,6 +54,10 @@ class Picture(Protocol):
         """The node on which the picture has the pod; empty for none."""
         ...
 
+    def ends(self, node: str, plugin: str, until: float) -> None:
+        """Have the node count as changed at ``until``, in seconds since 1970: a verdict of the plugin ends then."""
+        ...
+
     def kind_version(self, kind: Kind[Any]) -> int:
         """Moves whenever an object of the kind does, in whatever namespace."""
         ...

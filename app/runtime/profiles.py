@@ -7,16 +7,16 @@ mistakes of all profiles are collected and raised together.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from pydantic import ValidationError
 
-from app.config.mistakes import Mistake, Place, meant, mistakes_in, written
+from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Preset, Profile
-from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec
+from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec, Reads
 from app.framework.parts import Part, extras_of
 from app.framework.uses import Use
 from app.kube.core_v1 import CoreV1, core_v1
@@ -34,6 +34,7 @@ from app.runtime.registry import (
     kube_scheduler_defaults,
 )
 from app.runtime.slots import PluginSlot, declares, flaws, is_plain
+from app.runtime.timed import ClockReads
 from app.runtime.waiting import WaitingPods
 
 _PLAIN: Final = (
@@ -89,7 +90,8 @@ class ResolvedProfile(Struct, frozen=True):
 
     ``absent`` are in-tree plugins it names that run in the scheduler and not here. ``place``: where it stands.
     ``bind_recheck``: plugins that decide at bind beside those that run, and nowhere else. ``at_most``: how many of the
-    nodes that pass a lean answer names, 0 for all; ``pick``: whether it names the best one alone.
+    nodes that pass a lean answer names, 0 for all; ``pick``: whether it names the best one alone. ``not_judged``:
+    filters of kube-scheduler's default profile that this profile does not run.
     """
 
     place: Place
@@ -105,6 +107,7 @@ class ResolvedProfile(Struct, frozen=True):
     bind_recheck: tuple[str, ...] = ()
     at_most: int = 0
     pick: bool = False
+    not_judged: tuple[str, ...] = ()
 
     def at(self, point: str) -> tuple[PluginRef, ...]:
         """What runs at a point, in order: entries of it that are multiPoint too, then multiPoint, then its others."""
@@ -132,37 +135,53 @@ class ResolvedProfile(Struct, frozen=True):
 
     def uses(self) -> Iterable[Use]:
         """What its plugins do with objects of kinds beside pods and nodes. Raises ``ProfileErrors``."""
-        for name, spec in self.specs.items():
-            try:
-                written = {it.kind: it for it in spec.writes(self.args[name])}
-                every = dict.fromkeys((*spec.kinds(self.args[name]), *written))
-            except Exception as fault:  # foreign code: whatever it raises, say whose it is
-                raise ProfileErrors([self.fault(name, "cannot say what kinds it reads", fault)]) from fault
-            looks_up = declares(spec.plugin, LookUpPlugin)
-            for kind in every:
-                writes = written.get(kind)
-                what, whole = (writes.what, writes.whole) if writes is not None else ("", False)
-                yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
+        for name in self.specs:
+            yield from self._uses_of(name)
+
+    def _uses_of(self, name: str) -> list[Use]:
+        spec, args = self.specs[name], self.args[name]
+        with self._naming(name, "cannot say what kinds it reads"):
+            written = {it.kind: it for it in spec.writes(args)}
+            every = dict.fromkeys((*spec.kinds(args), *written))
+        uses = []
+        for kind in every:
+            writes = written.get(kind)
+            what, whole = (writes.what, writes.whole) if writes is not None else ("", False)
+            uses.append(Use(name, kind, looks_up=declares(spec.plugin, LookUpPlugin), writes=what, whole=whole))
+        return uses
 
     def parts(self) -> set[Part]:
         """The parts of pods and nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
-        found: set[Part] = set()
-        for name, spec in self.specs.items():
-            try:
-                found.update(spec.parts or (), spec.parts_for(self.args[name]))
-            except Exception as fault:  # foreign code: whatever it raises, say whose it is
-                raise ProfileErrors([self.fault(name, "cannot say what parts it reads", fault)]) from fault
-        return found
+        return {part for name in self.specs for part in self._parts_of(name)}
+
+    def _parts_of(self, name: str) -> set[Part]:
+        with self._naming(name, "cannot say what parts it reads"):
+            return {*(self.specs[name].parts or ()), *self.specs[name].parts_for(self.args[name])}
 
     def node_annotations(self) -> set[str]:
         """The annotations of nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
-        found: set[str] = set()
-        for name, spec in self.specs.items():
-            try:
-                found.update(spec.node_annotations(self.args[name]))
-            except Exception as fault:  # foreign code: whatever it raises, say whose it is
-                raise ProfileErrors([self.fault(name, "cannot say what annotations it reads", fault)]) from fault
-        return found
+        return {key for name in self.specs for key in self._node_annotations_of(name)}
+
+    def _node_annotations_of(self, name: str) -> set[str]:
+        with self._naming(name, "cannot say what annotations it reads"):
+            return set(self.specs[name].node_annotations(self.args[name]))
+
+    def undeclared(self) -> Iterable[Mistake]:
+        """Yield a mistake for each declaration that a plugin with valid arguments does not give."""
+        for name in self.args:
+            for ask in (self._parts_of, self._node_annotations_of, self._uses_of):
+                try:
+                    ask(name)
+                except ProfileErrors as error:
+                    yield from error.found
+
+    @contextmanager
+    def _naming(self, plugin: str, what: str) -> Iterator[None]:
+        """Raise ``ProfileErrors`` for whatever a plugin, which is foreign code, raises."""
+        try:
+            yield
+        except Exception as fault:
+            raise ProfileErrors([self.fault(plugin, what, fault)]) from fault
 
     def kinds(self) -> set[Kind[Any]]:
         """The kinds its plugins read beside pods and nodes. Raises ``ProfileErrors`` for a plugin that cannot say."""
@@ -209,18 +228,17 @@ def build(
     for use in profile.uses():
         kinds[use.plugin].append(use.kind)
     dry_runs = DryRuns()
-    plugins = _built(profile, replace(handle, dry_run=dry_runs), kinds)
-    slots = {point: _slots(profile, profile.at(point), plugins, kinds) for point in POINTS}
-    mistakes = list(_missing(profile, slots))
-    if mistakes:
-        raise ProfileErrors(mistakes)
+    reads = {name: ClockReads() for name, spec in profile.specs.items() if spec.reads is not Reads.CLUSTER}
+    plugins = _built(profile, replace(handle, dry_run=dry_runs), kinds, reads)
+    slots = {point: _slots(profile, profile.at(point), plugins, kinds, reads) for point in POINTS}
     dry_runs.filters = framework = Framework(
         profile.scheduler_name,
         slots,
-        added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds) for it in _DECIDING},
+        added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds, reads) for it in _DECIDING},
         preset=profile.preset,
         at_most=profile.at_most,
         pick=profile.pick,
+        not_judged=profile.not_judged,
         served=served,
         nominations=nominations,
         picture=picture,
@@ -250,19 +268,18 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
-def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds) -> dict[str, Any]:
+def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
     """Every plugin by name, each with a handle of its own."""
     plugins, found = {}, []
     for name, spec in profile.specs.items():
         its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects), release=profile.release)
+        if name in reads:
+            counting = reads[name].counting
+            its_own = replace(its_own, clock=counting(handle.clock), wall_clock=counting(handle.wall_clock))
         try:
             plugins[name] = spec.build(profile.args[name], its_own)
         except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
             found.append(profile.fault(name, "cannot be made", fault))
-            continue
-        where = f'profile "{profile.scheduler_name}": plugin "{name}"'
-        wrong = flaws(spec.plugin, spec.reads)
-        found.extend(Mistake((profile.place,), f"{where} {said}") for said in wrong)
     if found:
         raise ProfileErrors(found)
     return plugins
@@ -313,9 +330,18 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         at_most=profile.at_most or 0,
         pick=profile.pick,
     )
+    mistakes.extend(_flawed(found))
+    mistakes.extend(_missing(found, mentions, registry))
+    mistakes.extend(found.undeclared())
     if profile.pick:
         mistakes.extend(_against_picking(profile, found, registry))
-    return replace(found, notices=tuple(_notices(found, {name for _, name, _ in mentions}, where)))
+    runs = {ref.name for ref in found.at("filter")}
+    in_tree = kube_scheduler_defaults(profile.release)
+    return replace(
+        found,
+        notices=tuple(_notices(found, {name for _, name, _ in mentions}, where)),
+        not_judged=tuple(name for name in in_tree if _may_have(registry.get(name), "filter") and name not in runs),
+    )
 
 
 def _against_picking(profile: Profile, found: ResolvedProfile, registry: Registry) -> Iterable[Mistake]:
@@ -469,9 +495,12 @@ def _parse_args(
     for name, spec in specs.items():
         args, at = given.get(name, ({}, place))
         try:
-            parsed[name] = spec.args.model_validate(args)
-        except ValidationError as found:
-            mistakes.extend(_of_args(f"{where}: pluginConfig {name}", at, it) for it in mistakes_in(found, spec.args))
+            misread_args = list(misread(spec.args, args))
+            valid, invalid = checked(spec.args, args, {it for mistake in misread_args for it in mistake.places})
+            wrong = misread_args + invalid
+            mistakes.extend(_of_args(f"{where}: pluginConfig {name}", at, mistake) for mistake in wrong)
+            if valid is not None and not wrong:
+                parsed[name] = valid
         except Exception as fault:  # noqa: BLE001  # a plugin's own validator: whatever it raises, say whose it is
             mistakes.append(Mistake((at,), f"{where}: pluginConfig {name}: {_raised(fault)}"))
     return parsed
@@ -485,7 +514,11 @@ def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
 
 
 def _slots(
-    profile: ResolvedProfile, refs: Iterable[PluginRef], plugins: Mapping[str, Any], kinds: _Kinds
+    profile: ResolvedProfile,
+    refs: Iterable[PluginRef],
+    plugins: Mapping[str, Any],
+    kinds: _Kinds,
+    reads: Mapping[str, ClockReads],
 ) -> tuple[PluginSlot, ...]:
     return tuple(
         PluginSlot.of(
@@ -495,15 +528,25 @@ def _slots(
             reads=profile.specs[ref.name].reads,
             parts=profile.specs[ref.name].parts,
             kinds=tuple(kinds[ref.name]),
+            clock_reads=reads.get(ref.name),
         )
         for ref in refs
     )
 
 
-def _missing(profile: ResolvedProfile, slots: Mapping[str, Sequence[PluginSlot]]) -> Iterable[Mistake]:
+def _flawed(profile: ResolvedProfile) -> Iterable[Mistake]:
+    for name, spec in profile.specs.items():
+        where = f'profile "{profile.scheduler_name}": plugin "{name}"'
+        yield from (Mistake((profile.place,), f"{where} {flaw}") for flaw in flaws(spec.plugin, spec.reads))
+
+
+def _missing(profile: ResolvedProfile, mentions: Sequence[_Mention], registry: Registry) -> Iterable[Mistake]:
+    """Points that need a plugin and have none; not if a name that does not exist could have been meant for them."""
     where = f'profile "{profile.scheduler_name}"'
     at = ((*profile.place, "plugins"),)
-    if len(slots["queueSort"]) != 1:
-        yield Mistake(at, f"{where}: exactly one queue sort plugin is required, found {len(slots['queueSort'])}")
-    if not slots["bind"]:
+    unknown = {point for point, name, _ in mentions if registry.get(name) is None and not _is_in_tree(name)}
+    queue_sorts = len(profile.at("queueSort"))
+    if queue_sorts != 1 and unknown.isdisjoint((_EVERYWHERE, "queueSort")):
+        yield Mistake(at, f"{where}: exactly one queue sort plugin is required, found {queue_sorts}")
+    if not profile.at("bind") and unknown.isdisjoint((_EVERYWHERE, "bind")):
         yield Mistake(at, f"{where}: at least one bind plugin is required")

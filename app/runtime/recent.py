@@ -54,7 +54,7 @@ def size_of(value: Any) -> int:
         return 50 + len(value)
     if isinstance(value, Mapping):
         return 100 + sum(50 + size_of(key) + size_of(each) for key, each in value.items())
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list | frozenset):
         return 60 + sum(map(size_of, value))
     if isinstance(value, Struct):
         return 60 + sum(size_of(getattr(value, name)) for name in value.__struct_fields__)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import MAX_NODE_SCORE
+from app.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE
 from app.framework.node_info import Candidates
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
@@ -24,10 +24,6 @@ from app.runtime.kept_scores import KeptScores
 from app.runtime.runner import Runner, sampled, sees, sees_nodes
 from app.runtime.slots import PluginSlot
 
-_INVALID_SCORE: Final = (
-    'applying score defaultWeights on Score plugins: plugin "{}" returns an invalid score {}, '
-    "it should in the range of [0, {}] after normalizing"
-)
 _NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
 _NO_PLUGIN_TOTAL: Final = 1
 
@@ -36,12 +32,14 @@ class Scores(Struct, frozen=True):
     """Scores of the nodes ``names``. ``of_plugin``: normalised and unweighted · ``total``: the weighted sums.
 
     ``weight`` is the sum of the weights of the plugins that scored.
+    ``out_of_range``: by plugin, a score outside 0..100, which became 0.
     """
 
     names: Sequence[str]
     of_plugin: Mapping[str, ScoreClasses]
     total: ScoreClasses
     weight: int
+    out_of_range: Mapping[str, int] = {}
 
     @property
     def by_plugin(self) -> dict[str, dict[str, int]]:
@@ -94,9 +92,11 @@ class Scoring(Runner):
         self._guard.begin(pod)
         self._pre_score(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
-        of_plugin = self._score_all(slots, state, pod, nodes)
+        out_of_range: dict[str, int] = {}
+        of_plugin = self._score_all(slots, state, pod, nodes, out_of_range)
         weights = {slot.name: slot.weight for slot in slots}
-        return Scores(nodes.names, of_plugin, _total(of_plugin, weights, len(nodes)), sum(weights.values()))
+        total = _total(of_plugin, weights, len(nodes))
+        return Scores(nodes.names, of_plugin, total, sum(weights.values()), out_of_range)
 
     def checking_scores(self) -> Iterator[str]:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
@@ -104,10 +104,15 @@ class Scoring(Runner):
 
     @sampled("Score")
     def _score_all(
-        self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
+        self,
+        slots: Sequence[PluginSlot],
+        state: CycleState,
+        pod: Pod,
+        nodes: Candidates,
+        out_of_range: dict[str, int],
     ) -> dict[str, ScoreClasses]:
         raw = self._kept_raw(slots, state, pod, nodes)
-        return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name)) for slot in slots}
+        return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name), out_of_range) for slot in slots}
 
     def _kept_raw(
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
@@ -134,16 +139,28 @@ class Scoring(Runner):
         return self._status(slot, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
 
     def _score_by(
-        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, raw: ScoreClasses | None
+        self,
+        slot: PluginSlot,
+        state: CycleState,
+        pod: Pod,
+        nodes: Candidates,
+        raw: ScoreClasses | None,
+        out_of_range: dict[str, int],
     ) -> ScoreClasses:
-        """``raw``: what is kept of it."""
-        found = self._raw(slot, state, pod, nodes) if raw is None else raw
+        """Return one plugin's scores, each in 0..100. ``raw``: its cached raw scores, if any."""
+        scores = self._raw(slot, state, pod, nodes) if raw is None else raw
         try:
             if slot.normalizes:
-                found = self._normalized(slot, state, pod, found, by_value=raw is not None)
-            return _checked_scores(slot.name, found, nodes)
+                scores = self._normalized(slot, state, pod, scores, by_value=raw is not None)
+            wrong = _out_of_range(slot.name, scores, nodes)
         except (TypeError, AttributeError) as fault:
-            raise self._guard.wrong(slot.name, "Score", found, f"a score for each class of nodes: {fault}") from fault
+            raise self._guard.wrong(slot.name, "Score", scores, f"a score for each class of nodes: {fault}") from fault
+        if not wrong:
+            return scores
+        place = next(index for index, key in enumerate(scores.of) if key in wrong)
+        out_of_range[slot.name] = wrong[scores.of[place]]
+        self._guard.out_of_range(slot.name, pod, nodes.names[place], wrong[scores.of[place]])
+        return ScoreClasses(scores.of, {**scores.scores, **dict.fromkeys(wrong, MIN_NODE_SCORE)}, scores.all_used)
 
     def _normalized(
         self, slot: PluginSlot, state: CycleState, pod: Pod, found: ScoreClasses, *, by_value: bool
@@ -170,7 +187,10 @@ class Scoring(Runner):
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
+        before = 0 if slot.clock_reads is None else slot.clock_reads.count
         found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
+        if slot.clock_reads is not None and slot.clock_reads.count != before:
+            raise self._guard.undated(slot.name, "Score")
         if set(map(type, found)) - {int}:
             raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
         return found
@@ -228,15 +248,17 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
     return ScoreClasses.by_value(added)
 
 
-def _checked_scores(plugin: str, found: ScoreClasses, nodes: Candidates) -> ScoreClasses:
-    """Whole numbers of 0..100 for every node. Raises ``PluginError``."""
-    used = found.classes()
-    if len(found.of) != len(nodes) or not found.scores.keys() >= used:
+def _out_of_range(plugin: str, given: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
+    """Return the classes of nodes whose score is below 0 or above 100. Raises ``PluginError`` unless all are integers.
+
+    kube-scheduler fails the pod here, so one node whose requests overflow 64 bits stops every pod that passes it.
+    """
+    used = given.classes()
+    if len(given.of) != len(nodes) or not given.scores.keys() >= used:
         raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
-    scores = [found.scores[key] for key in used]
+    scores = [given.scores[key] for key in used]
     if set(map(type, scores)) - {int}:
         raise PluginError(error(_NO_NUMBER.format(plugin), plugin))
-    for value in (min(scores, default=0), max(scores, default=0)):
-        if not 0 <= value <= MAX_NODE_SCORE:
-            raise PluginError(error(_INVALID_SCORE.format(plugin, value, MAX_NODE_SCORE), plugin))
-    return found
+    if min(scores, default=0) >= MIN_NODE_SCORE and max(scores, default=0) <= MAX_NODE_SCORE:
+        return {}
+    return {key: given.scores[key] for key in used if not MIN_NODE_SCORE <= given.scores[key] <= MAX_NODE_SCORE}

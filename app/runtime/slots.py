@@ -21,6 +21,7 @@ from app.framework.interface import (
 )
 from app.framework.parts import Part
 from app.kube.kinds import Kind
+from app.runtime.timed import ClockReads
 from app.runtime.views import PodParts
 
 BASES: Final = tuple(
@@ -87,7 +88,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
     ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``BatchFilterPlugin`` ·
     ``filters_last``: see ``LastFilterPlugin`` ·
     ``depends_on``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default; ``filter_certain``:
-    where it is no ``ClusterFilterPlugin``.
+    where it is no ``ClusterFilterPlugin``. ``clock_reads``: counter of a plugin whose verdicts are cached.
     """
 
     name: str
@@ -105,6 +106,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
     filter_certain: Callable[..., Any] | None = None
     signature: Callable[..., Any] | None = None
     score_depends_on: Callable[..., bool] | None = None
+    clock_reads: ClockReads | None = None
 
     @classmethod
     def of(
@@ -116,6 +118,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
         reads: Reads = Reads.CLUSTER,
         parts: frozenset[Part] | None = None,
         kinds: tuple[Kind[Any], ...] = (),
+        clock_reads: ClockReads | None = None,
     ) -> PluginSlot:
         """A slot with the plugin's forms read off it. ``reads``, ``parts`` and ``kinds`` are those of its spec."""
         form = type(plugin)
@@ -140,6 +143,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
             filter_certain=plugin.filter_certain if declares(form, ClusterFilterPlugin) else None,
             signature=own(ClusterFilterPlugin, "signature"),
             score_depends_on=own(ScorePlugin, "score_depends_on"),
+            clock_reads=clock_reads,
         )
 
     @property

@@ -6,18 +6,23 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+import msgspec
 from fastapi import HTTPException
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
+from app.kube.decoding import TooDeep, levelled_in_turns
 from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
-_MOST_BYTES: Final = 4 << 20
+MOST_BYTES: Final = 4 << 20
 """No object of an API server is larger than 1.5 MB."""
 BODY_SECONDS: Final = 8.0
 """How long a body may take to come."""
+
+MOST_MISTAKES: Final = 20
+"""Maximum number of mistakes in an answer. A body may have one in each of 20,000 names."""
 
 _FAILURES: Final = {
     "408": {"description": "The body did not come in time."},
@@ -35,15 +40,28 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
     """
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await read_body(request, min(limit, _MOST_BYTES))
-        return parse(bytes(body))
+            body = bytes(await read_body(request, min(limit, MOST_BYTES)))
+        try:
+            return parse(body)
+        except TooDeep:
+            return parse(await levelled_in_turns(body))
     except TimeoutError:
         raise HTTPException(408, f"homeport: the body did not come within {BODY_SECONDS:g} s") from None
     except VerbFailure as failure:
         raise HTTPException(413, failure.message) from None
+    except msgspec.DecodeError as error:
+        raise HTTPException(422, f"homeport: {error}") from None
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise RequestValidationError(found) from None
+        raise RequestValidationError(_first_of(error)) from None
+
+
+def _first_of(error: ValidationError) -> list[Any]:
+    """Return the first mistakes without what was sent, and how many more there are."""
+    mistakes: list[Any] = list(error.errors(include_url=False, include_context=False, include_input=False))
+    more = len(mistakes) - MOST_MISTAKES
+    if more > 0:
+        mistakes[MOST_MISTAKES:] = [{"type": "more_mistakes", "loc": ("body",), "msg": f"and {more} more mistakes"}]
+    return mistakes
 
 
 def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from app.server.openapi import WEB
 from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
+from app.verbs.slices import in_slices, turn
 from app.verbs.verdict import evicted, shown
 from app.wire.cycle_v1 import (
     UNREADABLE,
@@ -29,6 +30,7 @@ from app.wire.cycle_v1 import (
     ExplainResponse,
     PendingPod,
     PodRequest,
+    require_bounded_pod,
 )
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
@@ -69,15 +71,18 @@ def _cycle_response(pod: Pod, found: Cycle) -> Response:
     )
 
 
-def _explain_response(pod: Pod, found: Explained) -> Response:
-    """An ``ExplainResponse``."""
+def _explain_response(pod: Pod, node: str, found: Explained) -> Response:
+    """Encode an ``ExplainResponse``. ``node`` is the one that the pod is bound to."""
     rejections = {name: [it for it in by.values() if not it.is_success] for name, by in found.nodes.items()}
     told = _told(chain.from_iterable(rejections.values()))
     return _json(
         {
             "pod": str(pod),
+            "schedulerName": pod.spec.scheduler_name,
+            "nodeName": node,
             "profile": found.profile,
             "preset": found.preset,
+            "notJudged": found.not_judged,
             "preFilter": shown(found.pre_filter),
             "feasible": found.feasible,
             "nodes": {name: [told[id(status)] for status in statuses] for name, statuses in rejections.items()},
@@ -110,8 +115,9 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
             asked = await parsed(request, CycleRequest.parse, max_body_bytes)
             async with asyncio.timeout(admission.left(deadline)):
                 await admission.turn(lane, deadline)
-                pod = _next(verb, asked.pods) if asked.pods is not None else _pod(verb, asked)
+                pod = await _next(verb, asked.pods) if asked.pods is not None else await _pod(verb, asked)
                 found = await verb.run(pod, asked.nodes)
+                await turn()
         except (OutOfTime, TimeoutError):
             raise VerbFailure("out_of_time", OUT_OF_TIME) from None
         finally:
@@ -134,8 +140,9 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
     )
     async def explain(request: Request) -> Response:
         asked = await parsed(request, ExplainRequest.parse, max_body_bytes)
-        pod = _as_asked(_pod(verb, asked), asked)
-        return _explain_response(pod, await verb.explain(pod))
+        known = await _pod(verb, asked)
+        pod = _as_asked(known, asked)
+        return _explain_response(pod, known.node_name, await verb.explain(pod))
 
     return router
 
@@ -152,14 +159,32 @@ def _json(answer: dict[str, Any]) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
-def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
-    return verb.next_of([(_pod(verb, it), it.seconds) for it in pending])
+async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
+    pods: list[Pod] = []
+
+    def decoding() -> Iterator[None]:
+        for it in pending:
+            pods.append(_decoded(verb, it))
+            yield
+
+    await in_slices(decoding())
+    await turn()
+    return verb.next_of([(pod, it.seconds) for pod, it in zip(pods, pending, strict=True)])
 
 
-def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
+async def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
+    """Decode an inline pod in a step of its own."""
+    pod = _decoded(verb, asked)
+    if asked.name is None:
+        await turn()
+    return pod
+
+
+def _decoded(verb: CycleVerb, asked: PodRequest) -> Pod:
     if asked.name is not None:
         return verb.known_pod(asked.namespace, asked.name)
     try:
+        require_bounded_pod(asked.raw_pod)
         return verb.decode_pod(asked.raw_pod)
     except UNREADABLE as error:
         raise HTTPException(422, f"pod: {error}") from None

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 
 from app.verbs.outcome import Verb, VerbFailure
 from app.wire.extender_v1 import encode_binding, encode_filter_error, encode_priorities
 
 OK: Final = 200
 INTERNAL_SERVER_ERROR: Final = 500
+_CLIENT_CLOSED_REQUEST: Final = 499
 
 _STATUS_OF: Final = {"bad_request": 422, "not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
 
@@ -45,3 +46,8 @@ def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
 async def failure_response(_: Request, failure: VerbFailure) -> JSONResponse:
     """The answer of /api/v1/cycle and /api/v1/explain where they fail."""
     return JSONResponse({"detail": failure.message}, _STATUS_OF.get(failure.outcome, INTERNAL_SERVER_ERROR))
+
+
+async def disconnected_response(_: Request, _disconnect: ClientDisconnect) -> Response:
+    """Return what ends a request whose client is gone. Nothing of it is sent."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)

@@ -21,12 +21,14 @@ from typing import Final, Protocol
 import structlog
 
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.kube.quoting import quoted
 from app.replicas.replica import NO_LEADER, Route
 from app.server.admission import HostsOf
 from app.server.incoming import FORWARDED
 from app.server.timely import earlier
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
+from app.telemetry.throttle import Throttle
 from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Outcome, Verb, VerbFailure
 
@@ -83,6 +85,7 @@ class Forwarder:
         self._peer_tls = peer_tls
         self._tracing = tracing
         self._peers: dict[tuple[str, Peer | None], Connections] = {}
+        self._throttle = Throttle(clock=clock)
 
     async def __call__(
         self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
@@ -150,7 +153,7 @@ class Forwarder:
         except CertificateError as error:
             raise NotConnected(str(error)) from None
         except ValueError:
-            raise NotConnected(f'its address is "{address}"') from None
+            raise NotConnected(f"its address is {quoted(address)}") from None
         self._peers[address, tls] = peer
         while len(self._peers) > _KEPT:
             self._peers.pop(next(iter(self._peers))).close()
@@ -167,8 +170,15 @@ class Forwarder:
     async def _failure(
         self, verb: Verb, body: bytes | memoryview, message: str, route: Route | None = None
     ) -> VerbFailure:
-        if route is not None:
-            _LOG.warning("not forwarded", verb=verb, leader=route.leader, address=route.address, cause=message)
+        if route is not None and (held_back := self._throttle.admit(verb)) is not None:
+            _LOG.warning(
+                "not forwarded",
+                verb=verb,
+                leader=route.leader,
+                address=route.address,
+                cause=message,
+                since_the_last_line=held_back,
+            )
         hosts = await self._hosts(body) if verb == "prioritize" else ()
         return VerbFailure("no_leader", f"homeport: {message}", hosts)
 

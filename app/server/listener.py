@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from operator import itemgetter
 from time import monotonic
 from typing import Any, Final
 
@@ -18,25 +20,43 @@ import structlog
 from app.server.access import Access
 from app.server.heads import KnownHead
 from app.server.tls import Certificates
+from app.telemetry.background import Background
+from app.telemetry.throttle import Throttle
 
 _LOG: Final = structlog.get_logger(__name__)
-
-TOLD_SECONDS: Final = 60.0
-"""Between two lines in the log about who is turned away for one cause: strangers come as often as they like."""
 
 _BACKLOG: Final = 2048
 
 HEAD_SECONDS: Final = 10.0
 """From the connection, or a later request's first byte, to the end of its headers; a handshake counts in."""
 
-_AGAIN_SECONDS: Final = 0.5
-"""After no connection could be taken, as where no file is left to be opened."""
+_ACCEPT_AGAIN_SECONDS: Final = 0.5
+"""Delay before the next accept after one failed, for example because the process may open no more files."""
 
 _HANDSHAKE_FAILED: Final = (OSError, RuntimeError)
 """The second is uvloop's word for a connection that was closed meanwhile."""
 
-Connect = Callable[[], asyncio.Protocol]
-"""Makes what speaks on a connection; it is given back by ``Listener.leave``."""
+
+class Connection(asyncio.Protocol):
+    """What a listener asks of the protocol of a connection that may have to give way to a new one."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether a request was answered on it."""
+        raise NotImplementedError
+
+    @property
+    def waiting_since(self) -> float | None:
+        """The time since which it waits for its client, on ``monotonic``; ``None`` while a request is worked on."""
+        raise NotImplementedError
+
+    def give_way(self) -> None:
+        """Close it at once, unless its handshake is not over: the listener ends that."""
+        raise NotImplementedError
+
+
+Connect = Callable[[], Connection]
+"""Makes the protocol of a connection; it is given back by ``Listener.leave``."""
 
 TurnedAway = Callable[[str, str], None]
 """Told of each connection or request that is turned away: at which listener, and for which cause."""
@@ -64,7 +84,10 @@ def allow_open_files(wanted: int) -> None:
 class Listener:
     """``web`` answers what ``access`` lets through, on at most ``most`` connections at a time.
 
-    ``heads``: of requests that went the short way here, by their first lines.
+    Beyond that a new connection is turned away. With ``gives_way`` it is accepted instead, and the connection that has
+    waited longest for its client is closed: clients that do nothing must not keep probes out. Callers of verbs lose no
+    connection so, since Go does not send a POST again. ``heads``: of requests that went the short way here, by their
+    first lines.
     """
 
     def __init__(
@@ -74,6 +97,7 @@ class Listener:
         access: Access,
         *,
         most: int,
+        gives_way: bool = False,
         certificates: Certificates | None = None,
         turned_away: TurnedAway = lambda _listener, _cause: None,
         clock: Callable[[], float] = monotonic,
@@ -84,12 +108,12 @@ class Listener:
         self.certificates = certificates
         self.most = most
         self.heads: dict[bytes, KnownHead[Any]] = {}
-        self._open: set[asyncio.Protocol] = set()
+        self._gives_way = gives_way
+        self._open: dict[Connection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._turned_away = turned_away
-        self._clock = clock
-        self._told: dict[str, float] = {}
-        self._untold: dict[str, int] = {}
+        self._throttle = Throttle(clock=clock)
 
     @property
     def name(self) -> str:
@@ -101,33 +125,57 @@ class Listener:
         return found
 
     def serve(self, connect: Connect) -> None:
-        """Begin to take connections. Each is counted from its first moment, before it has said who it is."""
+        """Begin to accept connections. Each counts from its first moment, before it has said who it is."""
         self.socket.setblocking(False)
-        self._begin(self._accept(connect))
+        self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _accept(self, connect: Connect) -> None:
-        loop = asyncio.get_running_loop()
+    async def _accept_forever(self, connect: Connect) -> None:
         while True:
             try:
-                connection, client = await loop.sock_accept(self.socket)
+                await self._accept(connect)
             except OSError as error:
-                _LOG.error("no connection can be taken", listener=self.name, cause=str(error))
-                await asyncio.sleep(_AGAIN_SECONDS)
-                continue
-            if len(self._open) >= self.most:
+                if (held_back := self._throttle.admit("accept")) is not None:
+                    _LOG.error(
+                        "no connection can be taken",
+                        listener=self.name,
+                        cause=str(error),
+                        since_the_last_line=held_back,
+                    )
+                await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+
+    async def _accept(self, connect: Connect) -> None:
+        """Accept one connection. A connection that cannot be handed over is closed."""
+        connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
+        try:
+            if len(self._open) >= self.most and not self._make_room():
                 self.turn_away("too_many_connections", client)
                 connection.close()
             else:
                 protocol = connect()
-                self._open.add(protocol)
-                self._begin(self._take(connection, client, protocol))
+                self._open[protocol] = task = asyncio.create_task(self._take(connection, client, protocol))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except BaseException:
+            connection.close()
+            raise
 
-    async def _take(self, connection: socket.socket, client: Any, protocol: asyncio.Protocol) -> None:
+    def _make_room(self) -> bool:
+        """Close the connection that has waited longest for its client; return whether there was one.
+
+        Connections on which something was answered give way first: a new one gets the time to send its request.
+        """
+        if not self._gives_way:
+            return False
+        waiting = [(not it.answered, since, it) for it in self._open if (since := it.waiting_since) is not None]
+        if not waiting:
+            return False
+        *_, oldest = min(waiting, key=itemgetter(0, 1))
+        self._open.pop(oldest).cancel()
+        oldest.give_way()
+        self.turn_away("gave_way", None)
+        return True
+
+    async def _take(self, connection: socket.socket, client: Any, protocol: Connection) -> None:
         tls = None if self.certificates is None else self.certificates.server
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -142,36 +190,41 @@ class Listener:
                 connection.close()
             raise
 
-    def leave(self, protocol: asyncio.Protocol) -> None:
+    def leave(self, protocol: Connection) -> None:
         """A connection is over."""
-        self._open.discard(protocol)
+        self._open.pop(protocol, None)
+
+    def stalled(self) -> str:
+        """Return which of its tasks cannot be restarted; empty if all run."""
+        return self._background.problem()
 
     def close(self) -> None:
-        """Take no more; give up those whose handshake is not over. The others live on."""
+        """Accept no more; give up connections whose handshake is not over. The others live on."""
+        self._background.cancel()
         for task in self._tasks:
             task.cancel()
         self.socket.close()
 
     async def wait_closed(self) -> None:
         """For uvicorn, which waits for the connections itself."""
+        await self._background.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def turn_away(self, cause: str, client: Any, detail: str = "") -> None:
-        """Count it, and say so now and then. ``cause`` is one of a few words: a label of the metric."""
+        """Count a connection or request that is not served; log it once a minute for each cause.
+
+        ``cause`` is one of a few words: a label of the metric.
+        """
         self._turned_away(self.name, cause)
-        now = self._clock()
-        if now < self._told.get(cause, 0.0):
-            self._untold[cause] = self._untold.get(cause, 0) + 1
-            return
-        self._told[cause] = now + TOLD_SECONDS
-        _LOG.warning(
-            "turned away",
-            listener=self.name,
-            cause=cause,
-            client=client[0] if client else "",
-            detail=detail,
-            since_the_last_line=self._untold.pop(cause, 0),
-        )
+        if (held_back := self._throttle.admit(cause)) is not None:
+            _LOG.warning(
+                "turned away",
+                listener=self.name,
+                cause=cause,
+                client=client[0] if client else "",
+                detail=detail,
+                since_the_last_line=held_back,
+            )
 
 
 def _failure(error: Exception) -> str:

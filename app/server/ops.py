@@ -31,11 +31,12 @@ def ops_router(
     checks: Callable[[], Iterable[Check]] = tuple,
     counting: Callable[[], Iterable[object]] = tuple,
     clock: Callable[[], float] = monotonic,
+    stalled: Callable[[], str] = str,
 ) -> APIRouter:
     """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica.
 
     ``checks`` are the lines of ``/readyz?verbose``. ``counting`` are the short steps in which metrics are brought up to
-    date; where one of them fails, what was counted last is exposed.
+    date; where one of them fails, what was counted last is exposed. ``stalled`` names a task that cannot be restarted.
     """
     router = APIRouter(tags=["operations"])
     tell_at = clock()
@@ -50,9 +51,10 @@ def ops_router(
                 tell_at = clock() + TOLD_SECONDS
                 _LOG.error("figures not counted", traceback="".join(traceback.format_exception(fault)))
 
-    @router.get("/livez", response_class=PlainTextResponse, summary="The process serves requests")
-    async def livez() -> str:
-        return "ok\n"
+    @router.get("/livez", response_class=PlainTextResponse, summary="The process serves, and its tasks run")
+    async def livez() -> Response:
+        found = stalled()
+        return PlainTextResponse(f"{found or 'ok'}\n", status_code=503 if found else 200)
 
     @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on, and a leader")
     async def readyz(

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from app.server.access import WATCHED, Names, is_near
 from app.server.heads import KnownHead, known_head, line_of
 from app.server.incoming import ARRIVED, Headers, Incoming, Whole
-from app.server.listener import HEAD_SECONDS, Listener
+from app.server.listener import HEAD_SECONDS, Connection, Listener
 from app.server.tls import names_in
 from app.wire.extender_v1 import LongBody
 
@@ -97,7 +97,7 @@ class _Exchange:
         self.disconnected = False
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol, Connection):
     """``listener.web`` has ``direct``, by path: what a POST reaches in the short way.
 
     It notes when a request's first byte was seen: its turn may come much later.
@@ -141,6 +141,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.leave(self)
+        if self._is_reading_body():
+            self._listener.turn_away("body_cut_off", self.client)
         self._cancel_deadline()
         self._cancel_unread()
         self._gather_no_more()
@@ -148,6 +150,30 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._unset_keepalive_if_required()  # uvicorn leaves it where the connection was reset, and all of us with it
         self.headers = []
+
+    # what the listener asks
+
+    @property
+    def answered(self) -> bool:
+        return self._answered > 0
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Of a request that has begun, or was answered, its first byte counts."""
+        is_ours = not self._in_message and self._is_answering() and not self.flow.write_paused
+        return None if is_ours else max(self._arrived, self._connected_at)
+
+    def give_way(self) -> None:
+        self._deaf = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    # the connection
+
+    def _is_reading_body(self) -> bool:
+        """Return whether the rest of a body is awaited by a request that has no complete answer."""
+        gathering = self._begun is not None or self._endpoint is not None
+        return gathering or (self._in_message and not self._in_head and self._is_answering())
 
     def _watch_unread(self) -> None:
         """Look after a while whether what is written was fetched, also where the connection is to be closed then."""

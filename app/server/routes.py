@@ -10,7 +10,6 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
-from math import inf
 from time import perf_counter
 from typing import Final
 
@@ -28,6 +27,7 @@ from app.server.protocol import Endpoint
 from app.server.spans import Told, VerbSpans
 from app.server.timely import OutOfTime, earlier, within
 from app.telemetry.metrics import Metrics
+from app.telemetry.throttle import Throttle
 from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_v1 import LongBody
@@ -43,7 +43,6 @@ MOST_BIND_BYTES: Final = 64 << 10
 """Of a bind request: four names. There is no limit to how many may be under way."""
 
 _LOG: Final = structlog.get_logger(__name__)
-_SAY_AGAIN_SECONDS: Final = 60.0
 _JSON: Final = "application/json"
 _BEFORE_THE_FORWARDER: Final = 0.05
 """Part of the time that a replica waits for what it sent here by which it is answered earlier."""
@@ -80,10 +79,7 @@ def verb_router(endpoints: Mapping[str, Endpoint]) -> APIRouter:
 
 def _routed(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        try:
-            status, body = await endpoint.answer(Streamed(request))
-        except ClientDisconnect:
-            return Response(status_code=499)
+        status, body = await endpoint.answer(Streamed(request))
         return _streamed(body) if isinstance(body, LongBody) else Response(body, status, media_type=_JSON)
 
     return respond
@@ -126,7 +122,7 @@ class _Endpoint:
         self._duration = metrics.request_duration.labels(verb)
         self._counter = cache(partial(metrics.requests.labels, verb))
         self._answered = metrics.gathered(self._count)
-        self._said: dict[str, float] = {}
+        self._throttle = Throttle(clock=perf_counter)
         self._log = _LOG.bind(verb=verb)
 
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
@@ -151,24 +147,24 @@ class _Endpoint:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
-            self._say_failed(failure)
+            self._log_failure(failure)
             return *failure_answer(self._verb, failure), failure.outcome
         except ClientDisconnect:
             raise
         except Exception as fault:  # noqa: BLE001  # the last resort: see the class
-            self._log.error("internal error", traceback="".join(traceback.format_exception(fault)))
+            if (held_back := self._throttle.admit("internal error")) is not None:
+                trace = "".join(traceback.format_exception(fault))
+                self._log.error("internal error", traceback=trace, since_the_last_line=held_back)
             return *failure_answer(self._verb, VerbFailure("fault", "homeport: internal error")), "fault"
         self._log.debug("answered", outcome=outcome)
         return status, body, outcome
 
-    def _say_failed(self, failure: VerbFailure) -> None:
-        """What keeps coming, or is made to, is not logged line by line."""
-        now = perf_counter()
-        if now - self._said.get(failure.outcome, -inf) >= _SAY_AGAIN_SECONDS:
-            self._said[failure.outcome] = now
-            self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
-        else:
+    def _log_failure(self, failure: VerbFailure) -> None:
+        """Log the first failure of an outcome within a minute at info, repetitions at debug."""
+        if self._throttle.admit(failure.outcome) is None:
             self._log.debug("verb failed", outcome=failure.outcome, message=failure.message)
+        else:
+            self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
 
     async def _decided(self, request: Incoming) -> Told:
         """By the deadline. Raises ``VerbFailure``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -15,16 +16,18 @@ from typing import Any, Final, cast
 import structlog
 import uvicorn
 from fastapi import APIRouter, FastAPI
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
-from app.server.errors import failure_response
+from app.server.documentation import DOCS, documentation_router
+from app.server.errors import disconnected_response, failure_response
 from app.server.listener import Listener
 from app.server.openapi import with_answers
 from app.server.pages import Pages
 from app.server.protocol import Endpoint, HttpProtocol
 from app.server.root import root_router
 from app.server.routes import verb_router
-from app.telemetry.background import Background
+from app.telemetry.throttle import Throttle
 from app.verbs.outcome import VerbFailure
 
 _KEEP_ALIVE_SECONDS: Final = 120
@@ -33,6 +36,8 @@ CLOSE_SECONDS: Final = 14.0
 """From the first signal until what clients have not finished by then is given up."""
 
 _MOST_CLOSE_SECONDS: Final = 10.0
+_CLOSED: Final = "the handler is closed"
+"""End of uvloop's message about a write to a transport that is closed."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -44,20 +49,42 @@ class Web(FastAPI):
 
     direct: Mapping[str, Endpoint]
     pages: Pages
+    throttle: Throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """All but calls of the verbs takes turns: no page is worth a decision that is late.
 
         HEAD is answered wherever GET is; uvicorn, which knows what was asked, leaves the body out.
         """
-        if scope["type"] != "http" or (scope["method"] == "POST" and scope["path"] in self.direct):
+        if scope["type"] != "http":
             await super().__call__(scope, receive, send)
+        elif scope["method"] == "POST" and scope["path"] in self.direct:
+            await self._answer(scope, receive, partial(_send_if_open, send))
         else:
             asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-            await self.pages(super().__call__, asked, receive, send)
+            await self.pages(self._answer, asked, receive, partial(_send_if_open, send))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. An unexpected fault is answered with 500 and logged, each route's once a minute."""
+        try:
+            await super().__call__(scope, receive, send)
+        except Exception as fault:  # noqa: BLE001  # uvicorn would log each with its traceback, however often it is caused
+            path = str(getattr(scope.get("route"), "path", ""))
+            if (held_back := self.throttle.admit(path)) is not None:
+                trace = "".join(traceback.format_exception(fault))
+                _LOG.error("page failed", path=path, traceback=trace, since_the_last_line=held_back)
 
     def openapi(self) -> dict[str, Any]:
         return with_answers(super().openapi())
+
+
+async def _send_if_open(send: Send, message: Message) -> None:
+    """Send to a connection. One that closed without a word to uvicorn yet makes uvloop raise; there is no reader."""
+    try:
+        await send(message)
+    except RuntimeError as error:
+        if _CLOSED not in str(error):
+            raise
 
 
 def create_web(
@@ -78,14 +105,16 @@ def create_web(
         version=version,
         summary="A Kubernetes scheduler extender: replicas spread, machines come home.",
         lifespan=lifespan,
-        docs_url="/docs" if documented else None,
+        docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json" if documented else None,
-        exception_handlers={VerbFailure: failure_response},
+        exception_handlers={VerbFailure: failure_response, ClientDisconnect: disconnected_response},
     )
     web.direct = direct
     web.pages = pages or Pages()
-    for router in (verb_router(direct), *routers):
+    web.throttle = Throttle()
+    pages_of_documentation = (documentation_router(),) if documented else ()
+    for router in (verb_router(direct), *routers, *pages_of_documentation):
         web.include_router(router)
     web.include_router(root_router(version, partial(_pages_of, web), direct))
     return web
@@ -93,7 +122,7 @@ def create_web(
 
 def _pages_of(web: FastAPI) -> dict[str, str]:
     """What a person can open, by path: its summary. First the documentation of all of it, if it is there."""
-    found = {"/docs": "All endpoints, to read and to try"} if web.docs_url else {}
+    found = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
     for path, methods in web.openapi()["paths"].items():
         if "get" in methods and "{" not in path:
             found[path] = methods["get"].get("summary", "")
@@ -112,7 +141,6 @@ class _Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._signalled_at: float | None = None
-        self._background = Background()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, with a protocol, an application and TLS for each listener."""
@@ -123,14 +151,10 @@ class _Server(uvicorn.Server):
         for it in self._listeners:
             it.serve(partial(HttpProtocol, it, self.config, self.server_state, self.lifespan.state, _loop=loop))
         self.servers = cast("list[asyncio.Server]", list(self._listeners))  # closed, and waited for, as servers are
-        certificates = dict.fromkeys(it.certificates for it in self._listeners if it.certificates is not None)
-        for number, found in enumerate(certificates):
-            self._background.begin(f"certificates {number}", found.follow)
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         since = self._signalled_at or monotonic()
-        await self._background.stop()
         left = CLOSE_SECONDS - (monotonic() - since)
         # It is handed to wait_for, which takes parts of a second too.
         self.config.timeout_graceful_shutdown = max(1.0, min(left, _MOST_CLOSE_SECONDS))  # type: ignore[assignment]

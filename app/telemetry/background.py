@@ -1,4 +1,4 @@
-"""Tasks that go on until they are stopped: one that ends by a fault of ours is told, and begun again."""
+"""Supervised background tasks: one that ends by a fault is started again, and the fault is logged."""
 
 from __future__ import annotations
 
@@ -10,42 +10,86 @@ from typing import Final
 
 import structlog
 
+from app.telemetry.throttle import Throttle
+
 _LOG: Final = structlog.get_logger(__name__)
 
-AGAIN_SECONDS: Final = 1.0
-"""Before a task that ended by a fault begins again."""
+AGAIN_SECONDS: Final = 2.0
+"""Delay before a task that ended by a fault is started again."""
+
+RECOVERED_SECONDS: Final = 10.0
+"""A task that has run for this long has recovered from its last fault."""
+
+GIVEN_UP_SECONDS: Final = 60.0
+"""A task that has not recovered for this long cannot be restarted: the process is no longer alive."""
 
 Work = Callable[[], Awaitable[None]]
+OnFault = Callable[[BaseException], None]
 
 
 class Background:
-    """Each task has a name, by which it is told. One that returns is done."""
+    """Runs tasks by name. One that returns is done; one that raises is started again.
+
+    Each fault is logged, of one task once a minute. ``problem`` is for ``/livez``.
+    """
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._restarts: dict[str, asyncio.TimerHandle] = {}
+        self._begun: dict[str, float] = {}
+        self._failing: dict[str, float] = {}
+        self._throttle = Throttle()
 
-    def begin(self, name: str, work: Work) -> None:
-        task = asyncio.ensure_future(work())
+    def begin(self, name: str, work: Work, on_fault: OnFault = lambda _: None) -> None:
+        """Start a task; ``on_fault`` is called with each exception that ends it."""
+        task = asyncio.ensure_future(_run(work))
         self._tasks[name] = task
-        task.add_done_callback(partial(self._ended, name, work))
+        self._begun[name] = asyncio.get_running_loop().time()
+        task.add_done_callback(partial(self._ended, name, work, on_fault))
 
-    def _ended(self, name: str, work: Work, task: asyncio.Task[None]) -> None:
+    def _ended(self, name: str, work: Work, on_fault: OnFault, task: asyncio.Task[None]) -> None:
+        """Schedule the restart before anything that could fail."""
         fault = _fault(task)
-        if fault is not None:
-            _LOG.error("background task ended", task=name, traceback="".join(traceback.format_exception(fault)))
-            self._restarts[name] = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.begin, name, work)
+        if fault is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._restarts[name] = loop.call_later(AGAIN_SECONDS, self.begin, name, work, on_fault)
+        if name not in self._failing or loop.time() - self._begun[name] >= RECOVERED_SECONDS:
+            self._failing[name] = loop.time()
+        if (held_back := self._throttle.admit(name)) is not None:
+            trace = "".join(traceback.format_exception(fault))
+            _LOG.error("background task ended", task=name, traceback=trace, since_the_last_line=held_back)
+        on_fault(fault)
 
-    async def stop(self) -> None:
+    def problem(self) -> str:
+        """Return which task cannot be restarted; empty if all run."""
+        for name, since in self._failing.items():
+            now = asyncio.get_running_loop().time()
+            runs = not self._tasks[name].done() and now - self._begun[name] >= RECOVERED_SECONDS
+            if not runs and now - since >= GIVEN_UP_SECONDS:
+                return f"the task {name} ends by a fault whenever it is started again"
+        return ""
+
+    def cancel(self) -> None:
+        """Cancel all tasks and restarts without waiting for their ends."""
         for handle in self._restarts.values():
             handle.cancel()
         for task in self._tasks.values():
             task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait until they have ended."""
+        self.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
+async def _run(work: Work) -> None:
+    """Call ``work`` inside the task, so that what it raises before its first await counts as a fault too."""
+    await work()
+
+
 def _fault(task: asyncio.Task[None]) -> BaseException | None:
-    """Also where it waited for something else that was cancelled, and nobody has asked it to end."""
+    """Return what ended the task. A cancellation that nobody requested is a fault of something it waited for."""
     try:
         return task.exception()
     except asyncio.CancelledError as cancelled:

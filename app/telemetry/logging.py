@@ -1,7 +1,8 @@
 """Logs: one JSON object a line on standard error, or plain text for a person at a terminal.
 
-Whoever speaks, the form is the same: our own events, the lines of libraries, warnings, and what nobody caught.
-Libraries are heard from warning up, whatever the level: their debug lines may show credentials.
+Our own events, lines of libraries, warnings and uncaught exceptions all have this form. Each line is one write, so
+``standard_error`` can drop and count it. Libraries log from warning up at any level: their debug lines may show
+credentials.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final, Literal
 import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from app.telemetry.throttle import Throttle
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _LOG: Final = structlog.get_logger(__name__)
@@ -35,14 +38,15 @@ def configure(level: str, form: Literal["json", "console"]) -> None:
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, *stamped, *rendered],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_Repetitions())
     handler.setFormatter(
         ProcessorFormatter(
             processors=[ProcessorFormatter.remove_processors_meta, *rendered],
-            foreign_pre_chain=[*stamped, structlog.stdlib.add_logger_name, _traceback],
+            foreign_pre_chain=[*stamped, structlog.stdlib.add_logger_name, _traceback, _held_back],
         )
     )
     root = logging.getLogger()
@@ -57,6 +61,37 @@ def configure(level: str, form: Literal["json", "console"]) -> None:
 def silence(library: str) -> None:
     """Hear nothing of a library: what there is to say, its caller says."""
     logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+
+
+class _Repetitions(logging.Filter):
+    """Lets one line of a library through a minute for each place in the code that it comes from.
+
+    What clients send can cause any number of them: an exception in a callback of the event loop has a traceback.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._throttle = Throttle()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        held_back = self._throttle.admit(_place(record))
+        record.held_back = held_back
+        return held_back is not None
+
+
+def _place(record: logging.LogRecord) -> str:
+    """Return where a fault was raised; for other lines the call that logs, or for a warning its text."""
+    if record.exc_info and record.exc_info[2] is not None:
+        frame = traceback.extract_tb(record.exc_info[2])[-1]
+        return f"{record.name} {frame.filename}:{frame.lineno}"
+    return record.getMessage() if record.name == "py.warnings" else f"{record.name} {record.pathname}:{record.lineno}"
+
+
+def _held_back(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add how many lines of this place were held back, if any were."""
+    if held_back := event["_record"].held_back:
+        event["since_the_last_line"] = held_back
+    return event
 
 
 def _traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

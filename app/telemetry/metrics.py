@@ -23,6 +23,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from app.telemetry.gathered import Gathered, Settling
+from app.telemetry.standard_error import DroppedLinesCollector
 
 T = TypeVar("T")
 
@@ -109,12 +110,12 @@ class Metrics:
         )
         self.sampled_out = Counter(
             "homeport_sampled_out",
-            "Pods refused on every node they were shown while others would do.",
+            "Pods refused on a whole sample of the nodes and then nominated to a node outside of it.",
             registry=self.registry,
         )
         self.nominations = Counter(
             "homeport_nominations",
-            "Pods nominated to a node they were not shown, by what came of it.",
+            "Nominations of pods to a node outside the sample, by their effect.",
             ["result"],
             registry=self.registry,
         )
@@ -139,6 +140,12 @@ class Metrics:
             "homeport_plugin_faults",
             "Exceptions that left a plugin.",
             ["plugin", "extension_point"],
+            registry=self.registry,
+        )
+        self.scores_out_of_range = Counter(
+            "homeport_scores_out_of_range",
+            "Evaluations in which a plugin scored a node below 0 or above 100; the node counted as 0.",
+            ["plugin"],
             registry=self.registry,
         )
         self.permit_wait = Histogram(
@@ -210,11 +217,12 @@ class Metrics:
         return self._settling.gathered(put_in)
 
     def describe_process(self, version: str) -> None:
-        """What this process is, and what it takes of the machine. Once, for the one set that is exposed."""
+        """Expose what there is once a process: version, resources, dropped log lines. For one set of metrics."""
         self.build_info.labels(version, platform.python_version(), platform.python_implementation()).set(1)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+        self.registry.register(DroppedLinesCollector())
 
     def add_collector(self, collector: Collector) -> None:
         """Metrics that are read off other objects when they are scraped."""

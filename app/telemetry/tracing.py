@@ -17,7 +17,7 @@ Attributes = Mapping[str, str | int | bool]
 Header = Callable[[str], str | None]
 """The value of a header of a request, by its name in lower case."""
 
-EXTRA: Final = "pip install 'homeport[otlp]'"
+EXTRA: Final = "pip install '.[otlp]' in Homeport's source"
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
 

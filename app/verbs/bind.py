@@ -32,10 +32,10 @@ from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.settlements import Settlements
-from app.verbs.transaction import Target, Transaction
+from app.verbs.transaction import Target, Transaction, give_up, require_bound
 from app.verbs.unserved import printable
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
-from app.writes.bind_guard import BindGuard, NotBound, passed_down
+from app.writes.bind_guard import BindGuard, NotBound, Passed, passed_down
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -53,6 +53,7 @@ _TAKE_OVER: Final = 0.9
 """Part of its time that a bind waits for a take-over, so that it can say in time what for."""
 
 NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
+UNCONFIRMED: Final = 'an earlier bind of this pod to node "{}" is not confirmed yet'
 ELSEWHERE: Final = "the pod is to be bound to another node by now"
 LOST: Final = "the pod was deleted, or bound by somebody else"
 ENDS: Final = "the process ends, and the pod still waits at Permit"
@@ -115,8 +116,8 @@ class BindVerb:
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Wait for all transactions and what follows them, for an orderly end; then give them up.
 
-        Pods that wait at Permit go back to their schedulers at once: nothing of them is on its way. What is given up
-        (then this is ``False``) is a bind of unknown outcome: whoever comes next reads what became of it.
+        Pods that wait at Permit go back to their schedulers at once: nothing of them is on its way. Returns ``False``
+        if the outcome of a bind is unknown: its Binding may still arrive, and the next leader has to fence its pod.
         """
         self._waiting.close(ENDS)
         until = self._clock() + seconds
@@ -126,7 +127,7 @@ class BindVerb:
         for (namespace, name), running in self._running.items():
             _LOG.warning("bind not settled at the end", pod=f"{namespace}/{name}", node=running.node)
             running.task.cancel()
-        return not left
+        return not left and not self._cluster.assumed.in_flight()
 
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
         """The running transaction for the same pod and node, or a new one once another node's has settled.
@@ -172,6 +173,8 @@ class BindVerb:
         """Raises ``NotBound``, ``PluginError`` and ``VerbFailure``."""
         target = Target(self._context, args)
         pod = await target.looked_up_pod()
+        if pod.node_name and self._cluster.assumed.get(pod.uid) is not None:
+            raise NotBound(error(UNCONFIRMED.format(pod.node_name)))
         if pod.node_name == args.node:
             return Answer(encode_binding(), "already_bound")
         if pod.node_name:
@@ -199,13 +202,13 @@ class BindVerb:
         if not self._bind_others:
             raise NotBound(error(NO_PROFILE.format(printable(pod.spec.scheduler_name))))
         self._cluster.assume(pod, node_name)
+        passed: Passed | None = None
         try:
-            with passed_down(pod, node_name, _nothing_to_break, lambda: deadline - self._clock()):
+            with passed_down(pod, node_name, _nothing_to_break, lambda: deadline - self._clock()) as passed:
                 status: Status = await self._binder.bind(pod, node_name, {})
-            if not status.is_success:
-                raise NotBound(status)
+            require_bound(status, passed)
         except BaseException:
-            self._cluster.forget(pod.uid)
+            give_up(self._cluster, pod, passed)
             raise
         self._cluster.accept(pod.uid)
 

@@ -17,6 +17,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status
 from app.kube.core_v1 import Pod
+from app.memory.expected_binds import DuePods
 from app.runtime.asking import question
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -24,6 +25,7 @@ from app.runtime.post_filtering import step_of
 from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
+from app.verbs.last_place import decided, require_room
 from app.verbs.outcome import VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.slices import in_slices, prepared
@@ -64,9 +66,10 @@ class _Unfinished(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """Every plugin's word on every node, and what it rests on. ``feasible`` are the nodes that pass all.
+    """Status of every plugin for every node, and the facts behind it. ``feasible`` are the nodes that pass all of them.
 
-    ``profile`` and ``preset``: by whose plugins.
+    ``profile`` and ``preset``: those of the plugins. ``not_judged``: filters of kube-scheduler's default profile that
+    are not among the plugins: they can reject a feasible node.
     """
 
     pre_filter: Status
@@ -75,6 +78,7 @@ class Explained(Struct, frozen=True):
     plugins: Mapping[str, Explanation]
     profile: str = ""
     preset: str = ""
+    not_judged: Sequence[str] = ()
 
 
 class CycleVerb:
@@ -129,8 +133,8 @@ class CycleVerb:
         if not admitted.is_success:
             return Cycle(pre_enqueue=admitted)
         await self._context.due.wait(framework.depends, pod)
-        await self._context.due.wait(framework.score_depends_on, pod)
-        return await self._decided(framework, pod, names)
+        due = await self._context.due.wait(framework.score_depends_on, pod)
+        return await self._decided(framework, pod, names, due)
 
     async def explain(self, pod: Pod) -> Explained:
         """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.
@@ -148,7 +152,7 @@ class CycleVerb:
                 raise VerbFailure("fault", fault.status.message) from fault
             inquired = await framework.inquire(pod, judged.feasible)
         plugins = {**plugins, **{name: _with(plugins.get(name), it) for name, it in inquired.items()}}
-        by = (framework.scheduler_name, framework.preset)
+        by = (framework.scheduler_name, framework.preset, framework.not_judged)
         return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins, *by)
 
     async def _prepared(self, pod: Pod) -> Framework:
@@ -164,13 +168,13 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
-    async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+    async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods) -> Cycle:
         """Raises ``PluginError``."""
         while True:
-            found = await prepared(partial(self._cycle, framework, pod, names))
+            found = await decided(self._context.due, pod, due, partial(self._cycle, framework, pod, names))
             if isinstance(found, Cycle):
                 if found.node:
-                    self._context.due.expect(pod)
+                    self._context.due.expect(pod, [found.node])
                 return found
             ended: list[Cycle] = []
             try:
@@ -200,14 +204,18 @@ class CycleVerb:
                 return
             yield
 
-    def _cycle(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle | _Unfinished:
-        """Raises ``PluginError`` or ``Unprepared``."""
+    def _cycle(
+        self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods = ()
+    ) -> Cycle | _Unfinished:
+        """Raises ``PluginError``, ``Unprepared`` or ``Crowded``."""
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
             names = list(cluster.nodes) if names is None else names
             asked = asked_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
             candidates = asked.candidates
-            pre_filter, found = framework.search(CycleState(), pod, candidates)
+            state = CycleState()
+            pre_filter, found = framework.search(state, pod, candidates)
+            require_room(framework, state, pod, found.passed, due)
             rejected = found.rejected()
             statuses = {name: rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
             feasible = candidates.among(found.passed)

@@ -14,6 +14,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
+from app.memory.expected_binds import DuePods
 from app.memory.filter_results import FilterResultCache, FilterResults
 from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
@@ -21,10 +22,10 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, read_sent, searched_nodes
 from app.verbs.context import VerbContext
+from app.verbs.last_place import decided, require_room
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.verbs.readiness import require_picture
 from app.verbs.reading import read_again
-from app.verbs.slices import prepared
 from app.wire.extender_v1 import (
     ExtenderArgs,
     LongBody,
@@ -91,8 +92,6 @@ class FilterVerb:
             raise VerbFailure("bad_request", f"homeport: malformed filter request: {error}") from None
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
-        if answer.outcome == "feasible":
-            self._context.due.expect(args.pod)
         return answer
 
     def _remembered(self, request: SplitArgs | None) -> Answer | None:
@@ -120,17 +119,20 @@ class FilterVerb:
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
         await self._context.look_up_missing(framework, args.pod)
         if self._is_to_pick(framework):
-            await self._context.due.wait(_every_bind, args.pod)
+            due = await self._context.due.wait(_every_bind, args.pod)
             self._picks.asked(args.pod.uid, cluster.generation)
         else:
-            await self._context.due.wait(framework.depends, args.pod)
-        found = await prepared(partial(self._judged, framework, args.pod, args.names, sent))
+            due = await self._context.due.wait(framework.depends, args.pod)
+        judge = partial(self._judged, framework, args.pod, args.names, sent)
+        found = await decided(self._context.due, args.pod, due, judge)
         names = found.asked
         only_passed = found.passed and (self._lean or not found.rejected)
         if only_passed and request is not None and args.names is not None and request.are(args.names):
             answer = self._kept_answer(framework, request, args.pod, found.passed)
         else:
             answer = _answer(found, lean=self._lean)
+        if found.passed:
+            self._context.due.expect(args.pod, found.passed)
         if answer.outcome == "no_fit":
             self._refusals.keep(request, framework, args.pod, names, found.rejected, lasts=found.lasts)
         self._answered(args.pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
@@ -154,17 +156,19 @@ class FilterVerb:
         return Answer(encode_passing(names), "feasible")
 
     def _judged(
-        self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None
+        self, framework: Framework, pod: Pod, names: Sequence[str] | None, sent: Sequence[SentNode] | None, due: DuePods
     ) -> _Judged:
         """Which pass is mostly all there is to say; why the others do not is found for these alone.
 
-        Raises ``PluginError`` or ``Unprepared``.
+        Raises ``PluginError``, ``Unprepared`` or ``Crowded``.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
             asked = searched_nodes(names, sent, cluster)
-            found = framework.find_nodes_that_fit(pod, asked.candidates)
+            state = CycleState()
+            found = framework.find_nodes_that_fit(pod, asked.candidates, state)
             passed = found.passed
+            require_room(framework, state, pod, passed, due)
             if passed and self._is_to_pick(framework):
                 passed = [self._picked(framework, pod, asked.candidates.among(passed))]
             if (self._lean and passed) or (names is not None and len(passed) == len(names)):

@@ -5,7 +5,8 @@
     2  reserve, permit (which may make the pod wait), re-check, pre-bind, re-check
     3  bind: the check is passed down, and asked again in the step that hands the POST to the network
     4  seen bound: certain
-    5  any failure: undo in reverse, forget, and only then raise
+    5  any failure: undo in reverse, forget, and only then raise; a pod whose Binding has left and was not answered is
+       not forgotten: it keeps its place until its outcome is known (see ``app.writes.read_back``)
 
     Transaction ─> Framework.bind ─> the bind plugin ─> Binder ─> BindGuard ─> the step that sends
          └──────────────── passes down its check ───────────────────────────────> asks it
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Clock, Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
@@ -33,8 +35,9 @@ from app.verbs.context import VerbContext
 from app.verbs.settlements import Settlements
 from app.verbs.slices import prepared
 from app.wire.extender_v1 import BindingArgs
-from app.writes.bind_guard import NotBound, NotYet, passed_down
+from app.writes.bind_guard import NotBound, NotYet, Passed, passed_down
 
+UNCLEAR: Final = "the outcome of the binding is unknown"
 RESERVED: Final = "no longer possible unless other pods that wait at Permit are bound, or are not"
 
 
@@ -47,10 +50,10 @@ class Target:
         self._args = args
 
     async def looked_up_pod(self) -> Pod:
-        """The pod, read from the API server if the picture does not have it yet."""
+        """Return the pod, read from the API server if the cache lacks it or only assumes that it is bound."""
         namespace, name = self._args.namespace, self._args.name
         known = self._cluster.pod(namespace, name)
-        if known is None or known.uid != self._args.uid:
+        if known is None or known.uid != self._args.uid or self._cluster.assumed.get(known.uid) is not None:
             try:
                 await self._reader.fetch_pod(namespace, name)
             except OSError as cause:
@@ -106,6 +109,7 @@ class Transaction:
         self._deadline = deadline
         self._holds_at = -1
         self._settled_at = 0
+        self._passed: Passed | None = None
 
     async def run(self) -> tuple[Pod, CycleState]:
         """Bind the pod; returns it as it was decided on, and the state of that check.
@@ -117,7 +121,7 @@ class Transaction:
             await self._carry_out(pod, state)
         except BaseException:
             self._framework.unreserve(state, pod, self._node_name)
-            self._cluster.forget(pod.uid)
+            give_up(self._cluster, pod, self._passed)
             raise
         self._cluster.accept(pod.uid)
         return pod, state
@@ -166,10 +170,9 @@ class Transaction:
         await self._until_certain(pod)
         _require(await framework.pre_bind(state, pod, node_name))
         await self._until_certain(pod)
-        with passed_down(pod, node_name, partial(self._check, pod), self._seconds_left):
+        with passed_down(pod, node_name, partial(self._check, pod), self._seconds_left) as self._passed:
             status = await framework.bind(state, pod, node_name)
-        if not status.is_success:
-            raise NotBound(status)
+        require_bound(status, self._passed)
 
     async def _until_certain(self, pod: Pod) -> None:
         if self._cluster.generation == self._holds_at:
@@ -208,6 +211,22 @@ class Transaction:
 
     def _seconds_left(self) -> float:
         return self._deadline - self._clock()
+
+
+def require_bound(status: Status, passed: Passed) -> None:
+    """Raise ``NotBound`` unless the bind plugin returned Success and no Binding is left whose outcome is unknown."""
+    if status.is_success and passed.unclear:
+        raise NotBound(error(UNCLEAR))
+    if not status.is_success:
+        raise NotBound(status)
+
+
+def give_up(cluster: Cluster, pod: Pod, passed: Passed | None) -> None:
+    """End the assumption of a pod that is not bound, or mark it unclear if its Binding may still take effect."""
+    if passed is not None and passed.unclear:
+        cluster.doubt(pod.uid)
+    else:
+        cluster.forget(pod.uid)
 
 
 def _require(status: Status) -> None:

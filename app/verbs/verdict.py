@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Victims
+from app.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, Victims
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 
+_INVALID_SCORE: Final = (
+    'applying score defaultWeights on Score plugins: plugin "{}" returns an invalid score {}, '
+    "it should in the range of [{}, {}] after normalizing"
+)
 _CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
@@ -42,6 +46,8 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState 
     feasible = nodes.without(rejected)
     if len(feasible) and _are_rejections(rejected):
         scores = framework.score(CycleState(), pod, feasible)
+        for plugin, score in scores.out_of_range.items():  # the service gives 0, kube-scheduler an Error
+            raise PluginError(error(_INVALID_SCORE.format(plugin, score, MIN_NODE_SCORE, MAX_NODE_SCORE), plugin))
         by_plugin = scores.by_plugin
         verdict["score"] = {
             name: {plugin: of_plugin[name] for plugin, of_plugin in by_plugin.items()} for name in feasible.names

@@ -1,20 +1,22 @@
-"""Why would in-tree filters refuse a pod on one node? For people, off every path on which something is decided.
+"""In-tree filters asked about one pod and one node, whatever the profile runs.
 
-A picture that holds all that these filters read is asked. Of another one the pod, the node and the pods on it are read
-from the API server: one at a time, a node once a second at most, and the last few are remembered for some seconds.
-Pods that are only nominated to the node are not counted.
+``Handle.why`` asks to tell people, the sampling guard before it nominates; no verb decides by the answer. A picture
+that holds all that these filters read is used as it is. Else the pod, the node and the pods on it are read from the API
+server: one question at a time, ten nodes a second at most. A node that was read is reused until the picture shows a
+change of it or of its pods, for ``KEPT_SECONDS`` at most. Pods that are only nominated to the node are not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.framework.interface import Clock, NodeVerdict, Sleep, Unreadable, Why
+from app.framework.interface import Clock, NodeVerdict, Sleep, Unreadable
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.extras import Extra
@@ -22,17 +24,19 @@ from app.kube.kinds import NODES
 from app.runtime.one_node import OneNodeFilters
 
 LONGEST_SECONDS: Final = 5.0
-"""For an answer, with waiting for those of others."""
+"""Time limit of one question, including the wait for those before it."""
 
 MOST_WAITING: Final = 8
-"""Who comes later is told that nothing is known."""
+"""Maximum number of questions at a time. One more is answered at once: nothing is known."""
 
-PAUSE_SECONDS: Final = 1.0
-"""Between two reads of nodes."""
+PAUSE_SECONDS: Final = 0.1
+"""Time between two reads of nodes, because a read with all pods of a node costs milliseconds here and there."""
 
 KEPT_SECONDS: Final = 5.0
-MOST_KEPT: Final = 4
+MOST_KEPT: Final = 64
+"""Maximum number of nodes kept, some 100 KB each."""
 
+T = TypeVar("T")
 _Key = tuple[frozenset[Extra], str]
 
 
@@ -40,16 +44,16 @@ class Reader(Protocol):
     """Reads past the picture, with whatever parts."""
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
-        """``None`` if there is none. Raises ``OSError`` if it cannot be said."""
+        """Return ``None`` if there is none. Raises ``OSError`` if that is not known."""
         ...
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """The same of a node, with the pods on it."""
+        """Return the node with the pods on it, ``None`` if there is none. Raises ``OSError`` if that is not known."""
         ...
 
 
 class Whys:
-    """Answers the profiles of a process. ``reader``: ``None`` where there is no API server to ask."""
+    """Questions of all profiles. ``reader`` is ``None`` where there is no API server to read from."""
 
     def __init__(self, cluster: Cluster, reader: Reader | None, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
         self._cluster = cluster
@@ -59,61 +63,86 @@ class Whys:
         self._alone = asyncio.Lock()
         self._waiting = 0
         self._not_before = 0.0
-        self._kept: OrderedDict[_Key, tuple[float, NodeInfo]] = OrderedDict()
+        self._profiles: dict[str, InTreeVerdicts] = {}
+        self._kept: OrderedDict[_Key, tuple[Hashable, float, NodeInfo]] = OrderedDict()
 
-    def of(self, filters: OneNodeFilters) -> Why:
-        """For one profile."""
+    def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
+        """Take in the filters beside a profile; return them."""
+        added = self._profiles[profile] = InTreeVerdicts(self, filters)
+        return added
 
-        async def why(pod: Pod, node_name: str) -> NodeVerdict:
-            return await self._why(filters, pod, node_name)
+    def beside(self, profile: str) -> InTreeVerdicts:
+        """Return the filters beside a profile that was added."""
+        return self._profiles[profile]
 
-        return why
+    async def pod(self, core: CoreV1, pod: Pod) -> Pod | None:
+        """Return the pod as ``core`` decodes it; ``None`` if that is not known, or it was replaced."""
+        whole = pod if self._holds(core) else await self._ask(lambda reader: reader.pod(core, *pod.key))
+        return whole if whole is not None and whole.uid == pod.uid else None
 
-    async def _why(self, filters: OneNodeFilters, pod: Pod, node_name: str) -> NodeVerdict:
-        if self._waiting >= MOST_WAITING:
-            return filters.nothing
+    async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
+        """Return the node as ``core`` decodes it; ``None`` if that is not known."""
+        if not self._holds(core):
+            return await self._ask(lambda reader: self._read(reader, core, name))
+        try:
+            self._cluster.left_out.require(NODES, "", name)
+        except Unreadable:
+            return None
+        return self._cluster.nodes.get(name)
+
+    def _holds(self, core: CoreV1) -> bool:
+        return core.extras <= self._cluster.core.extras
+
+    async def _ask(self, read: Callable[[Reader], Awaitable[T | None]]) -> T | None:
+        if self._reader is None or self._waiting >= MOST_WAITING:
+            return None
         self._waiting += 1
         try:
-            async with asyncio.timeout(LONGEST_SECONDS):
-                found = await self._found(filters.core, pod, node_name)
-        except (OSError, Unreadable):
-            found = None
+            async with asyncio.timeout(LONGEST_SECONDS), self._alone:
+                return await read(self._reader)
+        except OSError:
+            return None
         finally:
             self._waiting -= 1
-        if found is None:
-            return filters.nothing
-        whole, node = found
-        return filters.verdict(replace(whole, node_name=""), node.without_pods((pod.uid,)))
 
-    async def _found(self, core: CoreV1, pod: Pod, node_name: str) -> tuple[Pod, NodeInfo] | None:
-        """Raises ``OSError`` or ``Unreadable``."""
-        if core.extras <= self._cluster.core.extras:
-            self._cluster.left_out.require(NODES, "", node_name)
-            known = self._cluster.nodes.get(node_name)
-            return None if known is None else (pod, known)
-        if self._reader is None:
-            return None
-        async with self._alone:
-            node = await self._node(self._reader, core, node_name)
-            whole = None if node is None else await self._reader.pod(core, *pod.key)
-        if node is None or whole is None or whole.uid != pod.uid:
-            return None
-        return whole, node
-
-    async def _node(self, reader: Reader, core: CoreV1, name: str) -> NodeInfo | None:
+    async def _read(self, reader: Reader, core: CoreV1, name: str) -> NodeInfo | None:
         """Raises ``OSError``."""
-        key = (core.extras, name)
-        at, node = self._kept.get(key, (0.0, None))
-        if node is not None and self._clock() - at < KEPT_SECONDS:
-            return node
-        self._kept.pop(key, None)
+        key, stamp = (core.extras, name), self._cluster.node_stamp(name)
+        known = self._kept.pop(key, None)
+        if known is not None and known[0] == stamp and self._clock() - known[1] < KEPT_SECONDS:
+            self._kept[key] = known
+            return known[2]
         pause = self._not_before - self._clock()
         if pause > 0:
             await self._sleep(pause)
         self._not_before = self._clock() + PAUSE_SECONDS
+        stamp = self._cluster.node_stamp(name)
         node = await reader.node(core, name)
         if node is not None:
-            self._kept[key] = (self._clock(), node)
+            self._kept[key] = (stamp, self._clock(), node)
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return node
+
+
+class InTreeVerdicts:
+    """In-tree filters beside one profile. A call is a ``Why``."""
+
+    def __init__(self, whys: Whys, filters: OneNodeFilters) -> None:
+        self._whys = whys
+        self._filters = filters
+
+    async def __call__(self, pod: Pod, node_name: str) -> NodeVerdict:
+        whole = await self.whole(pod)
+        return self._filters.nothing if whole is None else await self.verdict(whole, node_name)
+
+    async def whole(self, pod: Pod) -> Pod | None:
+        """Return the pod with all that these filters read of it; ``None`` if that is not known."""
+        return await self._whys.pod(self._filters.core, pod)
+
+    async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
+        """Judge a pod that ``whole`` returned."""
+        node = await self._whys.node(self._filters.core, node_name)
+        if node is None:
+            return self._filters.nothing
+        return self._filters.verdict(replace(whole, node_name=""), node.without_pods((whole.uid,)))

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -22,16 +22,74 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from app.kube.decoding import Decoder
+from app.kube.decoding import Decoder, TooDeep
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a body raises that is no JSON, or no JSON of this form."""
 
+MOST_PENDING: Final = 1000
+"""Maximum number of pods to choose the next one from. A scheduler with more sends those that came first."""
+
+MOST_NAMES: Final = 20_000
+"""Maximum number of node names in a cycle: Kubernetes supports clusters of 5,000 nodes."""
+
+MOST_VALUES: Final = 10_000
+"""Maximum number of objects and commas in an inline pod. Pods have hundreds, the largest some thousands."""
+
+MOST_OBJECTS: Final = 100_000
+"""Maximum number of objects in a body: a hundred for each of ``MOST_PENDING`` pods."""
+
+_LONG_BYTES: Final = 64 << 10
+"""Length beyond which a body is checked for what would hold up the event loop before it is validated."""
+
+
+class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
+    pod: Raw = Raw(b"")
+    namespace: str = ""
+    name: str | None = None
+    queued_at: str | float = 0.0
+
+
+class _Body(Struct, forbid_unknown_fields=True, rename="camel"):
+    pod: Raw = Raw(b"")
+    namespace: str = ""
+    name: str | None = None
+    nodes: list[str] | None = None
+    pods: Raw = Raw(b"null")
+    pending: bool = False
+    scheduler_name: str | None = None
+
+
+_BODY: Final[Decoder[_Body]] = Decoder(_Body)
+_PENDING: Final[Decoder[list[_Pending] | None]] = Decoder(list[_Pending] | None)
 _PARTS: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
 
-MOST_PENDING: Final = 1000
-"""Pods to choose the next one from: who has more sends those that came first."""
+
+def require_bounded(body: bytes) -> None:
+    """Raise ``msgspec.DecodeError`` for a long body whose validation would hold up the event loop.
+
+    Of such a body only the first mistake is reported: a list of a million wrong names is a million mistakes.
+    """
+    if len(body) <= _LONG_BYTES:
+        return
+    _require_at_most(MOST_OBJECTS, body.count(b"{"), "objects")
+    found = _BODY.at_once(body)
+    pending = _PENDING.at_once(found.pods) or []
+    _require_at_most(MOST_NAMES, len(found.nodes or ()), "names in nodes")
+    _require_at_most(MOST_PENDING, len(pending), "pods")
+    if not all(bytes(pod)[:1] in (b"", b"{") for pod in (found.pod, *(it.pod for it in pending))):
+        raise msgspec.ValidationError("a pod is not an object")
+
+
+def require_bounded_pod(raw: bytes) -> None:
+    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would hold up the event loop."""
+    _require_at_most(MOST_VALUES, raw.count(b"{") + raw.count(b","), "objects and commas")
+
+
+def _require_at_most(most: int, number: int, what: str) -> None:
+    if number > most:
+        raise msgspec.ValidationError(f"at most {most} {what}, not {number}")
 
 
 class _Model(BaseModel):
@@ -49,9 +107,15 @@ class PodRequest(_Model):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """The pod stays as it came: as a dict it would take as long to make as everything else together."""
+        """The pod stays as it came: as a dict it would take as long to make as everything else together.
+
+        Raises ``msgspec.DecodeError`` for a body beyond the bounds, and pydantic's ``ValidationError``.
+        """
+        require_bounded(body)
         try:
-            parts = _PARTS.decode(body)
+            parts = _PARTS.at_once(body)
+        except TooDeep:
+            raise
         except UNREADABLE:
             parts = {}
         pod = bytes(parts.get("pod", b""))
@@ -112,9 +176,12 @@ class CycleRequest(PodRequest):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
+        require_bounded(body)
         try:
-            parts: dict[str, Any] = {**_PARTS.decode(body)}
-            each = _EACH.decode(bytes(parts.get("pods", b"")))
+            parts: dict[str, Any] = {**_PARTS.at_once(body)}
+            each = _EACH.at_once(bytes(parts.get("pods", b"")))
+        except TooDeep:
+            raise
         except UNREADABLE:
             return super().parse(body)
         raw = [bytes(it.get("pod", b"")) for it in each]
@@ -189,10 +256,16 @@ class PluginExplanation(_Model):
 class ExplainResponse(_Model):
     """Why a pod may or may not go where."""
 
-    pod: str
+    pod: str = Field(description="namespace/name")
+    scheduler_name: str = Field(description="schedulerName of the pod, or the one that the request names.")
+    node_name: str = Field(description="The node that the pod is bound to, also with pending: true; empty: none.")
     profile: str = Field(description="schedulerName of the profile that answered; * for the one of all other names.")
     preset: Literal["delegated", "complete"] = Field(description="What that profile starts from.")
+    not_judged: list[str] = Field(
+        description="Filters of kube-scheduler's default profile that this profile does not run: they can reject a "
+        "node that is feasible here."
+    )
     pre_filter: PluginStatus
-    feasible: list[str] = Field(description="The nodes that every filter passes.")
+    feasible: list[str] = Field(description="The nodes that pass every filter of the profile.")
     nodes: dict[str, list[PluginStatus]] = Field(description="By node, the plugins that reject it.")
     plugins: dict[str, PluginExplanation]

@@ -7,32 +7,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import structlog
+from msgspec import Raw
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.framework.interface import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
-from app.kube.api_requests import PODS, Resource
+from app.kube.api_requests import PODS, PreSendCheck, Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_v1 import Pod, is_same_spec
 from app.kube.kinds import AnnotatedObject, Kind
-from app.kube.meta_v1 import ANNOTATION_DOMAIN, ObjectKey
-from app.writes.answers import as_asked
+from app.kube.meta_v1 import ObjectKey
+from app.writes.answers import as_asked, is_success
 from app.writes.bind_guard import BindGuard, NotBound
+from app.writes.read_back import ReadBack, bound_elsewhere, gone
 
 _LOG: Final = structlog.get_logger(__name__)
 
-FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
-"""Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
-
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_CONFLICTS: Final = 4
-"""Bindings of one pod that may meet a conflict before it is given back to its scheduler."""
+_CONFLICTS: Final = 16
+"""Maximum number of Bindings of one pod that may meet a conflict before it is given back to its scheduler. Each costs a
+read and some milliseconds; the scheduler would wait for seconds.
+"""
 
 _PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
 """Refusals that may be no more at the next attempt."""
@@ -41,7 +42,7 @@ _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
 
 Sleep = Callable[[float], Awaitable[None]]
-Fence = Literal["stands", "refused", "unclear"]
+DecodePod = Callable[[bytes | Raw], Pod]
 ResourceOf = Callable[[Kind[Any]], Resource | None]
 
 
@@ -56,47 +57,42 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
-async def fence_off(client: KubeClient, pod: Pod) -> bytes:
-    """Move the pod's version on from what was read; returns the pod as it then is. UID and version are preconditions.
-
-    Through ``pods/status``, which stores annotations too: who may patch only that cannot change what a pod runs.
-    """
-    annotations = {FENCE: pod.resource_version}
-    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
-    return await client.patch(PODS, pod.namespace, pod.name, {"metadata": metadata}, subresource="status")
-
-
-class _Unreadable(Exception):
-    """The pod is there, and what the API server has of it makes no sense."""
-
-
 class ApiBinder:
-    """Binds through ``pods/binding``. Success is only ever said of a pod that was seen bound to that node."""
+    """Binds through ``pods/binding``. Returns Success only for a pod that the API server says is bound to that node.
+
+    That is its own Status in answer to the Binding, or the pod as it was read. Any other 2xx is an unknown outcome.
+    """
 
     def __init__(
         self,
         client: KubeClient,
+        decode_pod: DecodePod,
         bind_guard: BindGuard,
         sleep: Sleep = asyncio.sleep,
         *,
         post_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """``post_seconds``: without an answer for so long, the outcome of a Binding is unknown."""
+        """``decode_pod``: the decoder of the cache, so that a pod that is read has the parts that were decided on.
+
+        ``post_seconds``: time without an answer after which the outcome of a Binding is unknown.
+        """
         self._client = client
+        self._decode_pod = decode_pod
         self._bind_guard = bind_guard
+        self._read_back = ReadBack(client)
         self._sleep = sleep
         self._post_seconds = post_seconds
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Conflicts are rejections (the pod is not what was decided on); everything else that fails is an Error.
+        """Bind the pod. Conflicts are rejections (the pod is not what was decided on), other failures are Errors.
 
-        A pod of which only status or annotations moved is tried again: schedulers, and our own nominations, write its
-        status about the time it is bound.
+        A pod that changed in nothing that was decided on is tried again: schedulers, and our own nominations, write
+        its status about the time it is bound.
         """
-        read, said = pod, ""
+        read, message = pod, ""
         for _ in range(_CONFLICTS):
             try:
-                await self._post(read, node_name, annotations)
+                return await self._posted(read, node_name, annotations)
             except NotBound as held:
                 return held.status
             except ApiError as refused:
@@ -105,81 +101,64 @@ class ApiBinder:
                 found = await self._after_conflict(pod, node_name, refused)
                 if isinstance(found, Status):
                     return found
-                read, said = found, refused.message
-            except UnknownOutcome as unclear:
-                _LOG.warning("bind outcome unknown", pod=str(pod), node=node_name, cause=str(unclear))
-                return await self._after_unknown(pod, node_name)
+                read, message = found, refused.message
             except ApiUnavailable as unsent:
                 return error(f"the API server cannot be reached: {unsent}")
-            else:
-                return SUCCESS
-        return unschedulable(f"the pod keeps changing while it is being bound: {said}")
+        return unschedulable(f"the pod keeps changing while it is being bound: {message}")
 
-    async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> None:
-        """Raises ``NotBound`` where the pre-send check holds it back; it then never left."""
+    async def _posted(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        """Send the Binding; return once its outcome is known.
+
+        Raises ``ApiError`` and ``ApiUnavailable``, and ``NotBound`` if the pre-send check holds it back: in all three
+        cases it has no effect.
+        """
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
-        await self._bind_guard.through(
-            pod, node_name, lambda ask: self._client.post(path, body, before=ask, timeout=self._post_seconds)
-        )
+
+        async def send(ask: PreSendCheck) -> Status:
+            try:
+                answer = await self._client.post(path, body, before=ask, timeout=self._post_seconds)
+            except UnknownOutcome as unclear:
+                cause = str(unclear)
+            else:
+                if is_success(answer):
+                    return SUCCESS
+                cause = "the answer is not a Status of the API server"
+            _LOG.warning("bind outcome unknown", pod=str(pod), node=node_name, cause=cause)
+            return await self._settled(pod, node_name)
+
+        return await self._bind_guard.through(pod, node_name, send)
+
+    async def _settled(self, pod: Pod, node_name: str) -> Status:
+        """Read the pod back until it is known what became of the Binding."""
+        delay = _RETRY_SECONDS
+        while (fate := await self._read_back.fate(pod, node_name)) is None:
+            await self._sleep(delay)
+            delay = min(delay * 2, _MAX_RETRY_SECONDS)
+        return fate.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
-        """What is said of it, or the pod as it is by now: bound there already is success."""
+        """Return the pod with its newest version if it can be tried again, else what to answer.
+
+        The conflict says that this Binding has no effect. A pod that is bound to the node already is a success.
+        """
         try:
             found = await self._read(pod)
-        except _Unreadable as unreadable:
-            return error(f"{unreadable}")
-        status = _seen(found, pod, node_name)
-        if status is not None:
-            return status
-        if found is None or not _decides_alike(found, pod):
+        except ValueError as cause:
+            return error(f'pod "{pod.name}" cannot be read: {cause}')
+        if found is None or found.uid != pod.uid:
+            return gone(pod)
+        if found.node_name:
+            return SUCCESS if found.node_name == node_name else bound_elsewhere(pod, found.node_name)
+        if not _decides_alike(found, pod):
             return unschedulable(f"the pod changed while it was being bound: {refused.message}")
         return replace(pod, resource_version=found.resource_version)
 
-    async def _after_unknown(self, pod: Pod, node_name: str) -> Status:
-        """Read until the API server answers; if the pod is not bound, fence it off before it is given up.
-
-        Where we may not patch their status, a late POST is waited out instead.
-        """
-        not_arrived = error("the binding did not arrive at the API server")
-        while True:
-            found = await self._read_sense(pod)
-            status = _seen(found, pod, node_name)
-            if found is None or status is not None:
-                return status or _gone(pod)
-            fence = await self._fence(found)
-            if fence == "stands":
-                return not_arrived
-            if fence == "refused":
-                await self._sleep(REQUEST_SECONDS)
-                return _seen(await self._read_sense(pod), pod, node_name) or not_arrived
-
-    async def _fence(self, found: Pod) -> Fence:
-        """Move the version on from what was read. ``unclear``: the pod changed meanwhile and must be read again."""
-        try:
-            await fence_off(self._client, found)
-        except (ApiError, ApiUnavailable, UnknownOutcome) as cause:
-            _LOG.warning("pod not fenced off", pod=str(found), cause=str(cause))
-            if isinstance(cause, ApiError) and will_never_do(cause.status):
-                return "refused"
-            await self._sleep(_RETRY_SECONDS)
-            return "unclear"
-        return "stands"
-
-    async def _read_sense(self, pod: Pod) -> Pod | None:
-        """The same, until it can be read or is gone: before that nobody knows whether it is bound."""
-        while True:
-            try:
-                return await self._read(pod)
-            except _Unreadable as cause:
-                _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
-            await self._sleep(_MAX_RETRY_SECONDS)
-
     async def _read(self, pod: Pod) -> Pod | None:
-        """The pod as the API server has it; ``None`` if it is gone. Tried until it answers. Raises ``_Unreadable``."""
+        """Read the pod until the API server answers; ``None`` if it is gone. Raises ``ValueError`` if unreadable."""
         delay = _RETRY_SECONDS
         while True:
             try:
-                found = decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
+                found = self._decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
                 return as_asked(found, pod.namespace, pod.name)
             except ApiError as refused:
                 if refused.status == _NOT_FOUND:
@@ -187,37 +166,17 @@ class ApiBinder:
                 _LOG.warning("pod cannot be read back", pod=str(pod), cause=refused.message)
             except ApiUnavailable as cause:
                 _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
-            except ValueError as cause:
-                raise _Unreadable(f'pod "{pod.name}" cannot be read: {cause}') from None
             await self._sleep(delay)
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
 
-def _seen(found: Pod | None, pod: Pod, node_name: str) -> Status | None:
-    """What a read-back settles; ``None`` if the pod is pending."""
-    if found is None or found.uid != pod.uid:
-        return _gone(pod)
-    if not found.node_name:
-        return None
-    if found.node_name == node_name:
-        return SUCCESS
-    return error(f'pod {pod.name} is already assigned to node "{found.node_name}"')
-
-
-def _gone(pod: Pod) -> Status:
-    return error(f'pods "{pod.name}" not found')
-
-
 def _decides_alike(found: Pod, pod: Pod) -> bool:
-    """Whether a decision taken on ``pod`` holds for ``found``: all but status and annotations is the same.
+    """Return whether a decision taken on ``pod`` holds for ``found``: all that it read is equal by value.
 
-    A fence is no mere annotation: somebody has given this bind up.
+    Of annotations only those of our domain are decoded: homes, policies, and a fence, which gives this bind up.
     """
-    return _decided_by(found) == _decided_by(pod)
-
-
-def _decided_by(pod: Pod) -> tuple[object, ...]:
-    return pod.labels, pod.spec, pod.owner, pod.terminating, pod.annotations.get(FENCE)
+    read, decided = ((it.labels, it.annotations, it.owner, it.terminating, it.finished) for it in (found, pod))
+    return read == decided and is_same_spec(found.spec, pod.spec)
 
 
 def will_never_do(status: int) -> bool:

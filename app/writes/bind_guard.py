@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from app.framework.status import Status, error
+from app.kube.api_errors import ApiError, ApiUnavailable
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
 from app.writes.batches import BindBatches
@@ -49,10 +50,12 @@ class NotYet(Exception):
         self.until = until
 
 
-class _Passed(Struct):
-    """What a transaction has passed down: its check is good for that pod on that node, until it is ``over``.
+class Passed(Struct):
+    """The check of a transaction, valid for that pod on that node until it is ``over``.
 
-    ``had_turn``: it was held once, to leave with others. Whoever is sent again after that leaves at once.
+    ``had_turn``: it was held once, to leave with others; a Binding that is sent again after that leaves at once.
+    ``unclear``: number of Bindings that have left and whose sender has not returned an outcome. A sender that is
+    cancelled or fails never does, and then the pod must keep its place.
     """
 
     uid: str
@@ -61,31 +64,32 @@ class _Passed(Struct):
     seconds_left: Callable[[], float]
     had_turn: bool = False
     over: bool = False
+    unclear: int = 0
 
 
-_PASSED: Final[ContextVar[_Passed]] = ContextVar("passed")
+_PASSED: Final[ContextVar[Passed]] = ContextVar("passed")
 
 
 @contextmanager
 def passed_down(
     pod: Pod, node_name: str, check: PreSendCheck, seconds_left: Callable[[], float] = lambda: BLIND_SECONDS
-) -> Iterator[None]:
+) -> Iterator[Passed]:
     """Within it, and in tasks that are begun within it, a Binding of this pod to this node may leave.
 
     ``check`` is asked in the step in which it would leave. If it returns, it does. It raises ``NotBound`` where it must
     not leave, ``NotYet`` where something is to be awaited first; whatever else it raises comes out of the binder, as it
     is. ``seconds_left``: how long this bind may wait for anything.
     """
-    passed = _Passed(pod.uid, node_name, check, seconds_left)
+    passed = Passed(pod.uid, node_name, check, seconds_left)
     token = _PASSED.set(passed)
     try:
-        yield
+        yield passed
     finally:
         passed.over = True
         _PASSED.reset(token)
 
 
-def _passed_to(pod: Pod, node_name: str) -> _Passed:
+def _passed_to(pod: Pod, node_name: str) -> Passed:
     """Raises ``NotBound``."""
     passed = _PASSED.get(None)
     if passed is None or passed.uid != pod.uid:
@@ -162,23 +166,43 @@ class BindGuard:
         return await self._leadership.admitted(namespace, seconds) if problem else ""
 
     async def through(self, pod: Pod, node_name: str, send: Callable[[PreSendCheck], Awaitable[Sent]]) -> Sent:
-        """``send`` asks what it is given immediately before it sends.
+        """Call ``send``, which calls its argument immediately before it sends, and returns once the outcome is known.
 
-        Raises ``NotBound`` and what ``send`` and the check raise.
+        Raises ``NotBound`` and what ``send`` and the check raise. After an ``ApiError`` or ``ApiUnavailable`` the
+        Binding has no effect; after anything else that was raised once it had left its outcome is unclear.
         """
         passed = _passed_to(pod, node_name)
-        ask = partial(self._ask, passed, pod)
+        left = 0
+
+        def ask() -> None:
+            nonlocal left
+            answered()  # a second attempt: the first was refused, since the credentials were too old
+            self._ask(passed, pod)
+            left = 1
+            passed.unclear += left
+
+        def answered() -> None:
+            nonlocal left
+            passed.unclear -= left
+            left = 0
+
         if not passed.had_turn:
             passed.had_turn = True
             await self.batches.turn(passed.seconds_left())
         while True:
             try:
-                return await send(ask)
+                sent = await send(ask)
             except NotYet as not_yet:
                 until = not_yet.until
+            except (ApiError, ApiUnavailable):
+                answered()
+                raise
+            else:
+                answered()
+                return sent
             await until()
 
-    def _ask(self, passed: _Passed, pod: Pod) -> None:
+    def _ask(self, passed: Passed, pod: Pod) -> None:
         if passed.over:
             raise NotBound(error(f'the bind of pod "{pod}" is over'))
         if not self._follows():

@@ -2,7 +2,8 @@
 
     raised     by the leader alone; what was raised before counts up its series  (no request)
     budget     of each object: 10 at once, then one in a minute; what is beyond is dropped
-    queue      1,000, of which 20 a second are written, one after the other; what is beyond is dropped
+    queue      1,000, of which 20 a second are written; namespaces take turns, and a full queue drops from the namespace
+               that has most in it
     series     the second of a kind changes the Event (PATCH), later ones only its count in memory, which is written
                every 30 min and when none has come for 6 min
 
@@ -17,11 +18,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import traceback
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from time import time_ns
 from typing import Any, Final
 
@@ -139,6 +141,84 @@ class _Budget(Struct):
         return True
 
 
+class _Queue:
+    """Series that wait to be written, at most ``MOST_QUEUED``. Namespaces take turns, and share the room.
+
+    One namespace can fill the queue alone. When another one needs room, the namespace that has most gives it.
+    """
+
+    def __init__(self) -> None:
+        self._ready: OrderedDict[str, deque[_Series]] = OrderedDict()
+        self._later: list[tuple[float, int, _Series]] = []
+        self._turns = itertools.count()
+        self._sizes: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._sizes.total()
+
+    def make_room(self, namespace: str) -> tuple[bool, _Series | None]:
+        """Return whether there is room for one more of ``namespace``, and the series that was dropped for it."""
+        if len(self) < MOST_QUEUED:
+            return True, None
+        largest, size = max(self._sizes.items(), key=itemgetter(1))
+        if self._sizes[namespace] + 1 >= size:
+            return False, None
+        return True, self._drop(largest)
+
+    def _drop(self, namespace: str) -> _Series:
+        """Take the newest of a namespace out."""
+        ready = self._ready.get(namespace)
+        if ready:
+            series = ready.pop()
+            if not ready:
+                del self._ready[namespace]
+        else:
+            entry = max(it for it in self._later if it[-1].namespace == namespace)
+            series = entry[-1]
+            self._later.remove(entry)
+            heapify(self._later)
+        return self._out(series)
+
+    def add(self, series: _Series) -> None:
+        self._in(series)
+        self._ready.setdefault(series.namespace, deque()).append(series)
+
+    def add_later(self, series: _Series) -> None:
+        """Add a series that is not to be written before its time."""
+        self._in(series)
+        heappush(self._later, (series.not_before, next(self._turns), series))
+
+    def take(self, now: float) -> _Series | None:
+        """Take the oldest out of the namespace whose turn it is."""
+        while self._later and self._later[0][0] <= now:
+            series = heappop(self._later)[-1]
+            self._ready.setdefault(series.namespace, deque()).append(series)
+        while self._ready:
+            namespace, ready = self._ready.popitem(last=False)
+            series = ready.popleft()
+            if ready:
+                self._ready[namespace] = ready
+            if series.not_before <= now:
+                return self._out(series)
+            heappush(self._later, (series.not_before, next(self._turns), series))
+        return None
+
+    def next_at(self) -> float | None:
+        """Return when the first of those that wait for their time may be written."""
+        return self._later[0][0] if self._later else None
+
+    def _in(self, series: _Series) -> None:
+        series.queued = True
+        self._sizes[series.namespace] += 1
+
+    def _out(self, series: _Series) -> _Series:
+        series.queued = False
+        self._sizes[series.namespace] -= 1
+        if not self._sizes[series.namespace]:
+            del self._sizes[series.namespace]
+        return series
+
+
 class ApiRecorder:
     """Implements ``EventRecorder``. ``instance``: which process tells; ``count`` is told what became of each.
 
@@ -163,9 +243,7 @@ class ApiRecorder:
         self._wall = wall
         self._series: OrderedDict[_Kind, _Series] = OrderedDict()
         self._budgets: OrderedDict[Reference, _Budget] = OrderedDict()
-        self._queue: deque[_Series] = deque()
-        self._later: list[tuple[float, int, _Series]] = []
-        self._turns = itertools.count()
+        self._queue = _Queue()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -191,9 +269,7 @@ class ApiRecorder:
             self._end(series)
         if not self._budget(regarding, now).take(now):
             self._count("over_budget")
-        elif self._is_full:
-            self._count("overflow")
-        else:
+        elif self._makes_room(_namespace_of(regarding)):
             self._first(same, note, now)
 
     def _first(self, same: _Kind, note: str, now: float) -> None:
@@ -213,20 +289,21 @@ class ApiRecorder:
             self._enqueue(series)
 
     def _enqueue(self, series: _Series) -> None:
-        """One that is queued already is written as it then is."""
-        if series.queued:
+        """Queue a series, unless it is queued already: it is written with what it has counted by then."""
+        if series.queued or not self._makes_room(series.namespace):
             return
-        if self._is_full:
-            self._count("overflow")
-            return
-        series.queued = True
-        self._queue.append(series)
+        self._queue.add(series)
         self._idle.clear()
         self._filled.set()
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self._queue) + len(self._later) >= MOST_QUEUED
+    def _makes_room(self, namespace: str) -> bool:
+        """Return whether an Event of the namespace can be queued; count what is dropped."""
+        has_room, dropped = self._queue.make_room(namespace)
+        if not has_room or dropped is not None:
+            self._count("overflow")
+        if dropped is not None and not dropped.written and self._series.get(dropped.kind) is dropped:
+            del self._series[dropped.kind]
+        return has_room
 
     def _budget(self, regarding: Reference, now: float) -> _Budget:
         found = self._budgets.get(regarding)
@@ -242,7 +319,7 @@ class ApiRecorder:
         body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": name, "namespace": regarding.namespace or "default"},
+            "metadata": {"name": name, "namespace": _namespace_of(regarding)},
             "eventTime": _micro(self._wall()),
             "type": kind,
             "action": action,
@@ -261,6 +338,10 @@ class ApiRecorder:
         self._background.begin("events", self._write_forever)
         self._background.begin("series of events", self._look_forever)
 
+    def stalled(self) -> str:
+        """Return which of its tasks cannot be restarted; empty if all run."""
+        return self._background.problem()
+
     async def stop(self) -> None:
         """Write what is queued and what was counted up, as far as half a second goes."""
         self._queue_unwritten(self._series.values())
@@ -271,7 +352,6 @@ class ApiRecorder:
     async def _write_forever(self) -> None:
         while True:
             series = await self._next()
-            series.queued = False
             try:
                 await self._write(series)
             except Exception as fault:  # noqa: BLE001  # an Event that cannot be told must not silence all others
@@ -280,23 +360,19 @@ class ApiRecorder:
             await asyncio.sleep(PACE_SECONDS)
 
     async def _next(self) -> _Series:
-        """The one that waits longest, of those whose time has come."""
+        """Return the next series whose time has come."""
         while True:
             now = self._clock()
-            while self._later and self._later[0][0] <= now:
-                self._queue.append(heappop(self._later)[-1])
-            while self._queue:
-                series = self._queue.popleft()
-                if series.not_before <= now:
-                    return series
-                heappush(self._later, (series.not_before, next(self._turns), series))
+            if (series := self._queue.take(now)) is not None:
+                return series
             self._filled.clear()
-            if not self._later:
+            next_at = self._queue.next_at()
+            if next_at is None:
                 self._idle.set()
                 await self._filled.wait()
                 continue
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._filled.wait(), self._later[0][0] - now)
+                await asyncio.wait_for(self._filled.wait(), next_at - now)
 
     async def _look_forever(self) -> None:
         while True:
@@ -341,8 +417,7 @@ class ApiRecorder:
         _LOG.debug("event not written, tried again", reason=series.kind[2], cause=cause)
         series.not_before = self._clock() + min(2.0 ** (series.tries - 1), _LONGEST_PAUSE_SECONDS)
         if not series.queued:
-            series.queued = True
-            heappush(self._later, (series.not_before, next(self._turns), series))
+            self._queue.add_later(series)
 
     def _lost(self, what: str, series: _Series) -> None:
         """The next of its kind is tried anew."""
@@ -390,6 +465,11 @@ class ApiRecorder:
                 )
         else:
             _LOG.debug("event refused", cause=str(refused))
+
+
+def _namespace_of(regarding: Reference) -> str:
+    """Return the namespace of an object's Events: "default" for an object without a namespace."""
+    return regarding.namespace or "default"
 
 
 def _bounded(found: Reference) -> Reference:

@@ -18,9 +18,10 @@ from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PODS
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
-from app.writes.answers import as_asked
-from app.writes.api_writes import fence_off, will_never_do
+from app.writes.answers import as_asked, pod_state
+from app.writes.api_writes import will_never_do
 from app.writes.callers import Callers
+from app.writes.read_back import fence_off
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -47,6 +48,7 @@ class Fences:
         self._asked: dict[str, None] = {}
         self._moved = asyncio.Event()
         self._late_until = 0.0
+        self._together = False
 
     @property
     def pending(self) -> int:
@@ -54,17 +56,23 @@ class Fences:
         return sum(self._left.values())
 
     def pending_in(self, namespace: str) -> bool:
-        """Whether a pod of that namespace is left: then none there may be bound."""
-        return namespace in self._left
+        """Return true if no pod of that namespace may be bound yet: one of it is left, or ``together`` any."""
+        return bool(self._left) if self._together else namespace in self._left
 
     async def cleared(self, namespace: str) -> None:
-        """Wait until no pod of that namespace is left."""
-        while namespace in self._left:
-            self._asked[namespace] = None
+        """Wait until pods of that namespace may be bound."""
+        while self.pending_in(namespace):
+            if namespace in self._left:
+                self._asked[namespace] = None
             await self._moved.wait()
 
-    def note(self, callers: Callers) -> int:
-        """Every pending pod of one of these schedulers now has to be fenced off; returns how many these are."""
+    def note(self, callers: Callers, *, together: bool = False) -> int:
+        """Note every pending pod of one of these schedulers, to be fenced off; return their number.
+
+        ``together``: what has been sent has not had its time yet. A Binding that lands in one namespace takes room that
+        pods of all others count on, so that all namespaces wait for all fences.
+        """
+        self._together = together
         self._noted.clear()
         self._late_until = monotonic() + REQUEST_SECONDS
         assumed = self._cluster.assumed
@@ -135,7 +143,10 @@ class Fences:
             await self._sleep(_RETRY_SECONDS)
 
     async def _fence(self, pod: Pod) -> None:
-        """What comes back is in the picture when this returns: a pod that was bound meanwhile counts."""
+        """Take the pod in as the API server then has it: a pod that was bound meanwhile counts.
+
+        Raises ``ApiUnavailable`` for an answer that does not show that the pod has moved on: then it is not fenced off.
+        """
         try:
             try:
                 raw = await fence_off(self._client, pod)
@@ -147,6 +158,9 @@ class Fences:
             if refused.status != _NOT_FOUND:
                 raise
             return
+        state = pod_state(raw, pod)
+        if (state.uid, state.resource_version) == (pod.uid, pod.resource_version):
+            raise ApiUnavailable(f"the fence of pod {pod} has not moved its version")
         self._take_in(pod, raw)
 
     async def _read(self, pod: Pod) -> None:

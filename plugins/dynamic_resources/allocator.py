@@ -9,7 +9,7 @@ A tenant can write claims for which such a search takes hours. It has a number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, product
 from typing import Final, TypeAlias
@@ -56,6 +56,7 @@ _CHARACTERS_OF_A_STEP: Final = 8
 _SHORT: Final = 256
 _CONSTRAINTS_OF_A_STEP: Final = 4
 _DEVICES_OF_A_STEP: Final = 8
+_COUNTERS_OF_A_STEP: Final = 8
 
 _MOST_LOOKED_AT: Final = 50_000
 """Devices, to prove that there are too few of them, when the steps are used up: some 25 ms."""
@@ -128,13 +129,14 @@ class _TooMany(Exception):
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """A device in its ``place`` among all of the node."""
+    """A device in its ``place`` among all of the node. ``taken``: a claim has it."""
 
     place: int
     device: Device
     id: DeviceID
     slice: ResourceSlice
     pool: Pool
+    taken: bool
 
 
 class _Request(Struct, eq=False):
@@ -172,26 +174,37 @@ class Search:
         self.steps = 0
         self._requests: dict[RequestKey, _Request] = {}
         self._constraints: list[list[Constraint]] = []
-        self._devices = [
-            _Candidate(place, device, (it.driver, it.pool, device.name), it, pool)
-            for place, (device, it, pool) in enumerate(
-                (device, it, pool) for pool in pools for it in pool.slices for device in it.devices
-            )
-        ]
-        self._taken = [it.id[2] in uses(it.slice.pool_id).taken for it in self._devices]
-        self._selectable: dict[RequestKey, list[bool | None]] = {}
+        self.devices = sum(len(it.devices) for pool in pools for it in pool.slices)
+        """The number of devices that the node can reach."""
+        self._candidates: list[_Candidate] = []
+        self._more_candidates = self._made()
+        self._selectable: dict[RequestKey, dict[int, bool]] = {}
         self._said: dict[str, dict[int, Said]] = {}
         self._looked_at = 0
         self._allocating: dict[DeviceID, set[int]] = {}
         self._capacity: dict[DeviceID, dict[str, Amount]] = {}
         self._available: dict[str, dict[str, dict[str, Amount]]] = {}
         self._consumed: dict[str, dict[str, dict[str, Amount]]] = {}
+        self._overdrawn: set[str] = set()
         self._results: list[list[str]] = [[] for _ in claims]
 
-    @property
-    def devices(self) -> int:
-        """How many the node can reach."""
-        return len(self._devices)
+    def _made(self) -> Iterator[_Candidate]:
+        place = 0
+        for pool in self._pools:
+            for it in pool.slices:
+                taken = self._uses(it.pool_id).taken
+                for device in it.devices:
+                    device_id = (it.driver, it.pool, device.name)
+                    yield _Candidate(place, device, device_id, it, pool, device.name in taken)
+                    place += 1
+
+    def _from(self, start: int, stop: int | None = None) -> Iterator[_Candidate]:
+        """Devices in their order. They are made when a search first gets there: few searches get far."""
+        made = self._candidates
+        for place in range(start, self.devices if stop is None else stop):
+            while place >= len(made):
+                made.append(next(self._more_candidates))
+            yield made[place]
 
     def run(self) -> Solution | Failed:
         """Raises ``AllocationError`` and ``Unjudged``."""
@@ -267,9 +280,9 @@ class Search:
                 )
             if pool.invalid:
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently invalid")
-            of_pool = self._devices[start : start + sum(len(it.devices) for it in pool.slices)]
-            start += len(of_pool)
-            self._step(1 + len(of_pool) // _DEVICES_OF_A_STEP)
+            stop = start + sum(len(it.devices) for it in pool.slices)
+            self._step(1 + (stop - start) // _DEVICES_OF_A_STEP)
+            of_pool, start = self._from(start, stop), stop
             found += (it for it in of_pool if self._is_selectable(key, request, it) and self._has_capacity(request, it))
         return found
 
@@ -320,7 +333,7 @@ class Search:
         return False
 
     def _take_any(self, here: RequestKey, taken: int, request: _Request, alternative: bool, start: int) -> bool:
-        for candidate in islice(self._devices, start, None):
+        for candidate in self._from(start):
             self._step()
             if self._is_usable(here, request, candidate) and self._take(
                 here, taken, request, candidate, alternative, candidate.place + 1, must=False
@@ -332,7 +345,7 @@ class Search:
         if request.admin_access:
             if here[0] in self._allocating.get(candidate.id, ()):
                 return False
-        elif self._taken[candidate.place] or self._allocating.get(candidate.id):
+        elif candidate.taken or self._allocating.get(candidate.id):
             return False
         return self._is_selectable(here, request, candidate) and self._has_capacity(request, candidate)
 
@@ -373,10 +386,9 @@ class Search:
         Asked when the steps are used up: to try all the ways in which it does not work is what takes them. What nobody
         has asked a selector about yet counts as if it would do.
         """
-        if any(it.device.shareable for it in self._devices):
-            return False
         try:
-            return self._is_proven()
+            self._look_at(self.devices)
+            return not any(it.device.shareable for it in self._from(0)) and self._is_proven()
         except _Unproven:
             return False
 
@@ -395,8 +407,8 @@ class Search:
         return all(self._too_few([(*it, value) for it, value in zip(same, each, strict=True)]) for each in choices)
 
     def _values(self, constraint: Match) -> Iterator[_Value]:
-        self._look_at(len(self._devices))
-        for it in self._devices:
+        self._look_at(self.devices)
+        for it in self._from(0):
             has, value = constraint.lookup(it.slice.driver, it.device)
             if has:
                 yield (type(value), value)
@@ -414,14 +426,14 @@ class Search:
         return False
 
     def _would_do(self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]) -> list[int]:
-        self._look_at(len(self._devices))
-        known = self._selectable.get(key) or [None] * len(self._devices)
+        self._look_at(self.devices)
+        known = self._selectable.get(key, {})
         meant = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
         return [
             it.place
-            for it, selectable, taken in zip(self._devices, known, self._taken, strict=True)
-            if selectable is not False
-            and not taken
+            for it in self._from(0)
+            if known.get(it.place) is not False
+            and not it.taken
             and not _prevented(it.device.taints, request.request)
             and all(_has(constraint, it, value) for constraint, value in meant)
         ]
@@ -446,10 +458,8 @@ class Search:
     # One device.
 
     def _is_selectable(self, key: RequestKey, request: _Request, it: _Candidate) -> bool:
-        known = self._selectable.get(key)
-        if known is None:
-            known = self._selectable[key] = [None] * len(self._devices)
-        found = known[it.place]
+        known = self._selectable.setdefault(key, {})
+        found = known.get(it.place)
         if found is None:
             found = self._selected(self._claims[key[0]], request, it)
             if found and it.slice.per_device:
@@ -520,7 +530,7 @@ class Search:
     def _is_free(self, here: RequestKey, request: _Request, it: _Candidate) -> bool:
         if request.admin_access:
             return it.device.shareable or here[0] not in self._allocating.get(it.id, ())
-        return not self._taken[it.place] and not self._allocating.get(it.id)
+        return not it.taken and not self._allocating.get(it.id)
 
     def _take_counters(self, it: _Candidate, undo: list[Undo]) -> bool:
         """Whoever shares a device has no need of counters beyond those of the first."""
@@ -585,7 +595,7 @@ class Search:
 
         Kept by the pool's name alone, as upstream does: pools of two drivers may have the same.
         """
-        self._step(3)
+        self._step(3 + sum(len(use.counters) for use in it.device.consumes) // _COUNTERS_OF_A_STEP)
         name = it.pool.name
         available = self._available.get(name)
         if available is None:
@@ -595,12 +605,13 @@ class Search:
             of_set = taken.setdefault(use.counter_set, {})
             for counter, amount in use.counters.items():
                 of_set[counter] = of_set.get(counter, 0) + amount
-        for counter_set, counters in available.items():
-            of_set = taken.get(counter_set, {})
-            if any(amount < of_set.get(counter, 0) for counter, amount in counters.items()):
-                self._count_down(it)
-                return False
-        return True
+        if name not in self._overdrawn and all(
+            _suffice(available.get(use.counter_set, _NONE), taken[use.counter_set], use.counters)
+            for use in it.device.consumes
+        ):
+            return True
+        self._count_down(it)
+        return False
 
     def _count_down(self, it: _Candidate) -> None:
         taken = self._consumed[it.pool.name]
@@ -621,7 +632,14 @@ class Search:
                         for counter, amount in consumption.counters.items():
                             if counter in counters:
                                 counters[counter] -= amount
+        if any(amount < 0 for counters in left.values() for amount in counters.values()):
+            self._overdrawn.add(pool.name)
         return left
+
+
+def _suffice(left: Amounts, taken: Amounts, counters: Iterable[str]) -> bool:
+    """Whether as much is left of counters as is taken. One that the pool does not have is not looked at."""
+    return all(left.get(it, taken[it]) >= taken[it] for it in counters)
 
 
 def _has(constraint: Match, it: _Candidate, value: _Value) -> bool:

@@ -1,23 +1,27 @@
-"""What there is, and what of it is taken: slices by node and pool, devices of claims, classes by name and resource.
+"""Slices by node and pool, the devices that claims have, classes by name and resource.
 
-Derived from the objects of the picture, and brought up to date by those of them that changed.
+Derived from objects of the cluster. An object that changes is taken in by itself, and many in bounded steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from app.framework.interface import Objects
+from app.framework.following import Following
+from app.framework.interface import Objects, Unprepared, Unreadable, all_prepared
 from app.kube.claims import DEVICE_CLASS_RESOURCE
 from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from plugins.dynamic_resources.allocator import Use
-from plugins.dynamic_resources.pools import PoolID
+from plugins.dynamic_resources.pools import Gathering, PoolID
 from plugins.dynamic_resources.uses import Uses
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (RESOURCE_SLICES, RESOURCE_CLAIMS, DEVICE_CLASSES)
+_DEVICES_OF_AN_OBJECT: Final = 8
+"""A slice with more devices counts as several objects where it is taken in."""
+
 _EVERYWHERE: Final = ""
 """In place of the node of slices that more than one may see."""
 
@@ -62,27 +66,48 @@ class Inventory:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._versions: dict[Kind[Any], int] = {}
+        self._following = (
+            Following(objects, RESOURCE_SLICES, self._take_in_slice, self._restart_slices),
+            Following(objects, RESOURCE_CLAIMS, self._take_in_claim, self._restart_claims),
+        )
+        self._classes_seen = -1
+        self.slices_version = 0
+        """Until it moves, each device of the slices that are held here is the same object."""
+        self._by_resource: Mapping[str, DeviceClass] = {}
+        self._last_shared_pools: Stand = {}
+        self._restart_slices()
+        self._restart_claims()
+
+    def _restart_slices(self) -> None:
         self._slices: dict[ObjectKey, ResourceSlice] = {}
         self._on_node = _Groups[str, ResourceSlice]()
         self._of_pool = _Groups[PoolID, ResourceSlice]()
+        self.gathering = Gathering(self.of_pool)
+        self._shared_pools: Stand | None = None
+        self.slices_version += 1
+
+    def _restart_claims(self) -> None:
         self._claims: dict[ObjectKey, ResourceClaim] = {}
         self._uses = Uses()
         self._extended = _Groups[str, ResourceClaim]()
-        self._by_resource: Mapping[str, DeviceClass] = {}
-        self._shared_pools: Stand | None = None
-        self._last_shared_pools: Stand = {}
+        self._shared_pools = None
 
     def refresh(self) -> None:
-        """Bring it up to date with the picture."""
-        for key, slice_ in self._changed(RESOURCE_SLICES, self._slices):
-            self._put_slice(key, slice_)
-        for key, claim in self._changed(RESOURCE_CLAIMS, self._claims):
-            self._put_claim(key, claim)
+        """Bring it up to date with the cluster. Raises ``Unprepared`` where that is too much for one step."""
+        all_prepared(it.catch_up for it in self._following)
         version = self.classes_version()
-        if self._versions.get(DEVICE_CLASSES) != version:
-            self._versions[DEVICE_CLASSES] = version
+        if self._classes_seen != version:
+            self._classes_seen = version
             self._by_resource = _by_resource(tuple(self._objects.every(DEVICE_CLASSES)))
+
+    def refresh_at_once(self) -> None:
+        """Like ``refresh``, for callers that cannot wait: a search refreshes first, so little has changed since."""
+        try:
+            self.refresh()
+        except Unprepared as missing:
+            for _ in missing.steps:
+                pass
+            self.refresh_at_once()
 
     def versions(self) -> tuple[int, ...]:
         """Moves whenever anything here may."""
@@ -90,11 +115,6 @@ class Inventory:
 
     def classes_version(self) -> int:
         return self._objects.version(DEVICE_CLASSES)
-
-    @property
-    def slices_version(self) -> int:
-        """That of the slices which are held here: until it moves, each of their devices is the same object."""
-        return self._versions.get(RESOURCE_SLICES, -1)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
         """Those of the node alone, and those that other nodes may see too. Equal objects while they stay the same."""
@@ -131,30 +151,34 @@ class Inventory:
         """The claim that a scheduler has made for the extended resources of a pod."""
         return next((it for it in self._extended.of(uid) if (name, uid) in it.extended_for), None)
 
-    def _changed(
-        self, kind: Kind[Object], known: Mapping[ObjectKey, Object]
-    ) -> Collection[tuple[ObjectKey, Object | None]]:
-        """What to take in of a kind. All that is ``known`` is looked at where it cannot be told what changed."""
-        version = self._objects.version(kind)
-        seen = self._versions.get(kind, -1)
-        if seen == version:
-            return ()
-        self._versions[kind] = version
-        found = self._objects.changed(kind, seen)
-        if found is not None:
-            return found
-        every = {it.key: it for it in self._objects.every(kind)}
-        return [*((key, None) for key in known if key not in every), *every.items()]
+    def _take_in_slice(self, namespace: str, name: str) -> int:
+        found = self._readable(RESOURCE_SLICES, namespace, name)
+        self._put_slice((namespace, name), found)
+        return 1 if found is None else 1 + len(found.devices) // _DEVICES_OF_AN_OBJECT
+
+    def _take_in_claim(self, namespace: str, name: str) -> int:
+        self._put_claim((namespace, name), self._readable(RESOURCE_CLAIMS, namespace, name))
+        return 1
+
+    def _readable(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        try:
+            return self._objects.get(kind, namespace, name)
+        except Unreadable:
+            return None
 
     def _put_slice(self, key: ObjectKey, found: ResourceSlice | None) -> None:
         self._shared_pools = None
+        self.slices_version += 1
         known = self._slices.pop(key, None)
+        if known is not None:
+            self.gathering.forget(known)
         if known is not None and (found is None or _place(known) != _place(found)):
             self._on_node.remove(_place(known), key)
         if known is not None and (found is None or known.pool_id != found.pool_id):
             self._of_pool.remove(known.pool_id, key)
         if found is not None:
             self._slices[key] = found
+            self.gathering.take_in(found)
             self._on_node.add(_place(found), key, found)
             self._of_pool.add(found.pool_id, key, found)
 

@@ -295,8 +295,14 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> tuple[PostFilterResult | None, Status]:
-        """What can be freed, the scheduler in front of us frees."""
-        wanted = _read(state)
+        """Free nothing: the scheduler in front of us does.
+
+        There is no state where an earlier plugin's PreFilter refused the pod; kube-scheduler then fails with an Error.
+        """
+        try:
+            wanted = state.read(_WANTED)
+        except StateNotFound:
+            wanted = _NOTHING_WANTED
         return None, unschedulable(REASON_STILL if wanted.everything else REASON_NOTHING_TO_FREE)
 
     # Score.
@@ -350,7 +356,7 @@ class DynamicResources(
             return False
         if not _may_want_devices(pod):
             return True
-        self._inventory.refresh()
+        self._inventory.refresh_at_once()
         try:
             wanted = self._wanted(pod)
         except _NotFound:

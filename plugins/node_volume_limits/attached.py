@@ -230,7 +230,7 @@ class Attachments:
         for it in self._attached.values():
             it.told = it.others = None
 
-    def _take_in(self, _namespace: str, name: str) -> None:
+    def _take_in(self, _namespace: str, name: str) -> int:
         known = self._node_of.pop(name, None)
         if known is not None:
             del self._told[known][name]
@@ -242,6 +242,7 @@ class Attachments:
             self._node_of[name] = found.node_name
             self._told.setdefault(found.node_name, {})[name] = found
             self._touched(found.node_name)
+        return 1
 
     def _found(self, name: str) -> VolumeAttachment | None:
         try:

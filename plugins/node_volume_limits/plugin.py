@@ -93,7 +93,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         if attached.faults:
             attached.require(node.mounts)
         volumes = attached.volumes
-        more = asked.more if volumes.keys().isdisjoint(new) else _by_driver(new, volumes)
+        more = asked.more if _are_disjoint(volumes, new) else _by_driver(new, volumes)
         for driver, count in more.items():
             limit = csi_node.limits.get(driver)
             if limit is not None:
@@ -164,6 +164,11 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
 
 def _is_counted(pod: Pod) -> bool:
     return any(it.is_attachable for it in pod.spec.volumes)
+
+
+def _are_disjoint(one: Volumes, other: Volumes) -> bool:
+    """Looks up those of which there are fewer: a node may have many, and so may the pod."""
+    return one.keys().isdisjoint(other) if len(other) < len(one) else other.keys().isdisjoint(one)
 
 
 def _by_driver(new: Volumes, known: Volumes) -> Mapping[str, int]:

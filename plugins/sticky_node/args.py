@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import PluginArgs
-from app.kube.durations import parse_duration
+from app.kube.durations import Seconds as Duration
 from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
 from plugins.sticky_node.table import Policy
 
@@ -18,7 +18,7 @@ SHORTEST_GRACE: Final = 350.0
 it counts as unreachable, 300 s of toleration (Kubernetes 1.32 and later). A shorter grace is over when it begins.
 """
 
-Seconds = Annotated[float, BeforeValidator(parse_duration), Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[Duration, Field(ge=0.0, allow_inf_nan=False)]
 
 
 def _unswitched(value: Any) -> Any:

@@ -10,10 +10,21 @@ from app.framework.interface import Handle, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES
 from app.kube.kubevirt_v1 import VirtualMachineInstance
-from plugins.sticky_node.active import ActivePods
+from plugins.sticky_node.active import ActivePods, is_target
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.attempts import Attempts
-from plugins.sticky_node.home import By, Claim, home_in, home_pod, is_own, is_sealed, recorded_home
+from plugins.sticky_node.home import (
+    HOME,
+    HOME_AFTER,
+    HOME_REPLACES,
+    By,
+    Claim,
+    home_in,
+    home_pod,
+    is_own,
+    is_sealed,
+    recorded_home,
+)
 from plugins.sticky_node.making import Making
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.recording import Recorder
@@ -92,7 +103,7 @@ class Following:
         if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner, pod):
             return None
         home, heard = recorded_home(owner), home_pod(owner)
-        if home and self._args.follow_migration and _has_left(machine, owner, home) and heard != pod.uid:
+        if self._args.follow_migration and heard != pod.uid and _has_left(machine, pod, owner):
             return Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
         if not home and not heard and self._args.adopt and not is_own(owner.found, owner.slot):
             return Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
@@ -101,10 +112,22 @@ class Following:
         return None
 
 
-def _has_left(machine: VirtualMachineInstance, owner: Owner, home: str) -> bool:
-    """Whether it migrated away from the home, which was written before: KubeVirt moves ``status.nodeName`` last.
+def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
+    """Return true if the machine migrated away from its home, which was its home before: KubeVirt sets the node last.
 
-    ``migrationState.completed`` tells nothing: it is true of migrations that failed, too.
+    ``migrationState.completed`` does not help: it is true of failed migrations, too.
     """
-    is_there = machine.node_name == machine.moved_to != machine.moved_from
-    return is_there and home == machine.moved_from and is_sealed(owner.found, owner.slot)
+    source = machine.moved_from
+    if not source or not machine.node_name == machine.moved_to != source:
+        return False
+    home = recorded_home(owner)
+    return (home == source and is_sealed(owner.found, owner.slot)) or _was_to_be(home, source, pod, owner)
+
+
+def _was_to_be(home: str, source: str, pod: Pod, owner: Owner) -> bool:
+    """Return true if the source was about to become the home when the migration began, and nothing came in between.
+
+    The target's Binding carries that claim, see ``pre_bind``: the pod that made it is gone.
+    """
+    carried = [pod.annotations.get(key, "") for key in (HOME, HOME_AFTER, HOME_REPLACES)]
+    return is_target(pod) and carried == [source, home_pod(owner), home]

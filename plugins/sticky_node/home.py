@@ -14,7 +14,8 @@ is copied to the owner, together with the UID of the pod it came from:
 A pod's word is open as long as its owner still has that ``home-pod``, so of all pods that were bound on the same word
 one is heard, once. It is heard in place of the home that was there when it was bound, and of no other: a newer edit by
 a person wins, and closes what was open. Nor does a home come back that a person removed: ``home-pod`` stays behind, and
-whose word is open was bound since.
+whose word is open was bound since. The target of a migration carries the open claim of the pod that it replaces, with
+that pod's node: that pod will be gone.
 
 Clones and restores copy annotations. What stands beside the UID of another object is not the owner's own, and counts
 for nothing, unless the home is another than the one that UID was written with: then a person has written it since.

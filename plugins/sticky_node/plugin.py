@@ -126,6 +126,7 @@ class StickyNode(
         self._failback = args.failback
         self._why = handle.why
         self._is_asked = handle.is_asked
+        self._is_sample = handle.is_sample
         self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
@@ -216,14 +217,17 @@ class StickyNode(
                 return True
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Home alone, if it is among those that passed; if it was not asked about, the pod is refused once for it."""
+        """Home alone, if it is among those that passed. If a sample leaves it out, the pod is refused once for it.
+
+        Left out of a request that is no sample, the home was refused by another filter.
+        """
         decision = state.read(_DECIDED).decision
         home = decision.home
         if decision.action is not Action.TRY_HOME or self._tries.has_failed(pod.uid, home):
             return FilterResult(passed, {})
         if home in passed:
             return FilterResult((home,), lambda: dict.fromkeys((it for it in passed if it != home), NOT_HOME))
-        if home in nodes.names or self._is_tried(pod, home):
+        if home in nodes.names or not self._is_sample(len(nodes.names)) or self._is_tried(pod, home):
             return FilterResult(passed, {})
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
@@ -331,16 +335,16 @@ class StickyNode(
             self._tries.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Also a pod that joins a home still in the making carries it: the bind that makes it may fail.
+        """Write the claim onto the pod. A pod that joins a home in the making carries it too: that bind may fail.
 
-        A machine that is about to move takes its home along, so its home is written first: its pod will be gone then.
+        The target of a migration carries the machine's open claim: the pod that made it will be gone then.
         """
-        if is_target(pod) and isinstance(owner := self._owners.of(pod), Owner):
-            await self._recorder.record_of(owner)
         claim = self._making.of(pod)
         if claim is not None and not self._stands(claim):
             self._making.drop(pod)
             claim = None
+        if is_target(pod) and isinstance(owner := self._owners.of(pod), Owner):
+            claim = self._recorder.open_claim(owner)
         state.annotations.update(no_word(pod.annotations) if claim is None else on_pod(claim, pod.annotations))
         return SUCCESS
 

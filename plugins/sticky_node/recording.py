@@ -73,15 +73,14 @@ class Recorder:
         for key in without_claim:
             self._causes.pop(key, None)
 
-    async def record_of(self, owner: Owner) -> None:
-        """Hear all claims that wait of one machine: those in memory, and those on its pods."""
-        for claim in self._making.made():
-            if claim.owner.key == owner.key:
-                await self.record(claim)
+    def open_claim(self, owner: Owner) -> Claim | None:
+        """Return the claim that would make the machine's home now: one in memory, or one on its bound pods."""
+        claims = [it for it in self._making.made() if it.owner.key == owner.key]
         for pod in self._active.pods(owner):
             with suppress(Unreadable):
-                if (found := self._word_of(pod)) is not None:
-                    await self.record(found)
+                if (claim := self._word_of(pod)) is not None:
+                    claims.append(claim)
+        return next((it for it in claims if it.makes(owner) and self._decides(it)), None)
 
     def _word_of(self, pod: Pod) -> Claim | None:
         """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory.

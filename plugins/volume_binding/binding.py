@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from app.framework.interface import Handle, ObjectGone, Unprepared, WriteConflict
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, error, unschedulable
@@ -12,7 +14,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.kube.persistent_volumes import SELECTED_NODE, PersistentVolumeClaim
 from plugins.volume_binding.demand import NoNode, claims_of
-from plugins.volume_binding.placing import Placing
+from plugins.volume_binding.placing import Placing, Plan
 
 REASON_TIMEOUT: Final = "the volumes of the pod were not bound in time"
 REASON_TAKEN_BACK: Final = "provisioning failed: the node was taken off a PersistentVolumeClaim of the pod"
@@ -27,6 +29,14 @@ _GRACE_SECONDS: Final = 5.0
 
 _MARGIN_SECONDS: Final = 0.5
 """What a bind needs of its time after that."""
+
+
+class _Verdict(Struct, frozen=True):
+    """Why a node will not do, the claims that wait, and what is to be done for them: ``None`` if there are none."""
+
+    reasons: tuple[str, ...]
+    waiting: Sequence[PersistentVolumeClaim]
+    plan: Plan | None
 
 
 class Binding:
@@ -59,35 +69,36 @@ class Binding:
             if node is None:
                 return unschedulable(f"the node {node_name} is gone")
             try:
-                placing, reasons = await self._judged(pod, node)
-            except NoNode as found:
-                return unschedulable(found.reason)
-            if reasons:
-                return unschedulable(*reasons)
-            if placing.all_bound:
+                found = await self._judged(pod, node)
+            except NoNode as none:
+                return unschedulable(none.reason)
+            if found.reasons:
+                return unschedulable(*found.reasons)
+            if found.plan is None:
                 return SUCCESS
-            if any(it.name in given and it.selected_node is None for it in placing.waiting):
+            if any(it.name in given and it.selected_node is None for it in found.waiting):
                 return unschedulable(REASON_TAKEN_BACK)
-            refusal = await self._had_made(placing, node, given, patient=self._clock() < patient_until)
+            refusal = await self._had_made(found.plan, node, given, patient=self._clock() < patient_until)
             if refusal is not None:
                 return refusal
             if self._clock() >= until:
                 return unschedulable(REASON_TIMEOUT)
             await self._sleep(_LOOK_SECONDS)
 
-    async def _judged(self, pod: Pod, node: NodeInfo) -> tuple[Placing, tuple[str, ...]]:
+    async def _judged(self, pod: Pod, node: NodeInfo) -> _Verdict:
         """Nothing is awaited between the answer and the caller. Raises ``NoNode``."""
         while True:
             try:
                 placing = self._placing(pod)
-                return placing, placing.reasons(node)
+                reasons = placing.reasons(node)
+                plan = None if reasons or placing.all_bound else placing.plan(node)
+                return _Verdict(reasons, placing.waiting, plan)
             except Unprepared as missing:
                 for _ in missing.steps:
                     await self._sleep(0)
 
-    async def _had_made(self, placing: Placing, node: NodeInfo, given: set[str], *, patient: bool) -> Status | None:
+    async def _had_made(self, plan: Plan, node: NodeInfo, given: set[str], *, patient: bool) -> Status | None:
         """Give the claims whose volumes are to be made to the node. A status ends the bind."""
-        plan = placing.plan(node)
         own = [it for name, it in plan.bound.items() if it.claim is None]
         if own:
             return None if patient else unschedulable(REASON_STATIC)

@@ -1,36 +1,75 @@
-"""Whether the claims of a pod have, or can have, their volumes on a node."""
+"""Verdicts about nodes for the claims of one pod: can they have, or get, their volumes there?"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Final
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from app.framework.interface import Objects, Unreadable
+from app.framework.interface import Objects, Unprepared, Unreadable
+from app.framework.listers import NodeLister
 from app.framework.node_info import NodeInfo
 from app.kube.kinds import CSI_NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from app.kube.labels import LabelSet
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from app.kube.selectors import Selector
 from app.kube.storage_v1 import StorageClass
-from plugins.volume_binding.by_label import keys_of_selector
+from plugins.volume_binding.by_label import keys_of_affinity, keys_of_selector
 from plugins.volume_binding.demand import Demand
-from plugins.volume_binding.supply import NOTHING, Fitting, Placed, Room, Volumes, Wanted, smallest_first
+from plugins.volume_binding.supply import (
+    PIECE,
+    Fitting,
+    Placed,
+    Rank,
+    Room,
+    Shelf,
+    UnreadableRequest,
+    Volumes,
+    Wanted,
+    Work,
+    smallest_first,
+)
 
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 REASON_NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 REASON_NO_ROOM: Final = "node(s) did not have enough free storage"
 REASON_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+REASON_STEPS: Final = (
+    "node(s) can't be judged: to find volumes for the pod's claims takes more steps than a search may have"
+)
 
+STEPS_AT_ONCE: Final = 4_000
+"""Steps that one evaluation takes before others have their turn: some 5 ms."""
+
+MOST_STEPS: Final = 1 << 17
+"""Steps of one node: some 0.1 s. 256 claims and 10,000 free volumes that any node can use take a fifth of them."""
+
+MOST_LOOKS: Final = 1 << 22
+"""Looks of the selectors of a pod's claims at free volumes: some 4 s. 256 selectors and 16,000 volumes take these."""
+
+_FEW_STEPS: Final = 4
+"""Bound volumes that take no more are asked directly: to remember the answer would take longer."""
 
 _MOST_KEYS: Final = 16
-"""Labels by which nodes are told apart; with more, each is judged by itself."""
+"""Maximum number of labels by which nodes are grouped; with more, each label set is judged by itself."""
 
-_NOT_ASKED: Final = ("",)
+_VOLUMES_OF_A_STEP: Final = 1 << 14
+"""Free volumes of a set whose intersection with another counts as one step."""
+
+_STEPS_OF_A_CLAIM: Final = 4
+_STEPS_OF_A_NODE: Final = 12
 
 
 class UntranslatableVolume(Exception):
     """A volume of an in-tree driver has no place with the CSI driver that does its work on the node."""
+
+
+class _TooManySteps(Exception):  # no error: a verdict, in place of a guess
+    """To find volumes takes more than ``MOST_STEPS`` or ``MOST_LOOKS``."""
 
 
 class BoundVolume(Struct, frozen=True):
@@ -54,180 +93,462 @@ class Need(Struct, frozen=True):
     size: int | None
 
 
-class Placing:
-    """The claims of one pod, for all nodes of an evaluation.
+_Stock = Sequence[tuple[PersistentVolumeClaim, Fitting]]
 
-    Raises ``UnreadableRequest``, ``UntranslatableVolume`` or ``Unprepared``. A volume that is gone is ``None`` in
-    ``_bound``. A claim that waits was given to a node already where it has ``selected_node``. What several claims ask
-    of a node is asked once: a claim may be named by hundreds of the pod's volumes. One that is open takes a volume of
-    its own for each of them, as in kube-scheduler.
+_Part = tuple[Hashable, Callable[[], Work[Any]], int]
+"""A part of a verdict: its key, how it is worked out, and the maximum number of steps for that."""
+
+_BOUND: Final = "bound"
+_STOCK: Final = "stock"
+_UNBOUNDED: Final = 1 << 62
+_STEPS_OF_A_PIECE: Final = 4 * PIECE
+_BYTES_OF_A_VERDICT: Final = 300
+_NONE: Final[frozenset[str]] = frozenset()
+_TOO_MANY_KEYS: Final = tuple(map(str, range(_MOST_KEYS + 1)))
+_NOTHING_FITS: Final = Fitting((), ())
+
+T = TypeVar("T")
+
+
+class Placing:
+    """Verdicts about all nodes for the claims of one pod, each worked out once.
+
+    A verdict that takes long is worked out in pieces. ``reasons`` and ``plan`` raise ``Unprepared`` once an evaluation
+    has taken ``STEPS_AT_ONCE``; what was done by then is not lost. ``rests_on`` is all that the verdicts depend on
+    beside the nodes: while it is equal they hold, for later evaluations too. ``stamp`` moves when it may have changed.
+
+    A volume that is gone is ``None`` among the bound ones. A waiting claim with ``selected_node`` was given to a node
+    already. A claim that several volumes of the pod name is looked at once; an open one takes a volume for each of
+    them, as in kube-scheduler.
     """
 
-    def __init__(self, demand: Demand, objects: Objects, volumes: Volumes, room: Room) -> None:
+    def __init__(
+        self,
+        demand: Demand,
+        rests_on: tuple[Any, ...],
+        objects: Objects,
+        nodes: NodeLister,
+        volumes: Volumes,
+        room: Room,
+        stamp: Callable[[], Hashable],
+    ) -> None:
+        self.rests_on = rests_on
+        self.waiting = demand.waiting
         self._objects = objects
+        self._nodes = nodes
         self._volumes = volumes
         self._room = room
-        self._bound = _distinct(map(self._volume_of, _once(demand.bound)))
-        self._waiting = demand.waiting
+        self._stamp = stamp
+        self._claims_bound = demand.bound
         self._given = _once(it for it in demand.waiting if it.selected_node is not None)
         self._given_to = {it.selected_node for it in self._given}
         self._open = smallest_first(it for it in demand.waiting if it.selected_node is None)
-        self._stock: list[tuple[PersistentVolumeClaim, int, Fitting]] | None = None
-        self._needs_of_all: Sequence[Need] | None = None
-        self._keys: Collection[str] | None = _NOT_ASKED
-        self._judged: dict[object, tuple[str, ...]] = {}
-        self._classes: dict[str, StorageClass | None] = {}
+        self._known: dict[Hashable, Any] = {}
+        self._under_way: dict[Hashable, Iterator[int]] = {}
+        self._keys: Collection[str] | None = None
+        self._reasons: dict[LabelSet, tuple[str, ...]] = {}
+        self._bound: Sequence[BoundVolume | None] = ()
+        self._has_in_tree = False
+        self._bound_takes_long = False
+        self._is_simple = False
+        self.begin()
 
-    def clone(self) -> Placing:
-        return self
+    @property
+    def weight(self) -> int:
+        """Bytes of what is remembered, about."""
+        stock = self._known.get(_STOCK)
+        sets = 0 if not isinstance(stock, list) else sum(len(shelf) // 8 for _, it in stock for shelf, _ in it.free)
+        return (1 + len(self.waiting) + len(self._known) + len(self._reasons)) * _BYTES_OF_A_VERDICT + sets
 
-    def _volume_of(self, claim: PersistentVolumeClaim) -> BoundVolume | None:
-        volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
-        if volume is None:
-            return None
-        placed = self._volumes.placed
-        return BoundVolume(placed(volume, volume.affinity), placed(volume, volume.migrated_affinity))
+    def begin(self) -> None:
+        """Begin an evaluation, for which ``rests_on`` was compared."""
+        self._spent = 0
+        self._first_asked = ""
+        self._began_at = self._stamp()
 
     def reasons(self, node: NodeInfo) -> tuple[str, ...]:
-        """Why the node will not do, in kube-scheduler's order; empty if it will."""
+        """Return why the node will not do, in kube-scheduler's order; empty if it will.
+
+        Raises ``UnreadableRequest``, ``UntranslatableVolume``, ``Unreadable`` or ``Unprepared``.
+        """
+        if self._is_simple:
+            found = self._bound_reason(node.node.labels, _NONE)
+            return (found,) if found else ()
+        if self._open:
+            self._objects.in_namespace(PERSISTENT_VOLUMES, "")  # all have to be readable: any may be the one
+        labels = node.node.labels
+        reasons = None if self._given else self._reasons.get(labels)
+        if reasons is None:
+            self._work_out(node, self._parts)
+            reasons = self._put_together(node)
+        return reasons
+
+    def _put_together(self, node: NodeInfo) -> tuple[str, ...]:
+        reasons = self._all_reasons(node)
+        if not self._given and not self._has_in_tree:
+            self._reasons[node.node.labels] = reasons
+        return reasons
+
+    def _all_reasons(self, node: NodeInfo) -> tuple[str, ...]:
         found = self._of_bound(node)
-        if not found and not self._waiting:
-            return ()
-        affinity = (found,) if found == REASON_AFFINITY else ()
+        if not self.waiting:
+            return (found,) if found else ()
         gone = (found,) if found == REASON_GONE else ()
-        return (*affinity, *self._of_waiting(node), *gone)
-
-    def _of_bound(self, node: NodeInfo) -> str:
-        """What is wrong with the first volume with which something is."""
-        labels = node.node.labels
-        for it in self._bound:
-            if it is None:
-                return REASON_GONE
-            if not self._as_on(node, it).is_usable_from(labels):
-                return REASON_AFFINITY
-        return ""
-
-    def _as_on(self, node: NodeInfo, found: BoundVolume) -> Placed:
-        volume = found.plain.volume
-        if not volume.in_tree_plugin:
-            return found.plain
-        csi_node = self._objects.get(CSI_NODES, "", node.name)
-        if csi_node is None or volume.in_tree_plugin not in csi_node.migrated:
-            return found.plain
-        if volume.migrated is None:
-            raise UntranslatableVolume(f"could not translate pv: {volume.untranslatable}")
-        return found.migrated
-
-    def _of_waiting(self, node: NodeInfo) -> tuple[str, ...]:
-        """Nodes that are alike in the labels that matter are judged once."""
-        if self._given and self._given_to != {node.name}:
-            return (REASON_NO_VOLUME,)
-        labels = node.node.labels
-        keys = self._label_keys()
-        alike = node.name if keys is None else tuple(map(labels.get, keys))
-        found = self._judged.get(alike)
-        if found is None:
-            found = self._judged[alike] = self._unmade(self._left(labels), labels)
-        return found
-
-    def _label_keys(self) -> Collection[str] | None:
-        """The labels of a node on which it depends what is said of the claims that wait; ``None``: it is not known, or
-        there are too many.
-        """
-        if self._keys is _NOT_ASKED:
-            stock = {id(it): it for *_, it in self._stocked()}.values()
-            keys = set[str]().union(*(it.keys() for it in stock))
-            try:
-                keys.update(*map(self._keys_of_class, dict.fromkeys(it.class_name for it in self._waiting)))
-            except Unreadable:  # told where it matters to a node
-                self._keys = None
-            else:
-                self._keys = tuple(keys) if len(keys) <= _MOST_KEYS else None
-        return self._keys
-
-    def _keys_of_class(self, name: str) -> Collection[str]:
-        found = self._class_of(name)
-        if found is None or not self._room.is_made(found):
-            return ()
-        return frozenset[str]().union(*map(keys_of_selector, found.topologies), self._room.keys(found))
-
-    def _left(self, labels: Mapping[str, str]) -> Iterable[Need]:
-        """What is to be made for a node. Worked out as it is asked for: the first that cannot be made is enough."""
-        if not self._stocked():
-            if self._needs_of_all is None:
-                self._needs_of_all = _needs((*self._given, *self._open))
-            return self._needs_of_all
-        left = (claim for claim, volume in self._matched(labels) if volume is None)
-        return map(_need, chain(self._given, left))
-
-    def _matched(self, labels: Mapping[str, str]) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume | None]]:
-        """Open claims with the volumes that they take on a node, the smallest first."""
-        taken: set[str] = set()
-        free: dict[int, Iterator[PersistentVolume]] = {}
-        for claim, group, fitting in self._stocked():
-            own = fitting.of_its_own(taken)
-            if own is not None:
-                volume = own.volume if own.is_usable_from(labels) else None
-            else:
-                if group not in free:
-                    free[group] = fitting.free(labels)
-                volume = next((it for it in free[group] if it.name not in taken), None)
-            if volume is not None:
-                taken.add(volume.name)
-            yield claim, volume
-
-    def _stocked(self) -> Sequence[tuple[PersistentVolumeClaim, int, Fitting]]:
-        """Open claims with what would do for them; none where nothing would for any. Claims with one number take turns
-        at the same volumes. Looked for at the first node: what is wrong with a claim is told there.
-        """
-        if self._stock is None:
-            known = {it.name: it for it in self._open}
-            fitting = {name: self._volumes.fitting(it) for name, it in known.items()}
-            groups: dict[Wanted, int] = {}
-            number = {name: groups.setdefault(it.wanted, len(groups)) for name, it in fitting.items()}
-            every = [(it, number[it.name], fitting[it.name]) for it in self._open]
-            self._stock = every if any(fitting.values()) else []
-        return self._stock
-
-    def _unmade(self, needs: Iterable[Need], labels: Mapping[str, str]) -> tuple[str, ...]:
-        """Why volumes cannot be made for the node: the reason of the first of which one cannot."""
-        allowed: set[str] = set()
-        most: dict[str, int] = {}
-        for need in needs:
-            name = need.class_name
-            if name not in allowed:
-                storage_class = self._class_of(name)
-                if storage_class is None or not self._room.is_made(storage_class) or not storage_class.allows(labels):
-                    return (REASON_NO_VOLUME,)
-                allowed.add(name)
-            if need.size is None:
-                continue
-            if name not in most:
-                found = self._class_of(name)
-                most[name] = NOTHING if found is None else self._room.most(found, labels)
-            if need.size > most[name]:
-                return (REASON_NO_ROOM,)
-        return ()
-
-    def _class_of(self, name: str) -> StorageClass | None:
-        if name not in self._classes:
-            self._classes[name] = self._objects.get(STORAGE_CLASSES, "", name)
-        return self._classes[name]
+        return (*((found,) if found and not gone else ()), *self._of_waiting(node), *gone)
 
     def plan(self, node: NodeInfo) -> Plan:
-        """What would be done for the claims that wait, on a node that will do."""
-        found = list(self._matched(node.node.labels)) if self._stocked() else [(it, None) for it in self._open]
-        bound = {claim.name: volume for claim, volume in found if volume is not None}
-        left = [claim for claim, volume in found if volume is None]
-        return Plan(bound, (*self._given, *_once(left)))
+        """Return what would be done for the claims that wait, on a node that will do. Raises what ``reasons`` does."""
+        self._work_out(node, self._parts_of_plan)
+        found: Plan = self._read(_plan_key(node))
+        return found
 
     @property
     def all_bound(self) -> bool:
-        return not self._waiting
+        return not self.waiting
 
-    @property
-    def waiting(self) -> Sequence[PersistentVolumeClaim]:
-        return self._waiting
+    # How verdicts are worked out.
+
+    def _work_out(self, node: NodeInfo, parts: Callable[[NodeInfo], Iterable[_Part]]) -> None:
+        """Work out parts of a verdict. Raises ``Unprepared`` where this evaluation has taken its steps.
+
+        It works ahead for all nodes then, unless the evaluation has asked about this one alone.
+        """
+        if self._began_at != self._stamp():
+            self._begin_anew()
+        is_first = self._first_asked in ("", node.name)
+        self._first_asked = self._first_asked or node.name
+        self._spent += _STEPS_OF_A_NODE
+        for steps in self._working(parts(node)):
+            self._spent += steps
+            if self._spent > STEPS_AT_ONCE:
+                others = () if is_first else tuple(self._nodes.list())
+                raise Unprepared(self._ahead(parts, (node, *others)))
+
+    def _ahead(self, parts: Callable[[NodeInfo], Iterable[_Part]], nodes: Iterable[NodeInfo]) -> Iterator[None]:
+        """Work out verdicts for an evaluation to come, as long as what they rest on is unchanged."""
+        taken = 0
+        for node in nodes:
+            for steps in chain((_STEPS_OF_A_NODE,), self._working(parts(node))):
+                taken += steps
+                if taken > _STEPS_OF_A_PIECE:
+                    taken = 0
+                    yield
+                    if self._began_at != self._stamp():
+                        return
+            with suppress(Exception):  # raised where it is asked about this node
+                self._put_together(node)
+
+    def _working(self, parts: Iterable[_Part]) -> Iterator[int]:
+        """Yield the steps taken. Who stops in between leaves a part to the next one that needs it."""
+        for key, work, most in parts:
+            if key not in self._known:
+                running = self._under_way.get(key)
+                if running is None:
+                    running = self._under_way[key] = self._run(key, work(), most)
+                for steps in running:  # noqa: UP028  # not "yield from": that would close it
+                    yield steps
+
+    def _run(self, key: Hashable, work: Work[Any], most: int) -> Iterator[int]:
+        """Run work to its end and remember its result, be it an exception."""
+        result: Any = None
+        steps = 0
+        try:
+            while steps <= most:
+                taken = next(work)
+                steps += taken
+                yield taken
+            result = _TooManySteps()
+        except StopIteration as done:
+            result = done.value
+        except Exception as fault:  # noqa: BLE001  # raised where the result is read
+            result = fault
+        self._known[key] = result
+        del self._under_way[key]
+
+    def _read(self, key: Hashable) -> Any:
+        """Return a result. Raises the exception that it may be."""
+        found = self._known[key]
+        if isinstance(found, Exception):
+            raise found.with_traceback(None)
+        return found
+
+    def _begin_anew(self) -> None:
+        """Drop all results: the cluster has changed since the evaluation began. Raises ``Unprepared``."""
+        self.rests_on = ()
+        self._known.clear()
+        self._under_way.clear()
+        self._reasons.clear()
+        self._keys, self._is_simple = None, False
+        self._volumes.catch_up()
+        self._room.catch_up()
+        self._began_at = self._stamp()
+
+    def _parts(self, node: NodeInfo) -> Iterator[_Part]:
+        """The parts of a verdict about a node. Each rests on those before it."""
+        yield _BOUND, self._find_bound, _UNBOUNDED
+        if self._bound_takes_long:
+            as_on = self._as_on(node)
+            yield (_BOUND, *as_on), partial(self._bound_reason_in_steps, *as_on), MOST_STEPS
+        if self._waits_for(node):
+            if self._open:
+                yield _STOCK, self._stocked, _UNBOUNDED
+            if not isinstance(self._known.get(_STOCK), Exception):
+                labels = node.node.labels
+                yield self._waiting_key(node), partial(self._waiting_reasons, labels), MOST_STEPS
+
+    def _parts_of_plan(self, node: NodeInfo) -> Iterator[_Part]:
+        yield from self._parts(node)
+        yield _plan_key(node), partial(self._planned, node.node.labels), _UNBOUNDED
+
+    # Claims that are bound.
+
+    def _find_bound(self) -> Work[str]:
+        """Find the volumes of bound claims, one of each kind."""
+        found: list[BoundVolume | None] = []
+        for claim in _once(self._claims_bound):
+            volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
+            if volume is None:
+                found.append(None)
+                continue
+            plain = self._volumes.placed(volume, volume.affinity)
+            migrated = self._volumes.placed(volume, volume.migrated_affinity)
+            found.append(BoundVolume(plain, migrated))
+            yield plain.steps + migrated.steps
+        self._bound = _distinct(found)
+        self._has_in_tree = any(it is not None and it.plain.volume.in_tree_plugin for it in self._bound)
+        self._bound_takes_long = sum(0 if it is None else it.plain.steps for it in self._bound) > _FEW_STEPS
+        self._is_simple = not (self.waiting or self._has_in_tree or self._bound_takes_long)
+        return ""
+
+    def _as_on(self, node: NodeInfo) -> tuple[LabelSet, frozenset[str]]:
+        """All of a node that matters to bound claims: its labels, and in-tree plugins whose work CSI drivers do."""
+        csi_node = self._objects.get(CSI_NODES, "", node.name) if self._has_in_tree else None
+        return node.node.labels, _NONE if csi_node is None else csi_node.migrated
+
+    def _of_bound(self, node: NodeInfo) -> str:
+        """Return what is wrong with the first volume with which something is."""
+        self._read(_BOUND)
+        labels, migrated = self._as_on(node)
+        if not self._bound_takes_long:
+            return self._bound_reason(labels, migrated)
+        try:
+            found: str = self._read((_BOUND, labels, migrated))
+        except _TooManySteps:
+            return REASON_STEPS
+        return found
+
+    def _bound_reason(self, labels: LabelSet, migrated: Collection[str]) -> str:
+        for it in self._bound:
+            if it is None:
+                return REASON_GONE
+            if not _as_it_is(it, migrated).is_usable_from(labels):
+                return REASON_AFFINITY
+        return ""
+
+    def _bound_reason_in_steps(self, labels: LabelSet, migrated: Collection[str]) -> Work[str]:
+        steps = 0
+        for it in self._bound:
+            if it is None:
+                return REASON_GONE
+            if not _as_it_is(it, migrated).is_usable_from(labels):
+                return REASON_AFFINITY
+            steps += it.plain.steps
+            if steps >= PIECE:
+                yield steps
+                steps = 0
+        yield steps
+        return ""
+
+    # Claims that wait for a node.
+
+    def _waits_for(self, node: NodeInfo) -> bool:
+        """Whether claims wait, and none of them for another node."""
+        return bool(self.waiting) and (not self._given or self._given_to == {node.name})
+
+    def _of_waiting(self, node: NodeInfo) -> tuple[str, ...]:
+        if not self.waiting:
+            return ()
+        if not self._waits_for(node):
+            return (REASON_NO_VOLUME,)
+        try:
+            if self._open:
+                self._read(_STOCK)
+            found: tuple[str, ...] = self._read(self._waiting_key(node))
+        except _TooManySteps:
+            return (REASON_STEPS,)
+        return found
+
+    def _waiting_key(self, node: NodeInfo) -> Hashable:
+        """All of a node that matters to claims that wait: its labels, or those that do where they are few."""
+        labels = node.node.labels
+        if self._keys is None:
+            self._keys = self._label_keys()
+        return tuple(map(labels.get, self._keys)) if len(self._keys) <= _MOST_KEYS else labels
+
+    def _label_keys(self) -> Collection[str]:
+        """The labels of a node on which verdicts about claims that wait depend, or some of them where they are many."""
+        keys: set[str] = set()
+        stock = self._read(_STOCK) if self._open else ()
+        for shelf in {shelf for _, it in stock for shelf, _ in it.free}:
+            keys.update(islice(shelf.keys, _MOST_KEYS + 1))
+        for it in {it.volume.name: it for _, fitting in stock for it in fitting.kept}.values():
+            keys.update(keys_of_affinity(it.volume.affinity))
+        try:
+            for name in dict.fromkeys(it.class_name for it in self.waiting):
+                keys.update(self._keys_of_class(name))
+        except Unreadable:  # reported where it matters to a node
+            return _TOO_MANY_KEYS
+        return keys
+
+    def _keys_of_class(self, name: str) -> Iterable[str]:
+        found = self._class_of(name)
+        if found is None or not self._room.is_made(found):
+            return ()
+        return chain(*map(keys_of_selector, found.topologies), islice(self._room.keys(found), _MOST_KEYS + 1))
+
+    def _stocked(self) -> Work[_Stock]:
+        """Return open claims, the smallest first, with the volumes that fit them; none where nothing fits any."""
+        free: dict[Wanted, list[tuple[Shelf, int]]] = {}
+        fitting: dict[str, Fitting] = {}
+        looks: dict[tuple[Shelf, Selector], int] = {}
+        for claim in _once(self._open):
+            if claim.invalid:
+                where = f"{claim.namespace}/{claim.name}"
+                raise UnreadableRequest(f"error creating internal label selector for claim: {where}: {claim.invalid}")
+            wanted = Wanted.by(claim)
+            if wanted not in free:
+                free[wanted] = []
+                for shelf in self._volumes.shelves(wanted):
+                    if wanted.selector is not None:
+                        looks[shelf, wanted.selector] = len(shelf)
+                        if sum(looks.values()) > MOST_LOOKS:
+                            raise _TooManySteps
+                    positions = yield from shelf.selected(wanted.selector, wanted.least)
+                    if positions:
+                        free[wanted].append((shelf, positions))
+            fitting[claim.name] = Fitting(self._volumes.kept_for(claim, wanted.least), free[wanted])
+            yield _STEPS_OF_A_CLAIM
+        return [(it, fitting[it.name]) for it in self._open] if any(fitting.values()) else []
+
+    def _waiting_reasons(self, labels: Mapping[str, str]) -> Work[tuple[str, ...]]:
+        """Return why the claims cannot have their volumes on a node: the reason of the first that cannot."""
+        making = _Making(self._class_of, self._room, labels)
+        stock = self._read(_STOCK) if self._open else ()
+        for need in map(_need, self._given) if stock else _needs((*self._given, *self._open)):
+            reason = yield from making.refusal(need)
+            if reason:
+                return (reason,)
+        taking = _Taking(labels)
+        for claim, fitting in stock:
+            volume = yield from taking.volume(fitting)
+            if volume is None:
+                reason = yield from making.refusal(_need(claim))
+                if reason:
+                    return (reason,)
+        return ()
+
+    def _planned(self, labels: Mapping[str, str]) -> Work[Plan]:
+        taking = _Taking(labels)
+        bound: dict[str, PersistentVolume] = {}
+        left: list[PersistentVolumeClaim] = []
+        stock = self._read(_STOCK) if self._open else ()
+        for claim, fitting in stock or [(it, _NOTHING_FITS) for it in self._open]:
+            volume = yield from taking.volume(fitting)
+            if volume is None:
+                left.append(claim)
+            else:
+                bound[claim.name] = volume
+        return Plan(bound, (*self._given, *_once(left)))
+
+    def _class_of(self, name: str) -> StorageClass | None:
+        return self._objects.get(STORAGE_CLASSES, "", name)
+
+
+class _Taking:
+    """Volumes that claims take on one node, one claim after the other."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self._left: dict[Shelf, int] = {}
+        self._taken: set[str] = set()
+
+    def volume(self, fitting: Fitting) -> Work[PersistentVolume | None]:
+        """Take the volume that is kept for the claim, else the smallest that fits."""
+        own = fitting.of_its_own(self._taken)
+        if own is not None:
+            if not own.is_usable_from(self._labels):
+                return None
+            self._taken.add(own.volume.name)
+            return own.volume
+        best: tuple[Rank, Shelf, int] | None = None
+        steps = 1
+        for shelf, positions in fitting.free:
+            if shelf not in self._left:
+                self._left[shelf] = yield from shelf.usable(self._labels)
+            fit = self._left[shelf] & positions
+            if fit:
+                position = (fit & -fit).bit_length() - 1
+                rank = shelf.rank(position)
+                if best is None or rank < best[0]:
+                    best = (rank, shelf, position)
+            steps += 1 + len(shelf) // _VOLUMES_OF_A_STEP
+        yield steps
+        if best is None:
+            return None
+        _, shelf, position = best
+        self._left[shelf] ^= 1 << position
+        return shelf.volume(position)
+
+
+class _Making:
+    """Whether volumes can be made for one node, by class."""
+
+    def __init__(self, class_of: Callable[[str], StorageClass | None], room: Room, labels: Mapping[str, str]) -> None:
+        self._class_of = class_of
+        self._room = room
+        self._labels = labels
+        self._allowed: dict[str, StorageClass] = {}
+        self._most: dict[str, int] = {}
+
+    def refusal(self, need: Need) -> Work[str]:
+        """Return why a volume cannot be made; empty if it can."""
+        name = need.class_name
+        found = self._allowed.get(name)
+        if found is None:
+            found = self._class_of(name)
+            if found is None or not self._room.is_made(found) or not found.allows(self._labels):
+                return REASON_NO_VOLUME
+            self._allowed[name] = found
+            yield 1 + len(found.topologies)
+        if need.size is None:
+            return ""
+        if name not in self._most:
+            self._most[name] = yield from self._room.most(found, self._labels)
+        return REASON_NO_ROOM if need.size > self._most[name] else ""
+
+
+def _plan_key(node: NodeInfo) -> Hashable:
+    return ("plan", node.node.labels)
+
+
+def _at_once(work: Work[T]) -> T:
+    """Run work that takes few steps."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            found: T = done.value
+            return found
+
+
+def _as_it_is(found: BoundVolume, migrated: Collection[str]) -> Placed:
+    """Return a volume as a node has it."""
+    volume = found.plain.volume
+    if not volume.in_tree_plugin or volume.in_tree_plugin not in migrated:
+        return found.plain
+    if volume.migrated is None:
+        raise UntranslatableVolume(f"could not translate pv: {volume.untranslatable}")
+    return found.migrated
 
 
 def _once(claims: Iterable[PersistentVolumeClaim]) -> Sequence[PersistentVolumeClaim]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any, Final, final
 
 from msgspec import Struct
@@ -34,15 +35,21 @@ from app.kube.kinds import (
     STORAGE_CLASSES,
     Kind,
 )
+from app.kube.meta_v1 import ObjectKey
 from app.kube.persistent_volumes import SELECTED_NODE
 from app.kube.volumes import VOLUMES, PodVolume
 from plugins.volume_binding.args import VolumeBindingArgs
 from plugins.volume_binding.binding import Binding
-from plugins.volume_binding.demand import NoNode, demand_of
+from plugins.volume_binding.demand import Demand, NoNode, demand_of
 from plugins.volume_binding.placing import Placing
 from plugins.volume_binding.supply import SUPPLY, Room, Volumes
 
 NAME: Final = "VolumeBinding"
+
+_MOST_PLACINGS: Final = 256
+_MOST_PLACINGS_BYTES: Final = 32 << 20
+_FEWEST_PLACINGS: Final = 8
+"""Pods whose verdicts are remembered: the last ones in any case, others while they are few and small."""
 
 
 class _Found(Struct, frozen=True):
@@ -73,6 +80,7 @@ class VolumeBinding(
         self._volumes = Volumes(handle.objects)
         self._room = Room(handle.objects)
         self._binding = Binding(handle, self._placing, args.bindTimeoutSeconds)
+        self._placings: dict[ObjectKey, Placing] = {}
         self._statuses: dict[tuple[str, ...], Status] = {}
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
@@ -121,7 +129,49 @@ class VolumeBinding(
         return await self._binding.done(pod, node_name, state.deadline)
 
     def _placing(self, pod: Pod) -> Placing:
-        return Placing(demand_of(self._objects, pod), self._objects, self._volumes, self._room)
+        """Return the verdicts for the pod's claims, those of an earlier evaluation if they still hold.
+
+        Raises ``NoNode`` or ``Unprepared``.
+        """
+        demand = demand_of(self._objects, pod)
+        if demand.waiting:
+            self._volumes.catch_up()
+            self._room.catch_up()
+        rests_on = self._rests_on(demand)
+        found = self._placings.pop(pod.key, None)
+        if found is not None and found.rests_on == rests_on:
+            found.begin()
+        else:
+            stamp = partial(self._stamp, pod.namespace)
+            found = Placing(demand, rests_on, self._objects, self._nodes, self._volumes, self._room, stamp)
+        self._placings[pod.key] = found
+        self._make_room()
+        return found
+
+    def _rests_on(self, demand: Demand) -> tuple[Any, ...]:
+        """Everything that verdicts for these claims depend on, beside nodes."""
+        classes = dict.fromkeys(it.class_name for it in demand.waiting)
+        volumes = [self._objects.get(PERSISTENT_VOLUMES, "", it.volume_name) for it in demand.bound]
+        supply = [(self._volumes.generation(it), self._room.generation(it)) for it in classes]
+        return (
+            demand,
+            volumes,
+            supply,
+            [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)],
+        )
+
+    def _stamp(self, namespace: str) -> Hashable:
+        """Moves whenever what verdicts for claims of a namespace rest on may have changed."""
+        claims = self._objects.version(PERSISTENT_VOLUME_CLAIMS, namespace)
+        return (claims, *(self._objects.version(it) for it in (*SUPPLY, STORAGE_CLASSES, CSI_NODES)))
+
+    def _make_room(self) -> None:
+        """Forget the oldest verdicts. Those of the last evaluations stay: their pods may be about to be judged anew."""
+        total = sum(it.weight for it in self._placings.values())
+        while len(self._placings) > _FEWEST_PLACINGS and (
+            total > _MOST_PLACINGS_BYTES or len(self._placings) > _MOST_PLACINGS
+        ):
+            total -= self._placings.pop(next(iter(self._placings))).weight
 
 
 def _has_claims(volumes: tuple[PodVolume, ...]) -> bool:

@@ -16,8 +16,11 @@ from app.framework.interface import PostFilterPlugin, PostFilterResult, PreEnque
 from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
+from app.runtime.profiles import default_filters
+from app.runtime.registry import Registry
 from app.server.admission import OUT_OF_TIME
-from app.wire.cycle_v1 import MOST_PENDING
+from app.server.bodies import MOST_MISTAKES
+from app.wire.cycle_v1 import MOST_NAMES, MOST_OBJECTS, MOST_PENDING, MOST_VALUES
 from plugins import DEFAULT_WEIGHTS, IN_TREE
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
@@ -302,6 +305,13 @@ class TestTheNextOne:
 
         assert (422, [at]) == (status, [it["loc"] for it in found["detail"]])
 
+    async def test_the_first_mistakes_are_named_and_the_others_counted(self, api: Api) -> None:
+        """A short body has room for thousands: to name them all would hold up the event loop."""
+        status, found = await ask(api, "cycle", {"name": "a", "nodes": [1] * 5000})
+
+        assert (422, MOST_MISTAKES + 1) == (status, len(found["detail"]))
+        assert f"and {5000 - MOST_MISTAKES} more mistakes" == found["detail"][-1]["msg"]
+
 
 async def waits(api: Api) -> float:
     """How many decisions have waited for a bind that was due."""
@@ -356,7 +366,7 @@ class TestNoAnswer:
                 id="bytes that are no UTF-8",
             ),
             pytest.param(
-                b"[" * 100_000,
+                b"[" * 10_000,
                 ("json_invalid", [], "Invalid JSON: recursion limit exceeded"),
                 id="nested without end",
             ),
@@ -447,6 +457,9 @@ class TestExplainSpread:
             "pod": "default/web-new",
             "profile": "default-scheduler",
             "preset": "delegated",
+            "schedulerName": "default-scheduler",
+            "nodeName": "",
+            "notJudged": NOT_JUDGED,
             "preFilter": SUCCESS,
             "feasible": ["n2", "n3"],
             "nodes": {"n1": [TOO_FULL], "n2": [], "n3": []},
@@ -695,6 +708,9 @@ class TestExplainHome:
             "pod": "default/db-0",
             "profile": "default-scheduler",
             "preset": "delegated",
+            "schedulerName": "default-scheduler",
+            "nodeName": "",
+            "notJudged": NOT_JUDGED,
             "preFilter": NO_OWNER,
             "feasible": [],
             "nodes": {},
@@ -713,6 +729,9 @@ async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> N
     assert {"consistent": True, "differences": []} == await api.get("/api/v1/check")
 
 
+NOT_JUDGED: Final = [
+    name for name in default_filters(Registry(IN_TREE, DEFAULT_WEIGHTS)) if name != "PodTopologySpread"
+]
 FULL: Final = {"schedulerName": "full", "preset": "complete"}
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
 
@@ -734,6 +753,10 @@ async def test_explaining_as_if_it_were_pending_and_by_another_profile(tmp_path:
     ]
     assert ["m1", "m2", "m3"] == [it for it in answers[0]["feasible"] if it.startswith("m")]
     assert [["m1"], ["m1", "m3"]] == [it["feasible"] for it in answers[1:]]
+    assert [NOT_JUDGED, [], []] == [it["notJudged"] for it in answers]
+    assert [("default-scheduler", "m1"), ("full", "m1"), ("full", "m1")] == [
+        (it["schedulerName"], it["nodeName"]) for it in answers
+    ]
     assert (404, 'homeport: no profile for schedulerName "nobody"') == (status, f"homeport: {unknown['detail']}")
 
 
@@ -752,3 +775,47 @@ async def test_a_node_without_the_label_cannot_be_unblocked(tmp_path: Path) -> N
     missing = {"code": "UnschedulableAndUnresolvable", "plugin": SPREAD, "reasons": [NO_LABEL]}
     assert {"n1": [missing], "n2": [missing], "n3": [missing], "n4": []} == found["nodes"]
     assert [hard("rack, maxSkew 1", ["r1", 1, 0, 0, 1, True])] == found["plugins"][SPREAD]["tables"]
+
+
+PADDING: Final = " " * 100_000
+"""Makes a body a long one."""
+
+
+@pytest.mark.parametrize("path", ["cycle", "explain"])
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        pytest.param(
+            {"name": "a" + PADDING, "nodes": ["n"] * (MOST_NAMES + 1)}, f"at most {MOST_NAMES} names", id="names"
+        ),
+        pytest.param({"name": "a" + PADDING, "nodes": [1, 2]}, "$.nodes[0]", id="numbers for names"),
+        pytest.param({"name": PADDING, "more": 1}, "unknown field `more`", id="another field"),
+        pytest.param({"pods": [{"name": "n" * 99}] * (MOST_PENDING + 1)}, f"at most {MOST_PENDING} pods", id="pods"),
+        pytest.param({"pods": [{"name": PADDING, "more": 1}]}, "unknown field `more`", id="another field of a pod"),
+        pytest.param({"pod": [PADDING]}, "a pod is not an object", id="no object"),
+        pytest.param({"pod": {"x": [{}] * (MOST_OBJECTS + 1)}}, f"at most {MOST_OBJECTS} objects", id="objects"),
+        pytest.param({"pod": {"x": [1] * (MOST_VALUES + 2)}}, f"pod: at most {MOST_VALUES} objects", id="values"),
+    ],
+)
+async def test_a_body_that_would_hold_up_the_loop_is_refused(api: Api, path: str, asked: JsonObject, told: str) -> None:
+    """In one sentence: a list of wrong names would be as many mistakes."""
+    status, found = await ask(api, path, asked)
+
+    assert 422 == status
+    assert told in found["detail"]
+    assert len(found["detail"]) < 200
+
+
+async def test_a_long_body_within_the_bounds_is_answered(api: Api) -> None:
+    asked = {"pod": {**NEW, "padding": PADDING}}
+
+    assert 200 == (await ask(api, "cycle", asked))[0]
+
+
+async def test_a_deeply_nested_body_is_answered(api: Api) -> None:
+    """Also a long one, which is cut in steps first."""
+    levels = 3_000
+    nested = "[" * levels + f'"{PADDING}"' + "]" * levels
+    body = json.dumps({"pod": {**NEW, "padding": "@"}}).replace('"@"', nested)
+
+    assert 200 == (await api.http.post("/api/v1/cycle", content=body)).status_code

@@ -13,11 +13,25 @@ from app.__main__ import main
 from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
+from tests.builders import JsonObject, node_object, pod_object
 from tests.controlplane.processes import free_port
 from tests.served import served
 
-TOO_FULL: Final = """\
-shop/web-7d4b9c-new01: feasible on 4 of 12 nodes
+HINT: Final = (
+    "homeport: say with --server URL where Homeport serves its pages, or with --saved FILE which saved cluster to read"
+)
+ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
+
+DELEGATED: Final = """\
+schedulerName default-scheduler: judged by profile *
+not judged here: NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit
+  VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone InterPodAffinity DynamicResources
+  NodeDeclaredFeatures
+"""
+
+TOO_FULL: Final = f"""\
+{DELEGATED}\
+shop/web-7d4b9c-new01: 4 of 12 nodes pass all that is judged here
   node-c1 node-c2 node-c3 node-c4
 
 NODES  REJECTED BY
@@ -49,8 +63,9 @@ what would open more nodes:
 - topology.kubernetes.io/zone=eu-1b takes the pod with 1 matching pod fewer, or with 1 more in eu-1c
 """
 
-HOME: Final = """\
-machines/virt-launcher-db01-x7k2p: feasible on 1 of 12 nodes
+HOME: Final = f"""\
+{DELEGATED}\
+machines/virt-launcher-db01-x7k2p: 1 of 12 nodes pass all that is judged here
   node-b2
 
 NODES  REJECTED BY
@@ -83,13 +98,93 @@ def test_tables(
     assert (0, (expected, "")) == (code, capsys.readouterr())
 
 
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder = tmp_path_factory.mktemp("complete")
+    nodes = [
+        node_object("open", status=ROOM),
+        node_object("cordoned", status=ROOM, unschedulable=True),
+        node_object("full", status={**ROOM, "allocatable": {**ROOM["allocatable"], "cpu": "0"}}),
+    ]
+    big: list[JsonObject] = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    pods = [
+        pod_object("waits", scheduler="full", containers=big),
+        pod_object("runs", scheduler="full", node="full", containers=big),
+        pod_object("other", scheduler="\x1b[31mmine", containers=big),
+    ]
+    cluster = folder / "cluster.json"
+    cluster.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods]}))
+    profiles = [{"schedulerName": "full", "preset": "complete"}, {"schedulerName": "*"}]
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    config = folder / "config.json"
+    config.write_text(json.dumps({**head, "profiles": profiles}))
+    with served(folder, "--cluster", cluster, "--config", config) as http:
+        yield http
+
+
+class TestWhatIsJudged:
+    """The verdict says who judged, and what nobody did."""
+
+    @staticmethod
+    def told(http: httpx.Client, capsys: pytest.CaptureFixture[str], pod: str) -> list[str]:
+        assert 0 == main(["explain", pod, "-n", "default", "--server", str(http.base_url)])
+        return capsys.readouterr().out.splitlines()
+
+    def test_feasible_is_said_where_all_filters_run(
+        self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert ["default/waits: feasible on 1 of 3 nodes", "  open"] == self.told(complete, capsys, "waits")[:2]
+
+    def test_a_bound_pod(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+        assert [
+            "default/runs is bound to full; if it were pending:",
+            "default/runs: feasible on 1 of 3 nodes",
+            "  open",
+        ] == self.told(complete, capsys, "runs")[:3]
+
+    def test_the_pod_of_another_scheduler(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+        """``delegated`` judges neither room nor cordons, and does not call such nodes feasible."""
+        lines = self.told(complete, capsys, "other")
+
+        assert r"schedulerName '\x1b[31mmine': judged by profile *" == lines[0]
+        assert lines[1].startswith("not judged here: NodeUnschedulable ")
+        assert "default/other: 3 of 3 nodes pass all that is judged here" in lines
+        assert not any("feasible" in line for line in lines)
+
+
 def test_json_is_the_answer_of_the_endpoint(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"namespace": "shop", "name": "web-7d4b9c-new01"}
+    asked = {"namespace": "shop", "name": "web-7d4b9c-new01", "pending": True}
     answer = http.post("/api/v1/explain", json=asked).json()
 
-    code = main(["explain", asked["name"], "-n", "shop", "--server", str(http.base_url), "-o", "json"])
+    code = main(["explain", "web-7d4b9c-new01", "-n", "shop", "--server", str(http.base_url), "-o", "json"])
 
     assert (0, answer) == (code, json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["pod/web-7d4b9c-new01", "-n", "shop"], id="as kubectl names it"),
+        pytest.param(["po/web-7d4b9c-new01", "-n", "shop"], id="in short"),
+        pytest.param(["shop/web-7d4b9c-new01"], id="with its namespace"),
+        pytest.param(["shop/web-7d4b9c-new01", "-n", "shop"], id="with its namespace twice"),
+    ],
+)
+def test_names_of_pods(http: httpx.Client, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert 0 == main(["explain", *arguments, "--server", str(http.base_url)])
+    assert TOO_FULL == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["shop/web", "-n", "other"], "'shop/web' is in another namespace than -n other"),
+        (["a/b/web"], "'a/b' cannot be the name of a namespace"),
+        (["/web"], "'' cannot be the name of a namespace"),
+    ],
+)
+def test_names_of_no_pod(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    assert (1, ("", f"homeport: {told}\n")) == (main(["explain", *arguments]), capsys.readouterr())
 
 
 def test_a_pod_that_homeport_does_not_know(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +197,9 @@ def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["explain", "x", "-n", "default", "--server", "http://127.0.0.1:1/"])
 
     (out, err) = capsys.readouterr()
-    assert (1, "", True) == (code, out, err.startswith("homeport: http://127.0.0.1:1/api/v1/explain: "))
+    refused, hint = err.splitlines()
+    assert (1, "", HINT) == (code, out, hint)
+    assert refused.startswith("homeport: http://127.0.0.1:1/api/v1/explain: ")
 
 
 def test_somebody_else_serves_there(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +207,8 @@ def test_somebody_else_serves_there(http: httpx.Client, capsys: pytest.CaptureFi
     elsewhere = f"{str(http.base_url).rstrip('/')}/elsewhere"
     code = main(["explain", "x", "-n", "default", "--server", elsewhere])
 
-    assert (1, ("", f"homeport: {elsewhere}/api/v1/explain: Not Found\n")) == (code, capsys.readouterr())
+    told = f"homeport: {elsewhere}/api/v1/explain: Not Found\n{HINT}\n"
+    assert (1, ("", told)) == (code, capsys.readouterr())
 
 
 @pytest.fixture(scope="module")
@@ -153,9 +251,10 @@ class TestDefaultServers:
         code = main(["explain", "x", "-n", "default"])
 
         (out, err) = capsys.readouterr()
-        one, other = err.splitlines()
+        one, other, hint = err.splitlines()
         assert (1, "", f"homeport: {ports[0]}/api/v1/explain: Not Found") == (code, out, one)
         assert other.startswith("homeport: http://127.0.0.1:1/api/v1/explain: ")
+        assert HINT == hint
 
     def test_they_are_the_ports_that_are_listened_on_by_default_and_in_the_chart(self) -> None:
         assert ("http://127.0.0.1:8888", "http://127.0.0.1:8889") == service.SERVERS

@@ -227,13 +227,13 @@ class TestFault:
         async with with_fault(tmp_path, "post_bind") as api:
             assert Reply(200, {"Error": ""}, "bound") == await api.post("bind", binding())
 
-    async def test_a_score_out_of_range_is_a_fault(self, tmp_path: Path) -> None:
+    async def test_a_score_out_of_range_counts_as_zero(self, tmp_path: Path) -> None:
         spec = faulty()
         spec.plugin.score = lambda *_: 101
         async with with_fault(tmp_path, spec=spec) as api:
             reply = await api.post("prioritize", by_name())
 
-        assert Reply(200, ALL_EQUAL, "fault") == reply
+        assert Reply(200, ALL_EQUAL, "scored") == reply
 
 
 def _another() -> JsonObject:

@@ -243,11 +243,15 @@ def test_owners_of_every_sort_can_be_named(
     assert {owner: (1, "", f"homeport: {it} {told}\n") for owner, it in named.items()} == found
 
 
-def test_without_a_cluster_nothing_is_written(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As with any wrong argument."""
-    code, out, err = ran(capsys, url, "move", "vm/db01", "n3", "-n", "machines", "--kubeconfig", "/nowhere")
+@pytest.mark.parametrize("arguments", [["move", "vm/db01", "n3"], ["release", "vm/db01"], ["keep", "vm/mail01"]])
+def test_homes_of_a_saved_cluster_are_not_written(
+    url: str, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    """The error names the cause, which is not a missing kubeconfig."""
+    owner = f"VirtualMachine machines/{arguments[1].removeprefix('vm/')}"
 
-    assert (2, "", "homeport: kubeconfig /nowhere: there is no such file\n") == (code, out, err)
+    told = f"homeport: {owner}: Homeport serves a saved cluster here, so there is no API server to write to\n"
+    assert (1, "", told) == ran(capsys, url, *arguments, "-n", "machines")
 
 
 def test_a_home_needs_a_name(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,8 +268,10 @@ def test_nobody_serves_there(
     code = main(["homes", *arguments])
 
     out, err = capsys.readouterr()
-    assert (1, "", 2) == (code, out, len(err.splitlines()))
-    assert all(line.startswith("homeport: http://127.0.0.1:") for line in err.splitlines())
+    *missed, hint = err.splitlines()
+    assert (1, "", 2) == (code, out, len(missed))
+    assert all(line.startswith("homeport: http://127.0.0.1:") for line in missed)
+    assert hint.startswith("homeport: say with --server URL where Homeport serves its pages, or with --saved ")
 
 
 class TestDrain:
@@ -313,6 +319,15 @@ class TestDrain:
 
     def test_nobody_lives_there(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert (0, "n4: home of 0; 0 more run there\n", "") == ran(capsys, url, "drain", "n4", "--dry-run")
+
+    def test_a_node_that_does_not_exist_is_a_failure(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """The homes that are left on it are shown all the same."""
+        gone = ran(capsys, url, "drain", "n9", "--dry-run", "-o", "name")
+        never = ran(capsys, url, "drain", "typo", "--dry-run")
+
+        assert (1, "virtualmachine.kubevirt.io/lost01\n", "homeport: there is no node 'n9'\n") == gone
+        told = "typo (there is no such node): home of 0; 0 more run there\n"
+        assert (1, told, "homeport: there is no node 'typo'\n") == never
 
     def test_where_no_profile_is_complete_it_says_what_was_not_asked(
         self, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+import app.main
 from app.__main__ import main
 from app.config.settings import Settings
 from app.kube.connections import Connections, NotConnected
@@ -209,7 +210,7 @@ async def test_explain_asks_with_a_reader_s_certificate(pki: Pki, capsys: pytest
 
     told = capsys.readouterr()
     assert [1, 0, 1] == codes
-    assert "shop/web-7d4b9c-new01: feasible on 4 of 12 nodes" in told.out
+    assert "shop/web-7d4b9c-new01: 4 of 12 nodes pass all that is judged here" in told.out
     assert READS_CLOSED.removeprefix("homeport: ") in told.err
 
 
@@ -299,3 +300,21 @@ async def test_tls_below_1_2_is_refused(pki: Pki) -> None:
     async with listening(**pki.settings) as found, client(found["verbs"], context) as http:
         with pytest.raises(httpx.TransportError):
             await http.get("/readyz")
+
+
+@pytest.mark.parametrize("over_tls", [pytest.param(False, id="plain"), pytest.param(True, id="TLS")])
+async def test_strangers_who_hold_the_operator_listener_keep_no_probe_out(
+    over_tls: bool, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold every place with an idle connection, over TLS before the handshake, and come back for more."""
+    most = 8
+    monkeypatch.setattr(app.main, "_MOST_OPERATORS", most)
+    async with listening(operator_port=0, **(pki.settings if over_tls else {})) as found:
+        held = []
+        for _ in range(3):
+            held += [await asyncio.open_connection("127.0.0.1", found["operator"].port) for _ in range(most)]
+            for path in PROBES:
+                async with client(found["operator"], pki.client() if over_tls else None) as http:
+                    assert 200 == (await http.get(path)).status_code, path
+        for _, writer in held:
+            writer.close()

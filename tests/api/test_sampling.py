@@ -40,7 +40,7 @@ async def test_refused_on_all_it_was_shown_a_pod_is_nominated_to_another_node(
     tmp_path: Path, shown: Callable[[str], JsonObject]
 ) -> None:
     """The scheduler tries the nominated node alone: a hit."""
-    async with serving(Settings(cluster=saved(tmp_path, ALSO_FULL))) as api:
+    async with serving(Settings(cluster=saved(tmp_path, ALSO_FULL), smallest_sample=1)) as api:
         refused = await api.post("filter", shown("n1"))
         await until_nominated(api)
         probe = await api.post("filter", shown("n2"))
@@ -54,9 +54,10 @@ async def test_refused_on_all_it_was_shown_a_pod_is_nominated_to_another_node(
 @pytest.mark.parametrize(
     ("settings", "names", "guarded"),
     [
-        pytest.param({}, ["n1"], 1, id="a part of the nodes was shown"),
-        pytest.param({"sampling_guard": False}, ["n1"], 0, id="switched off"),
-        pytest.param({}, ["n1", "n2"], 0, id="one of those shown passed"),
+        pytest.param({"smallest_sample": 1}, ["n1"], 1, id="a sample"),
+        pytest.param({}, ["n1"], 0, id="too few names for a sample"),
+        pytest.param({"smallest_sample": 1, "sampling_guard": False}, ["n1"], 0, id="switched off"),
+        pytest.param({"smallest_sample": 1}, ["n1", "n2"], 0, id="one of those shown passed"),
     ],
 )
 async def test_who_is_guarded(tmp_path: Path, settings: Any, names: list[str], guarded: int) -> None:

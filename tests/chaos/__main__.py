@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tests.chaos import kills, leaders, outage, overbook, restarts, waves
+from tests.chaos import crashes, kills, leaders, outage, overbook, restarts, waves
 from tests.chaos.report import Report, table
 from tests.conformance import soak
 
@@ -39,6 +39,7 @@ class Sizes:
     outage: float
     outage_kinds: tuple[str, ...]
     leader_failures: int
+    crashes: int
     events: int
     room_binds: int
     stock_room_binds: int
@@ -56,6 +57,7 @@ FULL: Final = Sizes(
     outage=60.0,
     outage_kinds=("refused", "silent"),
     leader_failures=100,
+    crashes=200,
     events=1_000_000,
     room_binds=5_000,
     stock_room_binds=5_000,
@@ -69,6 +71,7 @@ SHORT: Final = replace(
     kills=20,
     outage=5.0,
     leader_failures=5,
+    crashes=4,
     room_binds=300,
     stock_room_binds=0,
     machines=20,
@@ -89,11 +92,12 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "restarts-sampled": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=True),
     "outage": lambda sizes, seed: outage.outages(sizes.outage, FRESHNESS, seed, sizes.outage_kinds),
     "leaders": lambda sizes, seed: leaders.leaders(sizes.leader_failures, seed),
+    "crashes": lambda sizes, seed: crashes.crashes(sizes.crashes, seed),
     "overbook": lambda sizes, seed: overbook.overbook(sizes.room_binds, sizes.stock_room_binds, seed),
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }
-IN_SHORT: Final = ("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "outage")
+IN_SHORT: Final = ("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "crashes", "outage")
 
 
 def memory(events: int, seed: int) -> Report:
@@ -119,6 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = replace(sizes, stock_room_binds=sizes.room_binds)
     if arguments.kills:
         sizes = replace(sizes, kills=arguments.kills)
+    if arguments.crashes:
+        sizes = replace(sizes, crashes=arguments.crashes)
     if arguments.restarts:
         sizes = replace(sizes, restarts=arguments.restarts)
     if arguments.kill_seconds:
@@ -157,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--binds", type=int, help="bind as many pods in each scenario of waves")
     parser.add_argument("--kills", type=int, help="kill as many times")
+    parser.add_argument("--crashes", type=int, help="crash the leader as many times")
     parser.add_argument("--kill-seconds", type=float, help="kill for no longer than this")
     parser.add_argument("--restarts", type=int, help="start each machine as many times again")
     parser.add_argument("--stock", action="store_true", help="in short too: how much stock schedulers overbook alone")

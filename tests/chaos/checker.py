@@ -23,6 +23,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
@@ -32,6 +33,7 @@ Change: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 HARD: Final = "DoNotSchedule"
 HOME: Final = "homeport.dev/home"
 ADDRESS: Final = "homeport.dev/address"
+FENCE: Final = "homeport.dev/unclear-bind"
 FINISHED: Final = ("Succeeded", "Failed")
 _MATCH_FIELDS: Final = "matchFields"
 
@@ -326,6 +328,34 @@ def late_bindings(
                 if bound_by.get(name) not in (None, holder):
                     found.append(f"{name} bound by {bound_by[name]} while {holder or 'nobody'} held the lease")
     return found
+
+
+def bound_after_fence(history: Iterable[Event], bound_by: Mapping[str, str], ended: Mapping[str, float]) -> list[str]:
+    """Bindings of an ended process that were accepted after its pod had been fenced, which was after its end.
+
+    ``bound_by``: who bound a pod, by its name. ``ended``: when a process had ended, on the clock of the events.
+    """
+    fences: dict[str, tuple[str, float]] = {}
+    bound: set[str] = set()
+    found = []
+    for event in ordered(it for it in history if it.kind == "Pod"):
+        name = _name(event.found)
+        if _node_of(event.found):
+            sender = bound_by.get(name, "")
+            fenced_at = fences.get(event.uid, ("", float("-inf")))[1]
+            if event.uid not in bound and fenced_at > ended.get(sender, float("inf")):
+                found.append(f"{name} bound by {sender} after it was fenced")
+            bound.add(event.uid)
+            continue
+        fence = (event.found["metadata"].get("annotations") or {}).get(FENCE, "")
+        if fence and fence != fences.get(event.uid, ("", 0.0))[0]:
+            fences[event.uid] = (fence, event.received)
+    return found
+
+
+def seconds(timestamp: str) -> float:
+    """Seconds since the epoch of a time as the API server writes it."""
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def waiting_pods(history: Sequence[Event]) -> list[str]:

@@ -38,6 +38,7 @@ Action: TypeAlias = Literal["kill", "stop", "delay", "error", "drop"]
 BINDING: Final = (
     "app.writes.api_writes",
     "app.writes.bind_guard",
+    "app.writes.read_back",
     "app.kube.client",
     "app.kube.transport",
     "app.kube.connections",

@@ -6,7 +6,8 @@ needs a reason that was there before:
 
     bind        a pod of the owner was bound there since the last word of a person, in place of the home that was there,
                 and says so
-    migration   the machine moved there from the home, since the last word of a person
+    migration   the machine moved there from the home, or from where a bind would have made it, since the last word of
+                a person
     adoption    the machine runs there, and nobody has ever said anything of its home
     memory      the Home of an earlier object of that name says so
 
@@ -223,7 +224,8 @@ def _reason(state: _State, key: _Key, place: Place, was: Written, now: Written) 
     if any(it.node == now.home and it.revision > word and it.replaces in (before, kept) for it in _bound(state, key)):
         return "bind"
     ran = state.ran.get(key[0], [])
-    if before and any(it.node == now.home and it.source == before and it.revision > word for it in ran):
+    sources = {before, *(it.node for it in _bound(state, key) if it.revision > word and it.replaces in (before, kept))}
+    if any(it.node == now.home and it.source in sources - {""} and it.revision > word for it in ran):
         return "migration"
     if kept == now.home and not before and not word:
         return "memory"
@@ -289,11 +291,12 @@ def _memory(state: _State, event: Event, judgement: HomesJudgement) -> None:
 
 @dataclass(slots=True)
 class Rest:
-    """What is otherwise than it should be, once everything has come to rest."""
+    """What differs from the truth once everything has come to rest. ``wrong``: the places whose home differs."""
 
     lost: list[str] = field(default_factory=list)
     invented: list[str] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
+    wrong: set[Place] = field(default_factory=set, compare=False)
 
     @property
     def every(self) -> list[str]:
@@ -315,7 +318,9 @@ def judge_rest(present: Iterable[Event], truth: Mapping[Place, str]) -> Rest:
         found = owners.get((place.kind, place.name))
         if found is not None:
             written = Written.on(found, place.slot)
-            if _is_as(rest, f"{place}", home, written.home):
+            if not _is_as(rest, f"{place}", home, written.home):
+                rest.wrong.add(place)
+            else:
                 rest.marks += _wrong(place, found, written, nodes.get(home))
         kept = memory.pop(place, None)
         if _is_as(rest, f"Home of {place}", home, "" if kept is None else kept["node"]) and kept is not None:
@@ -344,6 +349,44 @@ def _wrong(place: Place, found: Json, written: Written, node: Json | None) -> It
     is_away = bool(node["spec"].get("unschedulable"))
     if bool(written.since) != is_away or (is_away and not written.since.endswith(f" {written.home}")):
         yield f"{place}: {'away' if is_away else 'usable'}, and since {written.since!r}"
+
+
+# evidence
+
+
+def story(history: Iterable[Event], place: Place) -> list[str]:
+    """Changes of a place's owner, instance, pods and Home: a line each, in the order in which they were accepted."""
+    name = place.name.partition("/")[2]
+    lines: list[str] = []
+    before: dict[str, str] = {}
+    for event in ordered(history):
+        if not _concerns(event, place, name):
+            continue
+        now = _told_of(event)
+        if before.get(event.uid) != now or event.change == "DELETED":
+            lines.append(f"{event.received:.2f} {event.revision} {event.kind} {event.change} {now}")
+        before[event.uid] = now
+    return lines
+
+
+def _concerns(event: Event, place: Place, name: str) -> bool:
+    if event.kind == "Home":
+        return place_of(event.found) == place
+    if event.kind == "Pod":
+        own = event.found["metadata"].get("ownerReferences") or ()
+        return any(it["name"] == name for it in own) and (
+            not place.slot or event.found["metadata"]["name"] == f"{name}-{place.slot}"
+        )
+    return event.kind in (place.kind, "VirtualMachineInstance") and name_of(event.found) == place.name
+
+
+def _told_of(event: Event) -> str:
+    found = event.found
+    marks = {key.removeprefix(HOME): it for key, it in annotations_of(found).items() if key.startswith(HOME)}
+    spec = {key: found["spec"][key] for key in ("node", "owner", "nodeName") if key in found["spec"]}
+    status = {key: it for key, it in found.get("status", {}).items() if it and key in ("nodeName", "migrationState")}
+    ends = "ends " if found["metadata"].get("deletionTimestamp") else ""
+    return f"{ends}{found['metadata']['name']} {found['metadata']['uid'][:8]} {marks} {spec} {status}"
 
 
 # what is read

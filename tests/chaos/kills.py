@@ -83,7 +83,8 @@ ELSEWHERE: Final = (
     "app.kube.transport:Transport._written_by_httpx:*",
     "app.kube.transport:Transport._written:5:*",  # an answer that never comes: see the outages
     "app.kube.transport:Transport._write:[34]:*",  # credentials that are refused
-    "app.writes.api_writes:ApiBinder._after_unknown:[34]:*",  # no permission to patch the status of pods
+    "app.writes.read_back:BindConfirmation.run:[12]:*",  # a watch that does not show a bind for seconds
+    "app.writes.read_back:BindConfirmation._look_at:*",
     "app.runtime.acting:Acting.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
     "app.writes.events:ApiRecorder.stop:*",
@@ -99,7 +100,6 @@ ELSEWHERE: Final = (
     "plugins.sticky_node.refused_pods:RefusedPods._ask:*",
     "plugins.sticky_node.refused_pods:RefusedPods.run:[23]:*",
     "plugins.sticky_node.watched_homes:WatchedHomes.look:3:*",  # claims that no rule selects
-    "plugins.sticky_node.recording:Recorder.record_of:*",  # an owner that is not told yet when its machine migrates
 )
 """Points that nothing here leads to, or too seldom to be counted on."""
 
@@ -237,6 +237,7 @@ def _judge_homes(report: Report, campaign: Campaign) -> None:
     report.add("pods that did not come home", len(lives.strayed), 0)
     wrong = {"lost": lost, "invented": invented, "marks": marks, "clocks": found.clocks, "strayed": lives.strayed}
     report.details["homes"] = {what: it[:EVIDENCE] for what, it in wrong.items()}
+    report.details["stories"] = lives.stories
 
 
 def _add_points(report: Report, log: Path, most_unreached: int | None) -> None:

@@ -52,7 +52,8 @@ AUDIT_POLICY: Final = {
         {"level": "None"},
     ],
 }
-_CREATED: Final = 201
+CREATED: Final = 201
+_TIMEOUT: Final = 504
 _CALL_SECONDS: Final = 2.0
 _PROBE_PAUSE: Final = 0.02
 _PATIENCE: Final = 60.0
@@ -64,7 +65,7 @@ def leaders(count: int, seed: int) -> Report:
     """``count`` failures of the leader under load, every other one a stop instead of a kill."""
     report = Report(f"leader killed or stopped, lease {LEASE['leaseDuration']}")
     with tempfile.TemporaryDirectory(prefix="homeport-chaos-") as folder:
-        plane, audit_log = _audited(Path(folder))
+        plane, audit_log = audited(Path(folder), REPLICAS)
         with Arena(NODES, ("Node", "Pod", "Lease"), plane) as arena:
             replicas = {name: _replica(arena, name) for name in REPLICAS}
             arena.scheduler(STOCK[0], replicas[REPLICAS[0]], **waves.QUICK_RETRIES)
@@ -75,12 +76,12 @@ def leaders(count: int, seed: int) -> Report:
     return report
 
 
-def _audited(folder: Path) -> tuple[ControlPlane, Path]:
-    """A control plane that writes down who binds; each replica is a user of its own."""
+def audited(folder: Path, users: Sequence[str]) -> tuple[ControlPlane, Path]:
+    """A control plane with these users, and the log of who bound what."""
     policy, log = folder / "audit-policy.json", folder / "audit.log"
     policy.write_text(json.dumps(AUDIT_POLICY))
     flags = (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
-    return ControlPlane(apiserver_flags=flags, users=REPLICAS), log
+    return ControlPlane(apiserver_flags=flags, users=users), log
 
 
 def _replica(arena: Arena, name: str) -> Homeport:
@@ -91,8 +92,8 @@ def _replica(arena: Arena, name: str) -> Homeport:
 def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int, report: Report) -> Waves:
     gaps: dict[str, list[float]] = {"killed": [], "stopped": []}
     chance = random.Random(seed)
-    with _load(arena, seed) as tally, _probing(arena, replicas) as decided:
-        _wait_for_verdict(decided, time.monotonic())
+    with loading(arena, seed) as tally, probing(arena, [it.url for it in replicas.values()]) as decided:
+        wait_for_verdict(decided, time.monotonic())
         for number in range(count):
             time.sleep(LOAD_SECONDS * chance.random())
             leader = _leader(arena, replicas)
@@ -102,13 +103,13 @@ def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int,
                 leader.kill()
             else:
                 os.kill(leader.pid, signal.SIGSTOP)
-            gaps[how].append(_wait_for_verdict(decided, failed) - failed)
+            gaps[how].append(wait_for_verdict(decided, failed) - failed)
             if how == "killed":
                 leader.start()
             else:
                 time.sleep(max(0.0, failed + STOPPED_SECONDS - time.monotonic()))
                 os.kill(leader.pid, signal.SIGCONT)
-            _wait_for_verdict(decided, time.monotonic())
+            wait_for_verdict(decided, time.monotonic())
             progress(f"{number + 1} failures")
     for how, found in gaps.items():
         told = percentiles(found)
@@ -123,7 +124,7 @@ def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int,
 
 
 @contextmanager
-def _load(arena: Arena, seed: int) -> Iterator[Waves]:
+def loading(arena: Arena, seed: int) -> Iterator[Waves]:
     """Wave after wave until the block ends; the last one comes to rest."""
     tally = Waves(arena, (STOCK[0], PLAIN), seed, patience=_UNLUCKY_SECONDS)
     over = threading.Event()
@@ -148,16 +149,14 @@ def _load(arena: Arena, seed: int) -> Iterator[Waves]:
 
 
 @contextmanager
-def _probing(arena: Arena, replicas: Mapping[str, Homeport]) -> Iterator[list[float]]:
-    """Somebody asks each replica for verdicts; yields when those that were given had been asked for."""
+def probing(arena: Arena, urls: Sequence[str]) -> Iterator[list[float]]:
+    """Ask each replica for verdicts all the time; yields when the answered requests were sent."""
     over = threading.Event()
     decided: list[float] = []
     pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))
     pod["metadata"] |= {"namespace": "default", "uid": "probe"}
     body = {"Pod": pod, "NodeNames": arena.nodes}
-    threads = [
-        threading.Thread(target=_probe, args=(it.url, body, decided, over), daemon=True) for it in replicas.values()
-    ]
+    threads = [threading.Thread(target=_probe, args=(url, body, decided, over), daemon=True) for url in urls]
     for thread in threads:
         thread.start()
     try:
@@ -178,12 +177,12 @@ def _probe(url: str, body: Json, decided: list[float], over: threading.Event) ->
                     decided.append(sent)
 
 
-def _wait_for_verdict(decided: Sequence[float], since: float) -> float:
+def wait_for_verdict(decided: Sequence[float], since: float, what: str = "verdict") -> float:
     """When the first verdict was asked for that was given and asked for after ``since``."""
     deadline = time.monotonic() + _PATIENCE
     while not decided or decided[-1] <= since:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no verdict within {_PATIENCE:g} s")
+            raise TimeoutError(f"no {what} within {_PATIENCE:g} s")
         time.sleep(_PROBE_PAUSE)
     return min(it for it in decided if it > since)
 
@@ -207,18 +206,21 @@ def _judge(report: Report, arena: Arena, replicas: Mapping[str, Homeport], tally
     waves.judge(report, tally)
     holders = {_address(it): name for name, it in replicas.items()}
     lease = f"{LEASE['resourceNamespace']}/{LEASE['resourceName']}"
-    late = checker.late_bindings(arena.observer.history(), lease, _bound_by(audit_log), holders)
+    late = checker.late_bindings(arena.observer.history(), lease, bound_by(audit_log), holders)
     report.add("bindings of one who no longer led that landed", len(late), 0)
     report.details["late"] = late[:EVIDENCE]
     for homeport in replicas.values():
         waves.consistency(report, homeport)
 
 
-def _bound_by(audit_log: Path) -> dict[str, str]:
-    """Who bound a pod, for every binding that was accepted."""
-    told = (json.loads(line) for line in audit_log.read_text().splitlines())
-    return {
-        f"{it['objectRef']['namespace']}/{it['objectRef']['name']}": it["user"]["username"]
-        for it in told
-        if it.get("responseStatus", {}).get("code") == _CREATED
-    }
+def bound_by(audit_log: Path) -> dict[str, str]:
+    """Who bound a pod. Where no Binding was answered with success it is the one whose outcome is not known.
+
+    The API server cancels a request whose sender has ended, and may have stored the Binding all the same.
+    """
+    senders: dict[int, dict[str, str]] = {CREATED: {}, _TIMEOUT: {}}
+    for line in audit_log.read_text().splitlines():
+        event = json.loads(line)
+        by_pod = senders.get(event.get("responseStatus", {}).get("code"), {})
+        by_pod[f"{event['objectRef']['namespace']}/{event['objectRef']['name']}"] = event["user"]["username"]
+    return {**senders[_TIMEOUT], **senders[CREATED]}

@@ -37,6 +37,9 @@ REST_SECONDS: Final = 45.0
 CORDON_SECONDS: Final = 15.0
 """How long a cordon lasts at most: until everybody who lives there has a clock, and who may start elsewhere has."""
 
+LONGEST_STORY: Final = 80
+"""Maximum number of lines of evidence for a home that is wrong at rest: the latest ones."""
+
 _POLL_SECONDS: Final = 0.05
 _MOVED: Final = 2
 
@@ -70,13 +73,17 @@ class Machine:
 
 
 class Lives:
-    """Wave after wave. ``truth``: the home of each, also of who is gone · ``people``: the revisions of their words."""
+    """Wave after wave. ``truth``: the home of each, also of who is gone · ``people``: the revisions of their words.
+
+    ``stories``: the history of each home that was wrong at rest.
+    """
 
     def __init__(self, arena: Arena, schedulers: Sequence[str], seed: int) -> None:
         """``schedulers``: the first is a kube-scheduler, which knows affinity; the others are asked in turn."""
         self.truth: dict[Place, str] = {}
         self.people: set[int] = set()
         self.unrest: list[Rest] = []
+        self.stories: dict[str, list[str]] = {}
         self.strayed: list[str] = []
         self._arena = arena
         self._client = arena.plane.client
@@ -347,7 +354,10 @@ class Lives:
     def rest(self) -> None:
         """Wait until all that is written is right; what is not in time is noted, and taken for what it is."""
         if not self._until(lambda: not self._unrest().every, REST_SECONDS):
-            self.unrest.append(self._unrest())
+            rest = self._unrest()
+            self.unrest.append(rest)
+            history = self._arena.observer.history()
+            self.stories |= {f"{it}": homes.story(history, it)[-LONGEST_STORY:] for it in rest.wrong}
 
     def _unrest(self) -> Rest:
         present = self._arena.observer.present()

@@ -48,13 +48,14 @@ class Rule:
     ``delay``: seconds that each piece (up to 256 KiB) waits on its way. ``held``: ways on which nothing moves until the
     rule changes; nothing is lost. ``lost``: ways on which bytes are taken and thrown away; a way that lost some stays
     silent for good, whatever rule comes later. A new connection that would lose what it asks is accepted and reaches no
-    server. ``reset``: open connections are reset, new ones accepted and reset. ``refused``: open connections
-    are reset and new ones refused; only for the proxy as a whole.
+    server. ``endless``: the server does not hear that the client has ended. ``reset``: open connections are reset, new
+    ones accepted and reset. ``refused``: open connections are reset and new ones refused; for the whole proxy alone.
     """
 
     delay: float = 0.0
     held: frozenset[Way] = frozenset()
     lost: frozenset[Way] = frozenset()
+    endless: bool = False
     reset: bool = False
     refused: bool = False
 
@@ -73,6 +74,9 @@ SILENT_DOWN: Final = Rule(lost=_DOWN)
 HELD: Final = Rule(held=_BOTH)
 HELD_UP: Final = Rule(held=_UP)
 HELD_DOWN: Final = Rule(held=_DOWN)
+ENDLESS: Final = Rule(endless=True)
+"""What was sent takes effect, also where the server would cancel requests of a client that has ended."""
+
 RESET: Final = Rule(reset=True)
 REFUSED: Final = Rule(refused=True)
 
@@ -304,8 +308,9 @@ class FaultProxy:
                 await to.drain()
                 connection.passed[way] += len(piece)
             else:
-                with suppress(OSError):
-                    to.write_eof()
+                if way == "down" or not connection.rule.endless:
+                    with suppress(OSError):
+                        to.write_eof()
                 return
             self._tell()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.proxy import (
+    ENDLESS,
     HEALTHY,
     HELD_DOWN,
     HELD_UP,
@@ -151,6 +152,16 @@ def test_what_is_held_arrives_later(proxy: FaultProxy, echo: Echo) -> None:
         assert echo.heard == b"12"
         proxy.set(HEALTHY)
         assert heard(client, 1) == b"3"
+
+
+def test_the_server_does_not_hear_that_an_endless_client_has_ended(proxy: FaultProxy, echo: Echo) -> None:
+    with connect(proxy) as client:
+        proxy.set(HELD_UP)
+        client.sendall(b"1")
+        client.shutdown(socket.SHUT_WR)
+        proxy.set(ENDLESS)
+        assert heard(client, 1) == b"1"
+        assert not echo.ended.is_set()
 
 
 def test_a_reset_reaches_both_sides(proxy: FaultProxy, echo: Echo) -> None:

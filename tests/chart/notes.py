@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.chart.rendering import CHART, NAMESPACE, run_helm
+from tests.chart.rendering import ALLOW_LOCAL, CHART, NAMESPACE, run_helm
 from tests.controlplane.controlplane import ControlPlane
 
 _HEAD = "NOTES:\n"
@@ -20,6 +20,6 @@ def notes_of(plane: ControlPlane, values: Path | Mapping[str, Any], helm: str = 
             yaml.safe_dump(dict(values), file)
             file.flush()
             return notes_of(plane, Path(file.name), helm)
-    arguments = ["install", "homeport", str(CHART), f"--namespace={NAMESPACE}", "--dry-run=server"]
+    arguments = ["install", "homeport", str(CHART), f"--namespace={NAMESPACE}", "--dry-run=server", *ALLOW_LOCAL]
     said = run_helm(helm, *arguments, f"--values={values}", environment={"KUBECONFIG": str(plane.kubeconfig)})
     return said[said.index(_HEAD) + len(_HEAD) :]

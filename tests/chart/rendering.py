@@ -24,6 +24,10 @@ NAMESPACE: Final = "scheduling"
 CLUSTER: Final = f"v{DEFAULT_KUBERNETES}"
 
 
+ALLOW_LOCAL: Final = ("--set=image.allowLocal=true",)
+"""The defaults name an image that no registry has."""
+
+
 class RefusedError(Exception):
     """Helm ended with an error; the message is what it said."""
 
@@ -77,6 +81,7 @@ def rendered_text(values: Path | Mapping[str, Any] | None, **otherwise: Unpack[R
             f"--kube-version={otherwise.get('cluster', CLUSTER)}",
             *(f"--api-versions={it}" for it in otherwise.get("api_versions", ())),
             *([f"--values={values}"] if values is not None else []),
+            *ALLOW_LOCAL,
         )
 
 

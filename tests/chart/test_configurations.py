@@ -169,6 +169,19 @@ def test_homes_for_one_namespace_as_they_are_documented(tmp_path: Path) -> None:
     assert [] == verbs_of(rendered({}), "namespaces")
 
 
+@pytest.mark.parametrize(
+    ("values", "guarded"),
+    [
+        pytest.param({}, False, id="kube-scheduler looks at all nodes"),
+        pytest.param({"mode": "service"}, False, id="as the notes tell the one behind a Service to"),
+        pytest.param({"kubeScheduler": {"percentageOfNodesToScore": 70}}, True, id="it takes a sample"),
+        pytest.param({"config": {"samplingGuard": True, "smallestSample": 1}}, True, id="behind another extender"),
+    ],
+)
+def test_the_sampling_guard_is_on_where_there_is_a_sample(values: Json, guarded: bool, tmp_path: Path) -> None:
+    assert guarded == settings_of(rendered(values), tmp_path).sampling_guard
+
+
 def test_what_is_given_for_homes_is_what_homeport_reads(tmp_path: Path) -> None:
     """Also where it is false, which templates take for nothing said."""
     through = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "resource": "replicasets"}]

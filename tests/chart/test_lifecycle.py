@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.chart.cluster import Cluster
-from tests.chart.rendering import CHART, CI_VALUES, HELMS, RELEASES, RefusedError, rendered_once, run_helm
+from tests.chart.rendering import ALLOW_LOCAL, CHART, CI_VALUES, HELMS, RELEASES, RefusedError, rendered_once, run_helm
 from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane
 
@@ -36,7 +36,7 @@ class Release:
         self._environment = {"KUBECONFIG": str(plane.kubeconfig)}
 
     def install(self, values: Path) -> None:
-        self.run("install", "homeport", str(CHART), f"--values={values}")
+        self.run("install", "homeport", str(CHART), f"--values={values}", *ALLOW_LOCAL)
 
     def upgrade(self, values: Path, *flags: str) -> None:
         self.run("upgrade", "homeport", str(CHART), f"--values={values}", *flags)
@@ -181,7 +181,7 @@ def test_an_upgrade_from_the_defaults_of_a_former_chart(release: Release, tmp_pa
     """Helm takes them over, too: to --reuse-values nothing is new."""
     former = shutil.copytree(CHART, tmp_path / "former")
     shutil.copy(FORMER_DEFAULTS, former / "values.yaml")
-    release.run("install", "homeport", str(former))
+    release.run("install", "homeport", str(former), *ALLOW_LOCAL)
     assert "args" not in yaml.safe_load(release.run("get", "values", "homeport", "--all"))["plugins"]["stickyNode"]
     lived_in(release)
     before = release.versions()

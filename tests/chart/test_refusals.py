@@ -9,8 +9,10 @@ import pytest
 from app.config.flags import flags_of
 from app.config.mistakes import field_names
 from app.config.settings import Settings
+from tests.chart import settings_schema
 from tests.chart.definitions import api_versions
-from tests.chart.rendering import HELMS, RefusedError, containers, of_kind, pod_of, rendered
+from tests.chart.rendering import CHART, CLUSTER, HELMS, RefusedError, containers, of_kind, pod_of, rendered, run_helm
+from tests.chart.settings_schema import OWN
 
 Values = dict[str, Any]
 
@@ -94,6 +96,10 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"leaderElection": {"retryPeriod": "5001ms"}},
         "leaderElection: retryPeriod 5001ms is longer than a third of leaseDuration 15s",
     ),
+    "a lease that outlasts what others wait for": (
+        {"leaderElection": {"leaseDuration": "301s"}},
+        "leaderElection: leaseDuration 301s is longer than 5m, the longest that other replicas wait.",
+    ),
     "kube-schedulers that overlap": (
         {"kubeScheduler": {"leaderElection": {"renewDeadline": "1m30s"}}},
         "kubeScheduler.leaderElection: leaseDuration 15s is not longer than renewDeadline 1m30s",
@@ -141,14 +147,6 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     "scraped twice": ({"monitoring": TWICE}, "monitoring: podMonitor and serviceMonitor are both on"),
 }
 
-OWN: Final = (
-    *("cluster", "kubeconfig", "host", "port", "tls", "insecure", "profiles", "operatorHost", "operatorPort"),
-    *("operatorTls", "peerHost", "peerPort", "tlsCertFile", "tlsPrivateKeyFile", "clientCAFile", "selfSigned"),
-    *("allowedNames", "httpTimeout", "maxPriority", "leaderElection", "advertiseAddress"),
-    *("filterTimeout", "prioritizeTimeout", "preemptTimeout", "bindTimeout"),
-)
-"""Settings that the chart has the last word on."""
-
 OWN_FLAGS: Final = ["config", *(it.name for it in flags_of(Settings) if it.place[0] in OWN)]
 OTHER_FLAGS: Final = [it.name for it in flags_of(Settings) if it.place[0] not in OWN]
 SCHEDULERS_FLAGS: Final = (
@@ -159,6 +157,16 @@ SCHEDULERS_FLAGS: Final = (
 MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "an unknown key": ({"replicas": 3}, "additional properties 'replicas' not allowed"),
     "an unknown key within": ({"extender": {"timeout": "5s"}}, "additional properties 'timeout' not allowed"),
+    "an unknown setting": (
+        {"config": {"logLevl": "info"}},
+        "at '/config': additional properties 'logLevl' not allowed",
+    ),
+    "a setting that is none": ({"config": {"logLevel": "loud"}}, "at '/config/logLevel': value must be one of 'debug'"),
+    "a setting without a unit": ({"config": {"maxFeedAge": 5}}, "at '/config/maxFeedAge': got number, want string"),
+    "a setting within": (
+        {"config": {"tracing": {"endpont": "x"}}},
+        "at '/config/tracing': additional properties 'endpont' not allowed",
+    ),
     "a text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
     "a number for a text": ({"image": {"tag": 1.3}}, "at '/image/tag': got number, want string"),
     "a mode that there is not": ({"mode": "sidecar"}, "at '/mode': value must be one of 'scheduler', 'service'"),
@@ -347,3 +355,23 @@ def test_a_kind_that_the_cluster_does_not_serve(helm: str, name: str) -> None:
     assert (0, 1) == (monitor("skipIfMissing"), monitor("alwaysRender"))
     served = api_versions()
     assert (1, 1) == (monitor("failIfMissing", *served), monitor("skipIfMissing", *served))
+
+
+def test_the_schema_of_config_is_made_from_the_settings() -> None:
+    """``make chart-docs`` makes it."""
+    text = settings_schema.FILE.read_text(encoding="utf-8")
+
+    assert settings_schema.written(text) == text
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_an_image_that_no_registry_has(helm: str) -> None:
+    arguments = ("template", "homeport", str(CHART), f"--kube-version={CLUSTER}")
+    with pytest.raises(
+        RefusedError, match=r"the image is localhost/homeport:\S+, which no registry has: .* image\.registry"
+    ):
+        run_helm(helm, *arguments)
+
+    for given in ("image.registry=registry.example.com", "global.imageRegistry=example.com", "image.allowLocal=true"):
+        assert run_helm(helm, *arguments, f"--set={given}")
+    assert run_helm(helm, *arguments, "--is-upgrade"), "a release that has it goes on"

@@ -54,6 +54,7 @@ OTHERS: Final[dict[str, Any]] = {
     "kubeScheduler.percentageOfNodesToScore": 70,
     "kubeScheduler.leaderElection.retryPeriod": "1s",
     "kubeScheduler.leaderElection.renewDeadline": "11s",
+    "leaderElection.leaseDuration": "16s",
     "leaderElection.renewDeadline": "11s",
     "leaderElection.retryPeriod": "1s",
     "certificates.certManager.duration": "2161h",
@@ -75,7 +76,7 @@ OTHERS: Final[dict[str, Any]] = {
 }
 """Other values where it takes more than another number or word."""
 
-REFUSING: Final = {"certificates.certManager.renderMode"}
+REFUSING: Final = {"certificates.certManager.renderMode", "image.allowLocal"}
 """Values that only decide whether something is refused: `test_refusals` is about them."""
 
 
@@ -112,7 +113,8 @@ def _schema_paths(at: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, d
     for key, it in at.get("properties", {}).items():
         resolved = _resolved(it)
         yield f"{prefix}{key}", resolved
-        yield from _schema_paths(resolved, f"{prefix}{key}.")
+        if f"{prefix}{key}" != "config":  # that is of Homeport's settings, and no values of the chart
+            yield from _schema_paths(resolved, f"{prefix}{key}.")
 
 
 def _resolved(it: dict[str, Any]) -> dict[str, Any]:

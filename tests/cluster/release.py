@@ -13,7 +13,12 @@ from tests.cluster.cluster import Cluster
 from tests.integration.service import counted
 
 CHART: Final = Path(__file__).parents[2] / "helm" / "homeport"
-IMAGE_VALUES: Final = ("--set=image.registry=localhost", "--set=image.repository=homeport", "--set=image.tag=cluster")
+IMAGE_VALUES: Final = (
+    "--set=image.registry=localhost",
+    "--set=image.repository=homeport",
+    "--set=image.tag=cluster",
+    "--set=image.allowLocal=true",
+)
 """The image of `images.HOMEPORT`, which every node has."""
 
 _WAIT: Final = "120s"

@@ -214,7 +214,7 @@ def _places(found: Any) -> Iterator[tuple[Any, Any]]:
 
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
-    return Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics(), terse=True))
+    return Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
 
 
 def case(objects: list[Json], pod: Json) -> Json:

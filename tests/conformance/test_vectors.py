@@ -36,7 +36,7 @@ def test_no_topic_is_missing() -> None:
     "topic", sorted(path.name.partition(".")[0] for path in (VECTORS / "default-profile").glob("*.cases.jsonl.gz"))
 )
 def test_every_verdict_of_the_default_profile(topic: str) -> None:
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics(), terse=True))
+    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     judged = 0
     for case, expected in cases(VECTORS / "default-profile" / topic):
         assert in_order(expected) == in_order(json.loads(evaluator.evaluate(case))), expected["name"]

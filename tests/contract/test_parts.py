@@ -9,7 +9,6 @@ PLAIN = {"decode_pod", "decode_node", "slim_pod", "slim_node"}
 
 ALLOWED = {
     "app/kube/kinds.py": {"decode_pod", "decode_node"},  # which Cluster.decoder puts aside
-    "app/writes/api_writes.py": {"decode_pod"},  # reads back whether a pod is bound, and where
 }
 
 

@@ -1,6 +1,6 @@
 """Send a running service what nobody should, and count.
 
-python -m tests.fuzz                                  # 100,000 requests and 100,000 objects
+python -m tests.fuzz                                  # 100,000 of each part
 python -m tests.fuzz --short                          # what `make test` runs
 python -m tests.fuzz --only objects --count 5000 --seed 7
 python -m tests.fuzz --only requests --seed 1 --case 4711    # one case again, with all that is known of it
@@ -21,32 +21,42 @@ from typing import Any, Final
 import uvloop
 
 from tests.chaos.report import Report, table
-from tests.fuzz import objects, requests
-from tests.fuzz.campaign import Limits, Objects, Requests
+from tests.fuzz import amounts, large, lies, objects, requests
+from tests.fuzz.campaign import Amounts, Limits, Objects, Requests
 from tests.fuzz.families import chosen
 from tests.fuzz.findings import Findings
 from tests.fuzz.world import World
 
 COUNT: Final = 100_000
-SHORT: Final = 5_000
+LARGE: Final = 1_000 * len(objects.KINDS)
+SHORT: Final = {"requests": 5_000, "objects": 5_000, "amounts": 1_000, "large": LARGE // 50, "lies": 2_000}
 FULL_LIMITS: Final = Limits()
 SHORT_LIMITS: Final = Limits(step_ms=1_000.0)
 """Twenty times as much: ``make test`` must not depend on what else the machine does. Work without bounds takes more."""
 
-_BATCH: Final = {"requests": 1_000, "objects": 1_000}
+PARTS: Final = ("requests", "objects", "amounts", "large", "lies")
+_BATCH: Final = 1_000
+_LARGE_BATCH: Final = len(objects.KINDS)
+"""Objects of 1.4 MB at once: one of each kind."""
+
 _FAILURES: Final = Path("build/fuzz")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 if nothing was found."""
     given = _parser().parse_args(argv)
-    count = given.count or (SHORT if given.short else COUNT)
     limits = SHORT_LIMITS if given.short else FULL_LIMITS
     reports = []
-    for part in given.only or ("requests", "objects"):
+    for part in given.only or PARTS:
         families = chosen(part, given.family, every=given.every)
+        count = given.count or (SHORT[part] if given.short else LARGE if part == "large" else COUNT)
         numbers = [given.case] if given.case is not None else range(count)
-        report = uvloop.run(play(part, given.seed, numbers, families, limits, given.failures))
+        if part == "lies":
+            report = lies.report(
+                given.seed, numbers, families, limits.step_ms, Findings(part, given.seed, given.failures)
+            )
+        else:
+            report = uvloop.run(play(part, given.seed, numbers, families, limits, given.failures))
         print(table(report), flush=True)
         if not report.good:
             print(json.dumps(report.details["findings"], indent=2), flush=True)
@@ -62,29 +72,34 @@ async def play(
     """One part, on a world of its own."""
     findings, began = Findings(part, seed, folder), time.monotonic()
     with tempfile.TemporaryDirectory() as work:
-        world = World(Path(work))
+        world = World(Path(work), amounts.PROFILES if part == "amounts" else ())
         try:
             await world.start()
             if part == "requests":
                 sending = Requests(world, findings, limits)
-                await sending.run(partial(requests.made, seed, families=families), numbers, _BATCH[part])
+                await sending.run(partial(requests.made, seed, families=families), numbers, _BATCH)
                 tally = sending.tally
+            elif part == "amounts":
+                both = Amounts(world, findings, limits)
+                await both.run(partial(amounts.made, seed, families=families), numbers, _BATCH)
+                tally = both.tally
             else:
                 watching = Objects(world, findings, limits)
-                await watching.run(partial(objects.made, seed, families=families), numbers, _BATCH[part])
+                made, batch = (large.made, _LARGE_BATCH) if part == "large" else (objects.made, _BATCH)
+                await watching.run(partial(made, seed, families=families), numbers, batch)
                 tally = watching.tally
         finally:
             world.close()
     report = Report(f"{part}, seed {seed}")
     report.add(f"{part} sent", sum(tally.sent.values()))
-    if part == "requests":
+    if part in ("requests", "amounts"):
         report.add("answers asked for", tally.asks)
     report.add("breaches", findings.count("breach"), 0)
     report.add("crashes", findings.count("crash"), 0)
     report.add(f"standstills beyond {limits.step_ms:g} ms", findings.count("standstill"), 0)
     report.add("such that did not come again with the same cases", tally.not_again)
     report.add("longest step, processor time", tally.longest_step_ms, unit=" ms")
-    if part == "objects":
+    if part in ("objects", "large"):
         report.add("slowest marker", round(tally.slowest_marker, 2), unit=" s")
     before, after = tally.memory[min(1, len(tally.memory) - 1)], tally.memory[-1]
     report.add("memory after the first batch", round(before, 1), unit=" MB")
@@ -105,9 +120,9 @@ async def play(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.fuzz", description="Send a running service what nobody should.")
     parser.add_argument("--short", action="store_true", help="the form that make test runs")
-    parser.add_argument("--only", nargs="+", choices=("requests", "objects"), metavar="PART", help="requests, objects")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, help=f"of each part; default: {COUNT:,}, in short {SHORT:,}")
+    parser.add_argument("--count", type=int, help=f"of each part; default: {COUNT:,}, in short {SHORT}")
     parser.add_argument("--case", type=int, help="only this one; needs --only and the seed it was found with")
     parser.add_argument("--family", nargs="+", default=(), help="only these, also such as wait")
     parser.add_argument("--every", action="store_true", help="also families that wait, see tests/fuzz/families.py")

@@ -11,12 +11,13 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.fuzz import answering, objects, requests
+from tests.fuzz import amounts, answering, client, objects, requests
 from tests.fuzz.client import Listener, NotHttp
 from tests.fuzz.families import EVENTS_AT_ONCE
 from tests.fuzz.findings import Finding, Findings, What, halves
@@ -246,10 +247,7 @@ class Objects(Campaign[objects.Case]):
         for place, case in enumerate(cases):
             if place % EVENTS_AT_ONCE == 0:
                 await asyncio.sleep(_BETWEEN_SECONDS)
-            self.world.api.send(case.kind, self._versioned(case.line), once=case.once)
-
-    def _versioned(self, raw: bytes) -> bytes:
-        return raw.replace(objects.VERSION.encode(), str(self.world.api.version + 1).encode())
+            self.world.api.send(case.kind, self.world.versioned(case.line), once=case.once)
 
     async def _markers(self, seconds: float) -> list[str]:
         told, took = await self.world.overtaken(seconds)
@@ -271,7 +269,7 @@ class Objects(Campaign[objects.Case]):
         items: dict[str, list[bytes]] = {kind: [] for kind in objects.KINDS}
         for case in cases:
             if case.item is not None:
-                items[case.kind].append(self._versioned(case.item))
+                items[case.kind].append(self.world.versioned(case.item))
         told: list[str] = []
         for listed in (items, {}):
             for kind in items:
@@ -283,6 +281,36 @@ class Objects(Campaign[objects.Case]):
             if told:
                 break
         return told
+
+
+class Amounts(Campaign[amounts.Case]):
+    """Objects by watch, some at once, each followed by a question about a pod. No amount may be a plugin's fault."""
+
+    def bytes_of(self, case: amounts.Case) -> tuple[bytes, ...]:
+        return (case.line, *case.asked.pieces)
+
+    async def carry_out(self, cases: Sequence[amounts.Case], *, alone: bool = False) -> list[Finding]:
+        left, found = list(reversed(cases)), list[Finding]()
+
+        async def work() -> None:
+            while left:
+                case = left.pop()
+                self.tally.asks += 1
+                self.tally.kinds[case.kind] += 1
+                self.world.api.send(case.kind, self.world.versioned(case.line))
+                to = self.world.operator if case.asked.to == "operator" else self.world.verbs
+                if told := await answering.sent(case.asked, to):
+                    text = "\n".join(told)
+                    found.append(Finding("breach", case.family, (case.number,), text, self.bytes_of(case)))
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        seconds = _ALONE_SECONDS if alone else _FEED_SECONDS
+        told, took = await self.world.overtaken(seconds)
+        self.tally.slowest_marker = max(self.tally.slowest_marker, took)
+        answer = await client.post(self.world.verbs, "/api/v1/cycle", amounts.PLAIN)
+        if answer.status != HTTPStatus.OK:
+            told = [*told, f"a pod without any amount: {answer.status} {answer.body[:1000].decode()}"]
+        return [*found, *(self._of_batch("breach", cases, it) for it in told)]
 
 
 async def shrunk(body: bytes, still: Callable[[bytes], Awaitable[bool]]) -> bytes:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from tests.fuzz import objects, requests
+from tests.fuzz import amounts, large, lies, objects, requests
 
 EVERY: Final[Mapping[str, Mapping[str, tuple[float, Any]]]] = {
     "requests": requests.FAMILIES,
     "objects": objects.FAMILIES,
+    "amounts": amounts.FAMILIES,
+    "large": large.FAMILIES,
+    "lies": lies.FAMILIES,
 }
 
 WAITING: Final[Mapping[tuple[str, str], str]] = {}

@@ -26,9 +26,8 @@ from tests.builders import (
     pod_object,
     volume_object,
 )
-from tests.fuzz.world import MORE_NODES, WAITS_IN, cluster
+from tests.fuzz.world import MORE_NODES, VERSION, WAITS_IN, cluster
 
-VERSION: Final = "@V@"
 KINDS: Final = tuple(map(str, RESOURCES))
 _CLUSTER_WIDE: Final = frozenset(str(it) for it in RESOURCES if not it.namespaced)
 NAMES: Final = 300

@@ -45,6 +45,9 @@ PAGES: Final = (
     "/api/v1/explain",
     "/api/v1/homes/drain",
 )
+OF_VERBS: Final = ("/api/v1/cycle",)
+"""Pages that only the listener for the verbs has."""
+
 METHODS: Final = (
     "GET",
     "HEAD",
@@ -163,7 +166,7 @@ def _by(kind: Callable[[Random, JsonObject], bytes]) -> Family:
         good = random.choice(_objects_of(verb, number) if verb else generated.GOOD[path])
         prefix = random.choice(PREFIXES) if verb else ""
         ask = Ask("POST", prefix + path, kind(random, good), verb)
-        return _Made([whole(ask)], [ask], to="verbs" if verb else "operator")
+        return _Made([whole(ask)], [ask], to="verbs" if verb or path in OF_VERBS else "operator")
 
     return make
 
@@ -452,6 +455,74 @@ def keyed(random: Random, number: int) -> _Made:
     return _Made([whole(ask)], [ask])
 
 
+_STATES: Final = ("first bytes", "head", "head's end", "begun", "middle", "last byte", "chunk's size", "chunk's end")
+"""Parts of a request in which its body is cut off."""
+
+
+def _cut_at(random: Random, state: str, head_size: int, size: int) -> int:
+    """Return the number of bytes to send. The body begins with a chunk of 7 bytes where it is sent in chunks."""
+    places = {
+        "first bytes": random.randrange(1, 20),
+        "head": random.randrange(20, head_size),
+        "head's end": head_size - random.randrange(3),
+        "begun": head_size + 1,
+        "middle": random.randrange(head_size, size),
+        "last byte": size - 1,
+        "chunk's size": head_size + random.randrange(1, 4),
+        "chunk's end": head_size + random.randrange(3, 13),
+    }
+    return min(places[state], size - 1)
+
+
+def cut_bodies(random: Random, number: int) -> _Made:
+    """A body that ends in any state of its request, short, long or in chunks, also behind a request with the same head.
+
+    The client hangs up at once, within the grace that a body gets, or after it.
+    """
+    others = ("/api/v1/homes/drain", "/api/v1/waiting/x/allow", "/api/v1/waiting/x/reject")
+    path = random.choice((*generated.GOOD, *others))
+    verb = generated.VERBS.get(path)
+    good = random.choice(_objects_of(verb, number) if verb else generated.GOOD.get(path, [{"node": "node-a1"}]))
+    body = encoded(good)
+    if random.random() < 0.2:
+        body = body[:-1] + b" " * random.choice((30_000, 70_000, 300_000, 1_100_000)) + body[-1:]
+    ask = Ask("POST", (random.choice(PREFIXES) if verb else "") + path, body, verb)
+    before = whole(Ask(ask.method, ask.path, encoded(good), verb)) if random.random() < 0.4 else b""
+    if random.random() < 0.3:
+        first = head(ask, "Transfer-Encoding: chunked", length=-1)
+        sent = first + b"7\r\n" + body[:7] + b"\r\n%x\r\n" % len(body[7:]) + body[7:] + b"\r\n0\r\n\r\n"
+    else:
+        first, sent = head(ask), whole(ask)
+    end = _cut_at(random, random.choice(_STATES), len(first), len(sent))
+    pieces = [it for it in (before, *_cut(random, sent[:end], 2)) if it] if end > 1 else [before + sent[:end]]
+    waits = [random.choice((0.0, 0.0, 0.001, 0.005)) for _ in pieces[1:]]
+    to: Side = "verbs" if verb or path != "/api/v1/explain" else "operator"
+    return _Made(pieces, [], due="nothing", waits=[*waits, random.choice((0.0, 0.0, 0.001, 0.005, 0.03))], to=to)
+
+
+def largest_cycles(random: Random, number: int) -> _Made:
+    """Cycles and explanations of up to 4 MiB, within the bounds or beyond: of names, containers, labels or pods."""
+    count = random.choice((1_000, 5_000, 20_000, 60_000, 250_000))
+    pod = pod_object(f"vast-{number}", namespace=WAITS_IN, labels={"app": "app-1"})
+    match random.randrange(5):
+        case 0:
+            asked: JsonObject = {"pod": pod, "nodes": [f"n{place}" for place in range(count)]}
+        case 1:
+            pod["spec"]["containers"] = [{"name": "a"}] * min(count, 200_000)
+            asked = {"pod": pod}
+        case 2:
+            pod["metadata"]["labels"] = {f"k{place}": "v" for place in range(count)}
+            asked = {"pod": pod}
+        case 3:
+            asked = {"pods": [{"pod": pod, "queuedAt": place} for place in range(min(count // 20, 5_000))]}
+        case _:
+            asked = {"pod": pod, "nodes": [number] * count}
+    path = random.choice(("/api/v1/cycle", "/api/v1/cycle", "/api/v1/explain"))
+    ask = Ask("POST", path, encoded(asked))
+    to: Side = "verbs" if path == "/api/v1/cycle" else "operator"
+    return _Made([whole(ask)], [ask], to=to, due="answer or end", refusable=True)
+
+
 FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
     "mutated": (30, mutated_),
     "split": (12, split),
@@ -476,6 +547,8 @@ FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
     "held": (0.02, held),
     "constraints": (0.05, constraints),
     "keyed": (0.05, keyed),
+    "cut-bodies": (3, cut_bodies),
+    "largest-cycles": (0.05, largest_cycles),
 }
 """How often, and how."""
 

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
-from app.config.profile import DEFAULT_PROFILES
+from app.config.profile import DEFAULT_PROFILES, Profile
 from app.kube.kinds import NODES, PODS
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from plugins import DEFAULT_WEIGHTS, IN_TREE
-from tests.fuzz import objects, requests
+from tests.fuzz import amounts, large, lies, objects, requests
 from tests.fuzz.families import EVERY, WAITING, chosen
 
-MADE: dict[str, Any] = {"requests": requests.made, "objects": objects.made}
+MADE: dict[str, Any] = {
+    "requests": requests.made,
+    "objects": objects.made,
+    "amounts": amounts.made,
+    "large": large.made,
+    "lies": lies.made,
+}
 SOME = range(400)
+FEW = range(20)
+"""Of cases of 1.4 MB."""
 
 
 @pytest.mark.parametrize("part", MADE)
 def test_a_case_is_the_same_for_its_seed_and_number(part: str) -> None:
-    made = MADE[part]
+    made, some = MADE[part], FEW if part == "large" else SOME
 
-    assert [made(1, number) for number in SOME] == [made(1, number) for number in SOME]
-    assert [made(1, number) for number in SOME] != [made(2, number) for number in SOME]
+    assert [made(1, number) for number in some] == [made(1, number) for number in some]
+    assert [made(1, number) for number in some] != [made(2, number) for number in some]
 
 
 @pytest.mark.parametrize("part", MADE)
 def test_a_case_is_found_again_by_its_family(part: str) -> None:
-    for number in SOME:
+    for number in FEW if part == "large" else SOME:
         case = MADE[part](1, number, chosen(part))
         assert case == MADE[part](1, number, chosen(part, [case.family]))
 
@@ -45,6 +54,14 @@ def test_every_kind_that_is_watched_is_fuzzed() -> None:
 
     assert {repr(kind) for kind in watched} == set(objects.KINDS)
     assert set(objects.KINDS) == {objects.made(1, number).kind for number in SOME}
+
+
+def test_amounts_are_of_every_kind_that_kube_scheduler_s_plugins_read() -> None:
+    (complete,) = resolve((Profile(preset="complete"),), Registry(IN_TREE, DEFAULT_WEIGHTS))
+    watched = {repr(kind) for kind in {NODES, PODS}.union(complete.kinds())}
+    ours = {kind for kind in watched if "kubevirt" in kind or "homeport" in kind}
+
+    assert watched - ours == {it.kind for it in map(partial(amounts.made, 1), range(300))}
 
 
 def test_what_waits_is_a_family() -> None:

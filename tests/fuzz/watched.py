@@ -23,6 +23,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -88,7 +89,8 @@ class Pauses:
         while True:
             time.sleep(_LOOK_SECONDS)
             if time.monotonic() - self._woken > _STANDS_STILL:
-                self._seen[_told(sys._current_frames().get(self._loop_thread))] += 1
+                with suppress(AttributeError):  # frames that run while they are read may not be whole
+                    self._seen[_told(sys._current_frames().get(self._loop_thread))] += 1
 
 
 def _told(frame: FrameType | None) -> tuple[str, ...]:

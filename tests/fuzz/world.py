@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,9 @@ WAITING: Final = 200
 
 WAITS_IN: Final = "waits"
 MORE_NODES: Final = 60
+VERSION: Final = "@V@"
+"""In an event or object: the version that the API server gives it."""
+
 _CRASHED: Final = re.compile(r"[Tt]raceback|internal error|reflector failed|Exception in|Unhandled|never retrieved")
 _CANARY_KEY: Final = "canary.example/zone"
 _ANSWER_SECONDS: Final = 60.0
@@ -94,11 +97,11 @@ class Canary:
 class World:
     """API server and service. ``verbs`` and ``operator`` are where the service is asked; one listener for both here."""
 
-    def __init__(self, folder: Path, flags: Iterable[str] = ()) -> None:
+    def __init__(self, folder: Path, profiles: Sequence[JsonObject] = ()) -> None:
         self.api = ListeningApiServer()
         self.crashes: list[str] = []
         self._folder = folder
-        self._flags = tuple(flags)
+        self._flags = [f"--config={_config(folder, profiles)}"] if profiles else []
         self._group = ProcessGroup(folder)
         self._process: Process | None = None
         self._control: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -216,6 +219,10 @@ class World:
         fresh, self._read_to = text[self._read_to :], len(text)
         return [_short(line) for line in fresh.splitlines() if _CRASHED.search(line)]
 
+    def versioned(self, raw: bytes) -> bytes:
+        """Return an event or object under the next version."""
+        return raw.replace(VERSION.encode(), str(self.api.version + 1).encode())
+
     # markers
 
     async def overtaken(self, seconds: float) -> tuple[list[str], float]:
@@ -261,6 +268,13 @@ class World:
             for name in ("undecodable", "relists")
         ]
         return {kind: FeedCounts(int(float(found[0][kind])), int(float(found[1][kind]))) for kind in found[0]}
+
+
+def _config(folder: Path, profiles: Sequence[JsonObject]) -> Path:
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    file = folder / "fuzzed.yaml"
+    file.write_text(yaml.safe_dump({**head, "profiles": list(profiles)}))
+    return file
 
 
 def _short(line: str) -> str:

@@ -138,9 +138,10 @@ def start_scheduler(plane: ControlPlane, homeport: Homeport, **extender: Any) ->
     return plane.start_scheduler(scheduler_config(homeport, **extender))
 
 
-def role(homeport: Homeport) -> str:
-    """`ok: leader`, or `ok: follower`."""
-    return httpx.get(f"{homeport.url}/readyz", trust_env=False, timeout=5).text.partition(" of ")[0].strip()
+def role(homeport: Homeport, *, whole: bool = False) -> str:
+    """`ok: leader`, or `ok: follower`; with `whole` as the page has it."""
+    text = httpx.get(f"{homeport.url}/readyz", trust_env=False, timeout=5).text
+    return text if whole else text.partition(" of ")[0].strip()
 
 
 @contextmanager

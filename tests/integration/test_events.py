@@ -43,7 +43,9 @@ def test_homes_nominations_and_the_leader_are_told_with_the_least_role(plane: Co
     install_kubevirt(client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     machine = client.create(objects.virtual_machine("told01"))
-    config = configured(tmp_path, leaderElection={**ELECTION, "resourceNamespace": "default", "resourceName": "told"})
+    config = configured(
+        tmp_path, smallestSample=1, leaderElection={**ELECTION, "resourceNamespace": "default", "resourceName": "told"}
+    )
     account = Account(plane, "teller")
     apply(client, printed(config, "teller"))
 
@@ -67,7 +69,8 @@ def test_homes_nominations_and_the_leader_are_told_with_the_least_role(plane: Co
         spread = [objects.spread(WEB)]
         late = client.create(objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread))
         client.wait_for(
-            lambda: refused_on_zone_a(homeport, late) and "NominatedUnshown" in told(client, "late"), what="the lead"
+            lambda: refused_on_zone_a(homeport, late) and "NominatedUnshown" in told(client, "late"),
+            what="the nomination",
         )
         holder = homeport.get("/api/v1/status")["leader"]
         client.wait_for(lambda: len(told(client, "told01")) == 5, what="all Events")

@@ -11,7 +11,8 @@ from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.credentials import load
-from app.writes.api_writes import FENCE, binding, fence_off
+from app.writes.api_writes import binding
+from app.writes.read_back import FENCE, fence_off
 from tests.builders import encoded
 from tests.controlplane import objects
 from tests.controlplane.client import Client

@@ -18,7 +18,7 @@ from app.config.settings import Settings, load_settings
 from app.kube.client import KubeClient
 from app.kube.credentials import load
 from app.main import work_of
-from app.rights.access_review import PermissionCheck
+from app.rights.access_review import CURE, PermissionCheck
 from app.rights.permissions import Rule
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
@@ -94,7 +94,7 @@ def missing_count(homeport: Homeport) -> int:
 
 
 def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane, tmp_path: Path) -> None:
-    """Lists, watches, binds, writes a machine's home, leads a pod to a node, holds the Lease, fences at a take-over.
+    """Lists, watches, binds, writes a machine's home, nominates a pod, holds the Lease, fences at a take-over.
 
     Before, without one of its rules, Homeport is as ready as ever and says what will not work.
     """
@@ -102,7 +102,7 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
     install_kubevirt(client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     machine = client.create(objects.virtual_machine("db01"))
-    config = configured(tmp_path, leaderElection=ELECTION)
+    config = configured(tmp_path, smallestSample=1, leaderElection=ELECTION)
     account, roles = Account(plane, "homeport"), printed(config, "homeport")
     apply(client, without(roles, "pods/status"))
 
@@ -127,7 +127,7 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
             spread = [objects.spread(WEB)]
             late = client.create(objects.pod("late", labels=WEB, scheduler_name="homeport", spread_constraints=spread))
             client.wait_for(
-                lambda: refused_on_zone_a(homeport, late) and nominated(client, "late"), what="the pod to be led"
+                lambda: refused_on_zone_a(homeport, late) and nominated(client, "late"), what="the pod to be nominated"
             )
         lines = ready(homeport, "?verbose").splitlines()
         log = homeport.log()
@@ -135,8 +135,8 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
     (missing,) = status["missing"]
     assert "patch pods/status" == missing["right"]
     assert f"[-]permissions failed: may not patch pods/status, needed for {missing['needed_for']}" == line
-    assert ["fencing", "having", "leading"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
-    assert (1, True) == (len(told), missing["needed_for"] in told[0])
+    assert ["fencing", "having", "nominating"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
+    assert (1, True) == (len(told), CURE in told[0])
     assert ("ok: leader\n", 1, "") == before
     assert nominated(client, "late") == "zone-b-0"
     assert [] == [it for it in lines if it.startswith("[-]")]

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +150,31 @@ def test_a_leader_that_slept_binds_nothing_and_one_that_is_killed_is_replaced(pl
     assert [True, False, *[False] * 9] == fenced
     lease = plane.client.get("Lease", "homeport")["metadata"]["annotations"]
     assert "default-scheduler,s0" == lease["homeport.dev/schedulers"]
+
+
+def test_a_hostile_lease_is_shown_in_a_line_waited_for_and_taken(
+    plane: ControlPlane, start_homeport: Callable[..., Homeport]
+) -> None:
+    """Its holder controls terminals, its count of transitions ends an int32, and it does not say since when."""
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "homeport", "namespace": "default"},
+        "spec": {
+            "holderIdentity": "\x1b[31m" + "x" * 50_000,
+            "leaseDurationSeconds": 1,
+            "leaseTransitions": 2**31 - 1,
+        },
+    }
+    plane.client.create(lease)
+    flags = [f"--leader-elect-{name}" for name in ("lease-duration=3s", "renew-deadline=2s", "retry-period=500ms")]
+    homeport = start_homeport("--leader-elect", "--leader-elect-resource-namespace=default", *flags)
+    shown = role(homeport, whole=True)
+    until_it_leads(plane, homeport)
+    taken = plane.client.get("Lease", "homeport")["spec"]
+    plane.client.delete("Lease", "homeport")
+    plane.client.wait_for(lambda: plane.client.find("Lease", "homeport"), what="the Lease to be made again")
+    until_it_leads(plane, homeport)
+
+    assert f'ok: follower of "\\x1b[31m{"x" * 123}"… at \n' == shown
+    assert (0, 3) == (taken["leaseTransitions"], taken["leaseDurationSeconds"])

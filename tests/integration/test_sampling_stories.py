@@ -1,4 +1,4 @@
-"""kube-scheduler shows a sample of the nodes: a pod with few open nodes is nominated to one that it was not shown."""
+"""kube-scheduler shows a sample of the nodes: a pod with few open nodes is nominated to one outside of it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +10,8 @@ import pytest
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane, Scheduler
-from tests.integration.service import Homeport, scheduler_config
+from tests.integration.attempts import attempts
+from tests.integration.service import Homeport, scheduler_config, start_scheduler
 from tests.integration.test_spread_stories import WEB
 
 StartHomeport = Callable[..., Homeport]
@@ -19,8 +20,9 @@ CROWD = 400
 SHARE = 10
 """Percent of the nodes that are shown: kube-scheduler's own choice for 5,000 nodes. At least 100 nodes are."""
 
-OUT_SECONDS = 10
-"""For so long a node that in-tree filters refused is not tried again."""
+PODS = 20
+WINDOW_SECONDS = 5
+"""Time in which no further attempt may come: as long as several of the nominations that the guard would make."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def results(homeport: Homeport) -> dict[str, int]:
     return {line.partition('result="')[2].partition('"')[0]: int(float(line.rpartition(" ")[2])) for line in lines}
 
 
-def test_pods_are_led_to_nodes_that_they_were_not_shown(plane: ControlPlane, start_homeport: StartHomeport) -> None:
+def test_pods_are_nominated_to_nodes_outside_of_the_sample(plane: ControlPlane, start_homeport: StartHomeport) -> None:
     """Six pods may only go to the two nodes of a zone among 402 nodes, of which 100 are shown at a time."""
     client = plane.client
     make_left(client, "left-0", "left-1")
@@ -111,7 +113,7 @@ def test_pods_are_led_to_nodes_that_they_were_not_shown(plane: ControlPlane, sta
 
 
 def test_without_the_guard_a_pod_waits_though_there_is_room(plane: ControlPlane, start_homeport: StartHomeport) -> None:
-    """Refused on the nodes of two windows, and nothing leads it to the one node that would do."""
+    """Refused on the nodes of two windows; nothing points the scheduler to the one node that would do."""
     client = plane.client
     make_left(client, "left-0")
     crowd_has(client, 1)
@@ -129,8 +131,8 @@ def test_without_the_guard_a_pod_waits_though_there_is_room(plane: ControlPlane,
     assert {} == results(homeport)
 
 
-def test_a_node_without_room_is_not_tried_again_at_once(plane: ControlPlane, start_homeport: StartHomeport) -> None:
-    """The one node that would do is full: it is tried once; a second one that comes gets the pod."""
+def test_a_node_without_room_is_not_nominated(plane: ControlPlane, start_homeport: StartHomeport) -> None:
+    """In-tree filters refuse the one node that Homeport passes, since it is full; a second one gets the pod."""
     client = plane.client
     make_left(client, "left-0")
     crowd_has(client, 1)
@@ -138,14 +140,56 @@ def test_a_node_without_room_is_not_tried_again_at_once(plane: ControlPlane, sta
     homeport = start_homeport()
 
     with start_sampling(plane, homeport):
-        started = time.monotonic()
         client.create(web("late", requests={"cpu": "1"}))
+        client.wait_for(lambda: refusals(homeport) >= 2, what="the pod and its retry to be refused")
+        for _ in range(8):
+            wake(client, homeport, "late")
+        before = results(homeport)
+        make_left(client, "left-1")
+        bound = client.wait_bound("late")
+
+    assert ({}, "left-1") == (before, bound)
+
+
+def test_a_node_that_an_unknown_filter_refuses_is_nominated_once(
+    plane: ControlPlane, start_homeport: StartHomeport
+) -> None:
+    """The pod keeps away from one that runs there: of terms between pods Homeport's profile knows nothing."""
+    client = plane.client
+    make_left(client, "left-0")
+    crowd_has(client, 1)
+    client.create(objects.pod("foe", labels={"app": "foe"}, node_name="left-0"))
+    homeport = start_homeport()
+    foes = {"labelSelector": {"matchLabels": {"app": "foe"}}, "topologyKey": objects.HOSTNAME_LABEL}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [foes]}}
+
+    with start_sampling(plane, homeport):
+        client.create(web("late", affinity=affinity))
         client.wait_for(lambda: results(homeport).keys() - {"lost"}, what="a nomination to come to something")
         for _ in range(8):
             wake(client, homeport, "late")
-        make_left(client, "left-1")
+        before = results(homeport)
+        client.delete("Pod", "foe")
         bound = client.wait_bound("late")
-        seconds = time.monotonic() - started
 
-    assert "left-1" == bound
-    assert 1 <= results(homeport)["refused"] <= 1 + seconds // OUT_SECONDS
+    assert (1, "left-0") == (before["refused"], bound)
+
+
+def test_a_full_zone_beside_all_nodes_is_no_sample(plane: ControlPlane, start_homeport: StartHomeport) -> None:
+    """Twenty pods that only a full zone could take, and 400 names in each request: the guard costs no attempt."""
+    client = plane.client
+    names = [f"left-{number}" for number in range(3)]
+    make_left(client, *names)
+    crowd_has(client, 1)
+    for name in names:
+        client.create(objects.pod(f"full-{name}", node_name=name, requests={"cpu": "4"}))
+    homeport = start_homeport()
+
+    with start_scheduler(plane, homeport) as scheduler:
+        for number in range(PODS):
+            client.create(web(f"late-{number}", requests={"cpu": "1"}))
+        client.wait_for(lambda: attempts(scheduler) >= 2 * PODS, what="each pod and its retry to be refused")
+        time.sleep(WINDOW_SECONDS)
+        found = attempts(scheduler)
+
+    assert (2 * PODS, {}) == (found, results(homeport))

@@ -131,3 +131,23 @@ def test_an_eviction_that_would_not_help_is_vetoed(plane: ControlPlane, start_ho
     assert plane.client.find("Pod", "dear") is None
     assert plane.client.node_of("cheap") == "zone-a-0"
     assert homeport.outcomes("preempt") == {"candidates": 1}
+
+
+def test_a_refusal_for_spread_evicts_nobody(plane: ControlPlane, start_homeport: StartHomeport) -> None:
+    """With Homeport the urgent pod waits. In tree, spread is a part of preemption: its peer in zone a goes."""
+    client = plane.client
+    make_zones(plane, {"zone-a": 1, "zone-b": 1})
+    client.patch("Node", "zone-b-0", {"spec": {"unschedulable": True}}, namespace="")
+    for name, value in (("low", 10), ("high", 1000)):
+        client.create(objects.priority_class(name, value))
+    client.create(objects.pod("peer", labels=WEB, node_name="zone-a-0", priority_class_name="low"))
+    urgent = objects.pod("urgent", labels=WEB, priority_class_name="high", spread_constraints=[objects.spread(WEB)])
+    homeport = start_homeport()
+
+    with start_scheduler(plane, homeport):
+        client.create(urgent)
+        client.wait_for(lambda: homeport.outcomes("filter").get("no_fit", 0) >= 2, what="the pod to be refused twice")
+        assert ({}, "zone-a-0", "") == (homeport.outcomes("preempt"), client.node_of("peer"), client.node_of("urgent"))
+    with plane.start_scheduler({}):
+        assert "zone-a-0" == client.wait_bound("urgent")
+    assert client.find("Pod", "peer") is None

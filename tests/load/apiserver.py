@@ -1,9 +1,9 @@
 """A stand-in for kube-apiserver that lists, watches and binds: enough to fill a picture with 150,000 pods.
 
 Run as ``python -m tests.load.apiserver PORT NODES PODS [PENDING [FURNISHED]]``, the last one 1 for pods and nodes with
-what all plugins of kube-scheduler read. Pages are made beforehand, so that serving them
-costs little. ``POST /bench/rate/<events per second>`` makes pods come and go, ``POST /bench/gone`` ends the watch of
-pods as an API server does that has forgotten their versions: they are listed anew.
+what all plugins of kube-scheduler read. Objects are encoded beforehand, so that serving them costs little.
+``POST /bench/rate/<events per second>`` makes pods come and go, ``POST /bench/gone`` ends the watch of pods as an API
+server does that has forgotten their versions: they are listed anew.
 
 It is no second fake of the one in tests/apiserver.py but a generator of load: it holds no objects, only their bytes,
 and must cost little beside what is measured.
@@ -15,14 +15,13 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from itertools import count, cycle
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from tests.load import cluster
 
-_PAGE: Final = 500
 _RESOURCES: Final = {
     "/api/v1": [
         ("pods", "Pod", True),
@@ -73,20 +72,15 @@ class Server:
         self._versions = count(_VERSION + 1)
         self._rate = 0.0
         self._watching: list[asyncio.Queue[bytes]] = []
-        self._pages = {
-            "nodes": [self._page(node(i) for i in part) for part in _parts(nodes)],
-            "pods": [self._page(furnish(cluster.pod(i, nodes)) for i in part) for part in _parts(pods)]
-            + [self._page(iter(waiting[part.start : part.stop])) for part in _parts(pending)],
+        self._objects = {
+            "nodes": [_encoded(node(i)) for i in range(nodes)],
+            "pods": [*(_encoded(furnish(cluster.pod(i, nodes))) for i in range(pods)), *map(_encoded, waiting)],
         }
         self._churn = [
             _event(kind, cluster.versioned(furnish(cluster.pod(number, nodes)), _VERSION_MARK.decode()))
             for number in range(min(pods, _CHURNED))
             for kind in ("DELETED", "ADDED")
         ]
-
-    @staticmethod
-    def _page(items: object) -> bytes:
-        return cluster.encoded(items)  # type: ignore[arg-type]  # an iterator of objects
 
     async def serve(self, port: int) -> None:
         server = await asyncio.start_server(self._connection, "127.0.0.1", port, limit=1 << 20)
@@ -134,7 +128,7 @@ class Server:
         elif query.get("watch") in ("1", "true"):
             await self._watch(url.path.rpartition("/")[2], writer)
         elif any(url.path == f"{group}/{name}" for group, found in _RESOURCES.items() for name, _, _ in found):
-            await _send(writer, self._list(url.path.rpartition("/")[2], int(query.get("continue") or 0)))
+            await _send(writer, self._list(url.path.rpartition("/")[2], query))
         else:
             await _send(
                 writer, json.dumps({"kind": "Status", "status": "Failure", "code": 404}).encode(), "404 Not Found"
@@ -144,11 +138,13 @@ class Server:
         found = [{"name": name, "kind": kind, "namespaced": spaced} for name, kind, spaced in _RESOURCES[path]]
         return json.dumps({"kind": "APIResourceList", "groupVersion": path, "resources": found}).encode()
 
-    def _list(self, name: str, page: int) -> bytes:
-        pages = self._pages.get(name) or [b""]
-        more = str(page + 1) if page + 1 < len(pages) else ""
+    def _list(self, name: str, query: Mapping[str, str]) -> bytes:
+        objects = self._objects.get(name, [])
+        start = int(query.get("continue") or 0)
+        end = min(start + int(query.get("limit") or len(objects)), len(objects))
+        more = str(end) if end < len(objects) else ""
         metadata = json.dumps({"resourceVersion": str(_VERSION), "continue": more}).encode()
-        return b'{"kind":"List","metadata":' + metadata + b',"items":[' + pages[page] + b"]}"
+        return b'{"kind":"List","metadata":' + metadata + b',"items":[' + b",".join(objects[start:end]) + b"]}"
 
     async def _watch(self, name: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -198,8 +194,8 @@ def _event(kind: str, obj: Any) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
-def _parts(size: int) -> list[range]:
-    return [range(start, min(start + _PAGE, size)) for start in range(0, size, _PAGE)]
+def _encoded(made: dict[str, Any]) -> bytes:
+    return json.dumps(made, separators=(",", ":")).encode()
 
 
 async def _send(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK") -> None:

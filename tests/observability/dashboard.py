@@ -279,11 +279,11 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 width=4,
             ),
             Panel(
-                title="Pods led to other nodes",
-                text="What the sampling guard did: pods shown no node that would do, and what came of "
-                "leading them to one.",
+                title="Nominations outside the sample",
+                text="The sampling guard: pods that were refused on a whole sample and nominated to a node outside of "
+                "it, and the effect of each nomination.",
                 queries=[
-                    Query(_rate("homeport_sampled_out_total", "namespace"), "shown too few nodes"),
+                    Query(_rate("homeport_sampled_out_total", "namespace"), "pods"),
                     Query(_rate("homeport_nominations_total", "result"), "{{result}}"),
                 ],
                 unit="ops",
@@ -329,12 +329,13 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             ),
             Panel(
                 title="Plugin faults",
-                text="Exceptions that left a plugin, and answers that are none. Should stay at 0.",
+                text="Exceptions that left a plugin, invalid answers, and scores out of range. Should stay at 0.",
                 queries=[
                     Query(
                         _rate("homeport_plugin_faults_total", "plugin, extension_point"),
                         "{{plugin}} {{extension_point}}",
-                    )
+                    ),
+                    Query(_rate("homeport_scores_out_of_range_total", "plugin"), "{{plugin}} score out of range"),
                 ],
                 unit="ops",
             ),
@@ -670,7 +671,14 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 text="Each replica with its version and the Python it runs on.",
                 queries=[Query("homeport_build_info{@}")],
                 kind="table",
-                width=24,
+                width=18,
+                height=6,
+            ),
+            Panel(
+                title="Log lines dropped",
+                text="Log lines that standard error did not take: a full disk, or a pipe that is not read.",
+                queries=[Query(_rate("homeport_log_lines_dropped_total", "pod"), "{{pod}}")],
+                width=6,
                 height=6,
             ),
         ),

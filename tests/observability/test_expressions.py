@@ -12,6 +12,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.config.settings import Settings
+from app.controllers.cases import Effect
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome, Verb
 from plugins.sticky_node.census import STATES
@@ -35,7 +36,7 @@ VALUES: Final[dict[str, frozenset[str]]] = {
     "verb": frozenset(get_args(Verb)),
     "state": frozenset(STATES),
     "certificate": frozenset({"serving", "authority", "client", "kubeconfig"}),
-    "result": frozenset({"consistent", "different"}),
+    "result": frozenset({"consistent", "different", *get_args(Effect)}),
 }
 """Of the labels whose values are a fixed set."""
 

@@ -1,4 +1,4 @@
-"""Never may two replicas bind at once, whatever is delayed, lost, repeated or stopped on the way.
+"""Two replicas never bind at once, whatever is delayed, lost, repeated, stopped, deleted or edited by hand on the way.
 
 And who takes over knows whose pods its predecessors let bind.
 """
@@ -37,14 +37,30 @@ class Sim:
         self.order = count()
         self.posts: list[tuple[str, float]] = []
         self.let_bind: dict[str, set[str]] = {}
-        self.elections = {
-            name: Election(
-                name, f"{name}:1", lease_duration=LEASE, renew_deadline=10.0, retry_period=2.0, clock=self.clock
-            )
-            for name in "abc"[:participants]
-        }
-        for name in self.elections:
-            self.after(0.0, partial(self.act, name))
+        self.elections: dict[str, Election] = {}
+        self.ended: dict[str, frozenset[str]] = {name: frozenset() for name in "abc"[:participants]}
+        for name in self.ended:
+            self.start(name)
+        # Not both: a new process cannot know that a Lease was deleted.
+        disturb = self.choose([None, self.meddle, self.crash])
+        if disturb is not None:
+            self.after(self.pause(), disturb)
+
+    def start(self, name: str) -> None:
+        """Start a process of a pod that knows that its predecessors have ended. What they sent can still arrive."""
+        identity = f"{name}{len(self.ended[name])}"
+        election = Election(
+            identity, f"{name}:1", lease_duration=LEASE, renew_deadline=10.0, retry_period=2.0, clock=self.clock
+        )
+        election.succeed(self.ended[name])
+        self.elections[name] = election
+        self.after(0.0, partial(self.act, election))
+
+    def crash(self) -> None:
+        name = self.choose(sorted(self.elections))
+        self.ended[name] |= {self.elections[name].identity}
+        self.start(name)
+        self.after(self.pause(), self.crash)
 
     def after(self, seconds: float, do: Callable[[], None]) -> None:
         heapq.heappush(self.to_come, (self.clock.now + seconds, next(self.order), do))
@@ -59,37 +75,63 @@ class Sim:
             do()
             self.check()
 
-    def act(self, name: str) -> None:
+    def act(self, election: Election) -> None:
         """One round of a participant; the next one comes when it is due, or after a pause."""
-        election = self.elections[name]
+        if election not in self.elections.values():
+            return
         if self.choose([True, False]):
             election.remember(self.choose(SCHEDULERS))
         step = election.next_step()
         if step.do == "read":
-            self.read(name)
+            self.read(election)
         elif step.do == "write":
-            self.write(name, election.writing(), election)
+            self.write(election.writing(), election)
         else:
-            self.after(min(step.seconds, self.pause()), lambda: self.act(name))
+            self.after(min(step.seconds, self.pause()), lambda: self.act(election))
 
     def pause(self) -> float:
         return float(self.choose([2.0, 0.5, 9.0, 30.0]))
 
-    def read(self, name: str) -> None:
+    def meddle(self) -> None:
+        """Delete the Lease, put back an empty one, or edit its duration, if every participant has seen one."""
+        if self.lease is not None and all(it.record is not None for it in self.elections.values()):
+            how = self.choose(["delete", "put back", None, 0, -7, 1, 2**31 - 1])
+            lease = self.lease
+            if how in ("delete", "put back"):
+                self.store(None)
+            if how == "put back":
+                self.store({"metadata": {"name": "homeport"}})
+            if how not in ("delete", "put back"):
+                self.store({**lease, "spec": {**lease.get("spec", {}), "leaseDurationSeconds": how}})
+        self.after(self.pause(), self.meddle)
+
+    def store(self, lease: dict[str, Any] | None) -> LeaseRecord | None:
+        """Replace the Lease. Every participant hears of it after a while, each by itself."""
+        self.version += 1
+        if lease is not None:
+            uid = self.lease["metadata"]["uid"] if self.lease is not None else f"uid-{self.version}"
+            lease = {**lease, "metadata": {**lease["metadata"], "uid": uid, "resourceVersion": str(self.version)}}
+        self.lease = lease
+        stored = self.seen()
+        for other in self.elections.values():
+            self.after(self.delay(), partial(other.observe, stored, lagging=True))
+        return stored
+
+    def read(self, election: Election) -> None:
         def answer() -> None:
             found = self.seen()
-            self.after(self.delay(), lambda: self.go_on(name, lambda: self.elections[name].observe(found)))
+            self.after(self.delay(), lambda: self.go_on(election, lambda: election.observe(found)))
 
         self.after(self.delay(), answer)
 
-    def go_on(self, name: str, tell: Callable[[], None]) -> None:
+    def go_on(self, election: Election, tell: Callable[[], None]) -> None:
         tell()
-        self.act(name)
+        self.act(election)
 
     def seen(self) -> LeaseRecord | None:
         return None if self.lease is None else LeaseRecord.of(msgspec.json.encode(self.lease))
 
-    def write(self, name: str, body: dict[str, Any], election: Election) -> None:
+    def write(self, body: dict[str, Any], election: Election) -> None:
         """It arrives after a while; its sender may have given it up by then, or never hear of it."""
         heard = self.choose([True, False])
         given_up = [False]
@@ -100,18 +142,14 @@ class Sim:
                 if heard and not given_up[0]:
                     finish(election.conflicted)
                 return
-            self.version += 1
-            self.lease = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
-            written = self.seen()
+            written = self.store(body)
             assert written is not None
-            for other in self.elections:
-                self.after(self.delay(), partial(self.elections[other].observe, written, lagging=True))
             if heard:
                 self.after(self.delay(), lambda: None if given_up[0] else finish(lambda: election.written(written)))
 
         def finish(tell: Callable[[], None]) -> None:
             given_up[0] = True
-            self.go_on(name, tell)
+            self.go_on(election, tell)
 
         def give_up() -> None:
             if not given_up[0]:
@@ -121,20 +159,19 @@ class Sim:
         self.after(self.choose([5.0, 20.0]), give_up)
 
     def check(self) -> None:
-        able = [name for name, election in self.elections.items() if not election.may_post(POST)]
+        able = [election for election in self.elections.values() if not election.may_post(POST)]
         assert len(able) <= 1, (self.clock.now, able)
-        for name in able:
+        for election in able:
+            name, term = election.identity, election.term
             self.posts.append((name, self.clock.now))
-            term = self.elections[name].term
             assert term is not None
-            if self.clock.now >= term.safe_at:
+            if self.clock.now >= term.safe_at and not term.together:
                 late = [it for it in self.posts if it[0] != name and it[1] + POST > self.clock.now]
                 assert [] == late, "a binding of the former leader may still be under way"
             for other, schedulers in self.let_bind.items():
                 unknown = [it for it in schedulers if it not in term.fence]
                 assert other == name or not unknown, f"{name} does not know whose pods {other} let bind"
-            recorded = self.elections[name].recorded
-            self.let_bind.setdefault(name, set()).update(it for it in SCHEDULERS if it in recorded)
+            self.let_bind.setdefault(name, set()).update(it for it in SCHEDULERS if it in election.recorded)
 
 
 @settings(max_examples=400)

@@ -13,7 +13,7 @@
       "operatorTls" false
       "httpTimeout" .Values.extender.httpTimeout
       "maxPriority" (int .Values.extender.maxPriority)
-      "leaderElection" (merge (dict "leaderElect" true "resourceNamespace" $namespace "resourceName" (include "homeport.fullname" .)) .Values.leaderElection)
+      "leaderElection" (merge (dict "leaderElect" true "resourceNamespace" $namespace "resourceName" (include "homeport.fullname" .) "lockFile" "/tmp/homeport.lock") .Values.leaderElection)
       "profiles" (include "homeport.profiles" . | fromYamlArray) -}}
 {{- if eq .Values.mode "scheduler" -}}
 {{- $own = merge $own (dict "host" "127.0.0.1" "tls" false "peerHost" .Values.listenAddress "peerPort" 8890) -}}
@@ -33,6 +33,13 @@
 {{- $own = merge $own (dict "tlsCertFile" "/tls/tls.crt" "tlsPrivateKeyFile" "/tls/tls.key" "clientCAFile" "/tls/ca.crt") -}}
 {{- end -}}
 {{- toYaml $own -}}
+{{- end -}}
+
+{{/* Settings of HomeportConfiguration that follow from values, and that `config` overrides. */}}
+{{- define "homeport.presetSettings" -}}
+{{- if eq (int .Values.kubeScheduler.percentageOfNodesToScore) 100 -}}
+samplingGuard: false
+{{- end -}}
 {{- end -}}
 
 {{/* Homeport's profiles: one for each name, all alike. */}}
@@ -82,7 +89,7 @@
 {{- define "homeport.config" -}}
 apiVersion: homeport.dev/v1alpha1
 kind: HomeportConfiguration
-{{ merge (include "homeport.ownSettings" . | fromYaml) .Values.config | toYaml }}
+{{ merge (include "homeport.ownSettings" . | fromYaml) .Values.config (include "homeport.presetSettings" . | fromYaml) | toYaml }}
 {{- end -}}
 
 {{/* What a KubeSchedulerConfiguration says of Homeport, in both modes and in the notes. */}}

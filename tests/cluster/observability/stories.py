@@ -302,9 +302,18 @@ STORIES: Final = (
     ),
     Story("HomeportPodsUnchecked", "once", {_UNSERVED: "0x10 1x120"}, 100),
     Story(
-        "HomeportSampleTooSmall", "one a minute", {f"homeport_sampled_out_total{{{A}}}": "0+1x180"}, 130, [NAMESPACE]
+        "HomeportSampleTooSmall",
+        "one a minute",
+        {f'homeport_nominations_total{{{A},result="hit"}}': "0+1x180"},
+        130,
+        [NAMESPACE],
     ),
-    Story("HomeportSampleTooSmall", "one in ten minutes", {f"homeport_sampled_out_total{{{A}}}": "0+0.1x180"}, 130),
+    Story(
+        "HomeportSampleTooSmall",
+        "one in ten minutes",
+        {f'homeport_nominations_total{{{A},result="hit"}}': "0+0.1x180"},
+        130,
+    ),
     Story(
         "HomeportBindConflicts",
         "one in five",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import yaml
@@ -31,6 +36,21 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     served: list[Settings] = []
     monkeypatch.setattr(command_line, "serve", lambda settings, *_, **__: served.append(settings))
     return served
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(["plugins"], id="long output"), pytest.param(["version"], id="short output")]
+)
+def test_a_command_ends_quietly_by_sigpipe_if_its_output_is_a_closed_pipe(command: list[str]) -> None:
+    """As other programs do: ``homeport plugins | head -1``."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ended = subprocess.run([sys.executable, "-m", "homeport", *command], stdout=write, stderr=PIPE, check=False)
+    finally:
+        os.close(write)
+
+    assert (-signal.SIGPIPE, b"") == (ended.returncode, ended.stderr)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +180,8 @@ def test_every_setting_has_a_flag_except_profiles() -> None:
 
 def test_leader_election_has_the_flags_of_kube_scheduler(served: list[Settings]) -> None:
     """As ``kube-scheduler --help`` names them; a part that no flag gives keeps its default."""
-    parts = ("lease-duration", "renew-deadline", "resource-lock", "resource-name", "resource-namespace", "retry-period")
+    resource = ("resource-lock", "resource-name", "resource-namespace")
+    parts = ("lease-duration", "lock-file", "renew-deadline", *resource, "retry-period")
     wanted = {"leader-elect", *(f"leader-elect-{part}" for part in parts)}
 
     assert 0 == main(["serve", "--cluster=c", "--leader-elect=false", "--leader-elect-lease-duration", "20s"])
@@ -186,7 +207,7 @@ def test_tracing_without_the_extra_is_a_mistake(
     assert 2 == main(arguments)
     assert (
         'homeport: tracing.endpoint "http://collector:4318" (flag --tracing-endpoint): '
-        "needs OpenTelemetry's SDK and exporter: pip install 'homeport[otlp]'\n"
+        "needs OpenTelemetry's SDK and exporter: pip install '.[otlp]' in Homeport's source\n"
     ) == capsys.readouterr().err
     assert [(it.tracing.endpoint, it.tracing.sampling_rate_per_million) for it in served] == [
         ("http://collector:4318", 0)
@@ -296,6 +317,43 @@ class TestServe:
         assert 2 == main(["serve", "--config", str(tmp_path / "config"), "--cluster", saved(tmp_path)])
         said = [line.replace("{}", str(tmp_path / "config")) for line in said]
         assert [f"homeport: {line}" for line in said] == capsys.readouterr().err.splitlines()
+
+    def test_all_mistakes_of_all_profiles_are_shown_in_one_round(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        sticky = {"name": "StickyNode"}
+        fields = {
+            "httpTimeout": 5,
+            "profiles": [
+                {"schedulerName": "a", "preset": "complet", "pluginConfig": [{**sticky, "args": {"gracePeriod": 15}}]},
+                {"schedulerName": "b", "plugins": {"filter": {"enabled": [{"weight": 1}, {"name": "Nonsense"}]}}},
+                {
+                    "schedulerName": "c",
+                    "preset": "complete",
+                    "plugins": {"queueSort": {"disabled": [{"name": "*"}]}},
+                    "pluginConfig": [
+                        {**sticky, "args": {"gracePeriod": True, "owners": [{"apiVersion": "v1", "kind": "Pod"}]}},
+                        {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": True}},
+                    ],
+                },
+            ],
+        }
+        head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+        (tmp_path / "config").write_text(yaml.safe_dump({**head, **fields}, sort_keys=False))
+
+        assert 2 == main(["serve", "--config", str(tmp_path / "config"), "--cluster", saved(tmp_path)])
+        places = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
+        assert [
+            "httpTimeout",
+            "profiles[0].preset",
+            "profiles[1].plugins.filter.enabled[0].name",
+            "profiles[0].pluginConfig[0].args.gracePeriod",
+            "profiles[1].plugins.filter.enabled[1].name",
+            "profiles[2].pluginConfig[1].args.bindTimeoutSeconds",
+            "profiles[2].pluginConfig[0].args.gracePeriod",
+            "profiles[2].pluginConfig[0].args.owners[0]",
+            "profiles[2].plugins",
+        ] == places
 
     def test_a_bad_cluster(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "empty").write_text(json.dumps({"kind": "List", "items": []}))

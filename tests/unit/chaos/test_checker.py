@@ -27,7 +27,7 @@ class Story:
     def tell(self, kind: Kind, change: Change, found: Json, **metadata: Any) -> Json:
         named = {"namespace": "default", "uid": f"uid-{found['metadata']['name']}", **found["metadata"], **metadata}
         made = {**found, "metadata": {**named, "resourceVersion": str(next(self._revisions))}}
-        self.events.append(Event(kind, change, made))
+        self.events.append(Event(kind, change, made, received=float(made["metadata"]["resourceVersion"])))
         return made
 
     def waits(self, name: str, *constraints: Json, **fields: Any) -> None:
@@ -45,6 +45,13 @@ class Story:
 
     def goes(self, name: str) -> None:
         self.tell("Pod", "DELETED", self._pods.pop(name))
+
+    def is_fenced(self, name: str) -> float:
+        """Fence a pod off; returns when."""
+        pod = self._pods[name]
+        annotations = {checker.FENCE: pod["metadata"]["resourceVersion"]}
+        self._pods[name] = self.tell("Pod", "MODIFIED", pod, annotations=annotations)
+        return self.events[-1].received
 
     def changes(self, name: str, metadata: Json | None = None, phase: str = "Running") -> None:
         pod = {**self._pods[name], "status": {"phase": phase}}
@@ -305,3 +312,23 @@ def test_pods_without_a_node_are_waiting() -> None:
     story.runs("bound", "node-a")
 
     assert checker.waiting_pods(story.events) == ["default/stuck"]
+
+
+@pytest.mark.parametrize(
+    ("sender", "ended", "late"),
+    [
+        pytest.param("old", -0.5, ["default/web bound by old after it was fenced"], id="it had ended before the fence"),
+        pytest.param("old", 0.5, [], id="it ended after the fence, which may be its own"),
+        pytest.param("new", -0.5, [], id="another bound it"),
+    ],
+)
+def test_a_binding_of_an_ended_process_after_the_fence_is_found(sender: str, ended: float, late: list[str]) -> None:
+    story = Story()
+    story.waits("web")
+    story.waits("before")
+    story.binds("before", "node-a")
+    fenced = story.is_fenced("web")
+    story.binds("web", "node-b")
+
+    bound_by = {"default/web": sender, "default/before": "old"}
+    assert late == checker.bound_after_fence(story.events, bound_by, {"old": fenced + ended})

@@ -119,6 +119,30 @@ def test_every_reason_for_a_home_is_known() -> None:
     assert {"bind": 2, "migration": 1, "memory": 1, "adoption": 1} == judged.by
 
 
+@pytest.mark.parametrize(
+    ("replaces", "is_right"),
+    [pytest.param("n1", True, id="the home"), pytest.param("n3", False, id="another home")],
+)
+def test_a_machine_may_migrate_from_where_a_bind_would_have_made_its_home(replaces: str, is_right: bool) -> None:
+    story = Story()
+    story.lives("n1")
+    story.bound("n2", replaces=replaces)
+    story.instance(node="n3", source="n2")
+    story.homeport(**at("n3"))
+    assert is_right == (not story.judged().invented)
+
+
+def test_a_story_is_what_happened_to_one_place_without_repetitions() -> None:
+    story = Story()
+    story.lives("n1")
+    story.lives("n1")
+    story.machine("other")
+    lines = [line.split()[2:4] for line in homes.story(story.events, DB)]
+    owner, instance = ["VirtualMachine", "ADDED"], ["VirtualMachineInstance", "MODIFIED"]
+    home, pod = ["VirtualMachine", "MODIFIED"], ["Pod", "MODIFIED"]
+    assert [owner, instance, pod, home, ["Home", "MODIFIED"], owner, pod, home] == lines
+
+
 def test_what_people_say_needs_no_reason_and_ends_those_of_before() -> None:
     """The pod's word is not heard any more, nor does the machine's move count, nor is it adopted."""
     story = Story()

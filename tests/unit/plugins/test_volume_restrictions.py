@@ -5,7 +5,10 @@ from typing import Any, Final
 import pytest
 
 from app.framework.cycle_state import CycleState
+from app.framework.interface import Unprepared
+from app.kube.volumes import Disks
 from app.runtime.guard import PluginError
+from plugins import volume_restrictions
 from plugins.volume_restrictions import VolumeRestrictions, VolumeRestrictionsArgs
 from tests.builders import JsonObject, claim_object, mounting, node_object, pod_object
 from tests.harness import Answer, World, only
@@ -164,3 +167,17 @@ def test_a_refusal_stands_as_long_as_the_claim_is_in_use() -> None:
     found.cluster.delete_pod(("default", "two"))
     assert before[0] != plugin.signature(pod)
     assert plugin.signature(found.pod("plain")) == plugin.signature(found.pod("other"))
+
+
+def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STEPS_AT_ONCE", "_STEPS_OF_A_PIECE"):
+        monkeypatch.setattr(volume_restrictions, name, 3)
+    pods = [running(f"p{it}", f"n{1 + it % 2}", gcePersistentDisk=gce(f"d{it}")) for it in range(20)]
+    found = world(*pods)
+    ours = found.pod(more=mounting(gcePersistentDisk=gce("d5")))
+    with pytest.raises(Unprepared) as missing:
+        found.framework.find_nodes_that_fit(ours, found.candidates())
+
+    assert 5 <= sum(1 for _ in missing.value.steps), "some disks in each"
+    monkeypatch.setattr(Disks, "conflict", lambda *_: pytest.fail("looked at once more"))
+    assert {"n1": "Success", "n2": DISK} == found.filter(ours)

@@ -1,4 +1,6 @@
-"""Rules of assumed pods: in flight, accepted, gone."""
+"""Rules of assumed pods: in flight, reserved, accepted, unclear, gone."""
+
+import pytest
 
 from app.cache.assumed import AssumedPods
 from tests.builders import make_pod
@@ -101,3 +103,60 @@ class TestReserved:
         assumed.reserve("unknown")
 
         assert ((), (), ["settled"]) == (assumed.in_flight(), assumed.reserved(), told)
+
+
+class TestUnclear:
+    """A pod whose bind may have succeeded or failed keeps its place, and is uncertain until it is settled."""
+
+    @pytest.mark.parametrize("accepted", [False, True])
+    def test_it_is_uncertain_and_keeps_its_place(self, accepted: bool) -> None:
+        assumed = AssumedPods()
+        assumed.put(POD)
+        if accepted:
+            assumed.accept(POD.uid)
+
+        assert assumed.doubt(POD.uid)
+
+        assert (1, POD, (POD,), (POD,), True) == (
+            len(assumed),
+            assumed.get(POD.uid),
+            assumed.in_flight(),
+            assumed.unconfirmed(),
+            assumed.is_unclear(POD.uid),
+        )
+
+    def test_a_newer_form_stays_where_the_pod_is(self) -> None:
+        assumed = AssumedPods()
+        assumed.put(POD)
+        assumed.doubt(POD.uid)
+
+        assumed.put(NEWER)
+
+        assert ((NEWER,), (NEWER,)) == (assumed.in_flight(), assumed.unconfirmed())
+
+    def test_whoever_waits_is_told_when_it_is_settled_and_not_before(self) -> None:
+        assumed, told = AssumedPods(), list[str]()
+        assumed.on_settled(lambda: told.append("settled"))
+        assumed.put(POD)
+
+        assumed.doubt(POD.uid)
+        assert [] == told
+        assert POD == assumed.remove(POD.uid)
+        assert (["settled"], 0) == (told, len(assumed))
+
+    def test_only_a_bind_in_flight_or_accepted_can_be(self) -> None:
+        assumed = AssumedPods()
+        assumed.put(POD)
+        assumed.reserve(POD.uid)
+
+        assert (False, False) == (assumed.doubt("unknown"), assumed.doubt(POD.uid))
+        assert ((), (POD,)) == (assumed.unconfirmed(), assumed.reserved())
+
+    def test_what_the_api_server_has_taken_is_not_confirmed_yet(self) -> None:
+        assumed = AssumedPods()
+        assumed.put(POD)
+        assert () == assumed.unconfirmed()
+
+        assumed.accept(POD.uid)
+
+        assert ((POD,), False) == (assumed.unconfirmed(), assumed.is_unclear(POD.uid))

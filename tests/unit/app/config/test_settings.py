@@ -72,6 +72,7 @@ class TestSources:
             "due_bind_wait": 0.05,
             "bind_batch_window": 0.05,
             "sampling_guard": True,
+            "smallest_sample": 100,
             "bind_others": True,
             "events": True,
             "max_feed_age": 180.0,
@@ -664,7 +665,7 @@ class TestPartsByFlags:
                 [
                     (
                         'leaderElection.leaseDuration "5" (flag --leader-elect-lease-duration): must be a duration '
-                        "such as 5s, 500ms or 1m30s, 1s or more: it has no unit"
+                        "such as 5s, 500ms or 1m30s, from 1s to 5m: it has no unit"
                     )
                 ],
                 id="a flag that says nothing usable",

@@ -1,128 +1,132 @@
-"""When a node may be tried, and when the next look may be."""
+"""Budgets of nominations, and nodes that in-tree filters refused."""
 
 from __future__ import annotations
 
 from app.controllers.pacing import (
     LOOK_SECONDS,
-    MOST_MISSES,
-    REPEAT_SECONDS,
-    REST_SECONDS,
+    MISS_SECONDS,
+    MOST_MISS_SECONDS,
+    NOMINATION_SECONDS,
     Attempts,
+    Excluded,
     Pacing,
-    workload_of,
+    shape_of,
 )
-from tests.builders import controller, make_pod
+from tests.builders import constraint, controller, make_node, make_pod
+from tests.harness import World
+
+SPEC = make_pod("web").spec
 
 
 class TestAttempts:
-    def test_the_back_off_doubles_and_ends_in_a_rest(self) -> None:
+    def test_the_pause_grows_with_each_miss_in_a_row(self) -> None:
         attempts, now, pauses = Attempts(), 1000.0, []
-        for _ in range(MOST_MISSES + 1):
-            attempts.missed("n1", now, in_tree=True)
+        for _ in range(7):
+            attempts.missed(now)
             pauses.append(attempts.not_before - now)
             now = attempts.not_before
 
-        assert [0.25, 0.5, 1.0, 2.0, 4.0, REST_SECONDS, 0.25] == pauses
+        assert [1.0, 4.0, 16.0, 64.0, 256.0, MOST_MISS_SECONDS, MOST_MISS_SECONDS] == pauses
 
-    def test_a_node_is_out_for_longer_each_time_it_is_rejected(self) -> None:
-        attempts, now, pauses = Attempts(), 1000.0, []
-        for _ in range(7):
-            attempts.missed("n1", now, in_tree=True)
-            until = attempts.rejected_at(now)["n1"]
-            pauses.append(until - now)
-            assert {} == attempts.rejected_at(until)
-            now = until
-
-        assert [10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0] == pauses
-
-    def test_what_replicas_miss_at_the_same_time_is_one_miss(self) -> None:
+    def test_misses_at_the_same_time_count_as_one(self) -> None:
         attempts = Attempts()
-        for node in ("n1", "n2", "n3"):
-            attempts.missed(node, 1000.0, in_tree=True)
+        for _ in range(3):
+            attempts.missed(1000.0)
 
-        assert (1, 1000.25, {"n1", "n2", "n3"}) == (
-            attempts.misses,
-            attempts.not_before,
-            set(attempts.rejected_at(1000.0)),
-        )
+        assert (1, 1000.0 + MISS_SECONDS) == (attempts.misses, attempts.not_before)
 
-    def test_a_hit_ends_the_back_off_and_opens_the_node(self) -> None:
+    def test_a_hit_ends_the_pause(self) -> None:
         attempts = Attempts()
-        attempts.missed("n1", 1000.0, in_tree=True)
-        attempts.missed("n2", 1001.0, in_tree=True)
-        attempts.hit("n1")
+        attempts.missed(1000.0)
+        attempts.hit()
 
-        assert (0, 0.0, {"n2": 1011.0}) == (attempts.misses, attempts.not_before, attempts.rejected_at(1001.0))
-
-    def test_what_was_rejected_long_ago_is_forgotten(self) -> None:
-        attempts = Attempts()
-        attempts.missed("n1", 1000.0, in_tree=True)
-        attempts.hit("n2")
-        attempts.forget(1309.0)
-        before = attempts.repeats
-        attempts.forget(1310.0)
-
-        assert (True, False) == (before, attempts.repeats)
-
-    def test_a_miss_that_is_no_fault_of_the_node_leaves_it_open(self) -> None:
-        attempts = Attempts()
-        attempts.missed("n1", 1000.0, in_tree=False)
-
-        assert ({}, 1000.25, True) == (attempts.rejected_at(1000.0), attempts.not_before, attempts.repeats)
-
-    def test_only_so_many_nodes_are_remembered(self) -> None:
-        attempts = Attempts()
-        for number in range(65):
-            attempts.missed(f"n{number}", 1000.0, in_tree=True)
-
-        assert [f"n{number}" for number in range(1, 65)] == list(attempts.rejected_at(1000.0))
+        assert (0, 0.0) == (attempts.misses, attempts.not_before)
 
 
-def test_replicas_share_their_attempts() -> None:
-    web = [make_pod(f"web-{number}", owner=controller("ReplicaSet", "web")) for number in (1, 2)]
+class TestShape:
+    def test_pods_alike_share_one_whoever_owns_them(self) -> None:
+        owned = [make_pod(f"{kind}-1", owner=controller(kind, "web")) for kind in ("ReplicaSet", "Job")]
 
-    assert ("uid-web", "uid-web", "uid-default-alone") == (*map(workload_of, web), workload_of(make_pod("alone")))
+        assert 1 == len({shape_of(pod, ["n1", "n2"]) for pod in (make_pod("bare"), make_pod("bare-2"), *owned)})
+
+    def test_others_do_not(self) -> None:
+        """Another namespace, another spec, or one node alone, as of a machine with a home."""
+        spread = make_pod("spread", spread=[constraint(app="web")])
+        found = [
+            (make_pod("web"), ["n1", "n2"]),
+            (make_pod("web", namespace="other"), ["n1", "n2"]),
+            (spread, ["n1", "n2"]),
+            (make_pod("web"), ["n1"]),
+            (make_pod("web"), ["n2"]),
+        ]
+
+        assert len(found) == len({shape_of(*it) for it in found})
 
 
-def test_a_uid_that_is_none_is_not_remembered() -> None:
-    owner = controller("ReplicaSet", "web" * 100)
+class TestExcluded:
+    def test_a_node_is_excluded_until_it_or_its_pods_change(self) -> None:
+        cluster = World(make_node("n1"), make_node("n2"), make_pod("full", node="n1")).cluster
+        excluded = Excluded(cluster.node_stamp)
 
-    assert "uid-default-web" == workload_of(make_pod("web", owner=owner))
+        def exclude() -> bool:
+            excluded.add(SPEC, "n1", cluster.node_stamp("n1"))
+            return excluded.has(SPEC, "n1")
+
+        assert exclude()
+        assert (False, False) == (excluded.has(SPEC, "n2"), excluded.has(make_pod("x", priority=7).spec, "n1"))
+        cluster.upsert_node(make_node("n2", labels={"x": "y"}))
+        assert excluded.has(SPEC, "n1")
+        cluster.upsert_node(make_node("n1", resource_version="2"))  # a status of which the picture reads nothing
+        assert not excluded.has(SPEC, "n1")
+        assert exclude()
+        cluster.delete_pod(("default", "full"))
+        assert not excluded.has(SPEC, "n1")
+        assert exclude()
+        cluster.delete_node("n1")
+        assert not excluded.has(SPEC, "n1")
+
+    def test_a_change_during_the_question_voids_the_answer(self) -> None:
+        cluster = World(make_node("n1"), make_pod("full", node="n1")).cluster
+        excluded, asked_at = Excluded(cluster.node_stamp), cluster.node_stamp("n1")
+        cluster.delete_pod(("default", "full"))
+        excluded.add(SPEC, "n1", asked_at)
+
+        assert not excluded.has(SPEC, "n1")
+
+    def test_only_so_many_are_remembered(self) -> None:
+        excluded = Excluded(lambda _: 0)
+        for number in range((1 << 16) + 1):
+            excluded.add(SPEC, f"n{number}", 0)
+
+        assert (False, True) == (excluded.has(SPEC, "n0"), excluded.has(SPEC, "n65536"))
 
 
 class TestPacing:
-    def test_a_first_attempt_waits_for_nobody(self) -> None:
+    def test_a_miss_holds_pods_of_its_shape_and_no_others(self) -> None:
         pacing = Pacing(lambda: 1000.0)
-        one, other = make_pod("one"), make_pod("other")
-        pacing.begin(one).missed("n1", 1000.0, in_tree=True)
+        one, other = shape_of(make_pod("one"), ["n1"]), shape_of(make_pod("other"), ["n2"])
+        pacing.attempts(one).missed(1000.0)
 
-        assert (0.25, True) == (pacing.held(one), pacing.held(other) <= 0.0)
+        assert (MISS_SECONDS, True) == (pacing.held(one), pacing.held(other) <= 0.0)
 
-    def test_repeats_wait_for_one_another(self) -> None:
+    def test_the_process_nominates_ten_times_a_second(self) -> None:
         now = 1000.0
         pacing = Pacing(lambda: now)
-        pods = [make_pod(name) for name in ("one", "other")]
-        for pod in pods:
-            pacing.begin(pod).missed("n1", now, in_tree=True)
-        now += 0.25
-        before = [pacing.held(pod) for pod in pods]
-        pacing.begin(pods[0])
+        crowd = [pacing.until_nomination() for _ in range(11)]
+        now += 2.0
 
-        assert ([0.0, 0.0], [REPEAT_SECONDS] * 2) == (before, [pacing.held(pod) for pod in pods])
+        assert (0.0, 10 * NOMINATION_SECONDS) == (crowd[0], round(crowd[10], 6))
+        assert 0.0 == pacing.until_nomination()
 
     def test_looks_come_one_after_another(self) -> None:
-        now = 1000.0
-        pacing = Pacing(lambda: now)
-        crowd = [pacing.until_look() for _ in range(3)]
-        now += 1.0
-
-        assert [0.0, LOOK_SECONDS, 2 * LOOK_SECONDS] == [round(it, 6) for it in crowd]
-        assert 0.0 == pacing.until_look()
-
-    def test_only_so_many_workloads_are_remembered(self) -> None:
         pacing = Pacing(lambda: 1000.0)
-        for number in range(4097):
-            pacing.begin(make_pod(f"p{number}")).missed("n1", 1000.0, in_tree=True)
 
-        assert (4096, True) == (len(pacing._workloads), pacing.held(make_pod("p4096")) > 0.0)
-        assert pacing.held(make_pod("p0")) <= 0.0
+        assert [0.0, LOOK_SECONDS, 2 * LOOK_SECONDS] == [round(pacing.until_look(), 6) for _ in range(3)]
+
+    def test_only_so_many_shapes_are_remembered(self) -> None:
+        pacing = Pacing(lambda: 1000.0)
+        shapes = [shape_of(make_pod("p"), [f"n{number}"]) for number in range(4097)]
+        for shape in shapes:
+            pacing.attempts(shape).missed(1000.0)
+
+        assert (True, False) == (pacing.held(shapes[-1]) > 0.0, pacing.held(shapes[0]) > 0.0)

@@ -109,7 +109,7 @@ async def test_a_fault_is_told_with_its_plugin_and_it_begins_again_after_a_pause
 
     assert [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0] == fails.began
     assert {("Works", "Run"): 8.0} == faults(metrics)
-    assert [("plugin fault", "Works", "Run", "")] * 8 == [
+    assert [("plugin fault", "Works", "Run", "")] == [
         (it["event"], it["plugin"], it["point"], it["pod"]) for it in logs
     ]
     assert all("not now" in it["traceback"] for it in logs)

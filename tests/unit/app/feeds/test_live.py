@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from app.cache.cluster import Cluster
-from app.feeds import live
+from app.feeds import freshness, live, reflector
 from app.feeds.feed import FeedState
 from app.feeds.live import LiveFeed
 from app.framework.interface import Unreadable
 from app.framework.status import error
 from app.kube.client import KubeClient
-from app.kube.core_v1 import decode_pod
 from app.kube.credentials import CredentialsError
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, owner_kind
+from app.telemetry import background
 from app.writes.batches import BindBatches
 from app.writes.bind_guard import passed_down
-from tests.apiserver import RESOURCES, ApiServer, Fault, kubeconfig
+from tests.api.virtual import now, virtual_time
+from tests.apiserver import RESOURCES, ApiServer, Fault, client_of, event, kubeconfig
 from tests.builders import JsonObject, encoded, make_pod, node_object, pod_object, workload_object
+from tests.chaos.failpoints import SIDES, matches, rewritten
 from tests.unit.app.writes.leadership import Leadership
 
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
@@ -88,8 +93,18 @@ async def test_it_is_complete_once_every_kind_is_listed_or_not_served(complete: 
     assert ["n1"] == list(complete.cluster.nodes)
     found = complete.plane.get("Pod", "web-1")
     assert found is not None
-    assert [decode_pod(encoded(found))] == list(complete.cluster.pods())
+    assert [complete.cluster.core.decode_pod(encoded(found))] == list(complete.cluster.pods())
     assert 1 == complete.cluster.count_of(REPLICA_SETS)
+
+
+async def test_kinds_that_are_not_served_at_the_start_are_one_line(world: World) -> None:
+    with capture_logs() as lines:
+        await world.feed.start()
+        await asyncio.wait_for(world.feed.complete(), 30)
+
+    assert [{"event": "kinds not served", "log_level": "info", "kinds": ["kubevirt.io/v1 VirtualMachine"]}] == [
+        it for it in lines if it["event"] in ("kinds not served", "kind cannot be watched")
+    ]
 
 
 async def test_states(complete: World) -> None:
@@ -154,7 +169,7 @@ async def test_a_watch_that_fails_by_a_fault_of_ours_begins_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it is heard of again nothing is decided, and a restart is not needed."""
-    monkeypatch.setattr(live, "_AFTER_FAULT_SECONDS", 0.01)
+    monkeypatch.setattr(background, "AGAIN_SECONDS", 0.01)
     world.plane.down_at["/api/v1/pods"] = RuntimeError("a screw is loose")
     await world.feed.start()
 
@@ -162,6 +177,103 @@ async def test_a_watch_that_fails_by_a_fault_of_ours_begins_again(
     del world.plane.down_at["/api/v1/pods"]
     await asyncio.wait_for(world.feed.complete(), 30)
     await until(lambda: "" == world.feed.problem())
+
+
+CALLED_ONCE = ("*.probe:*", "*.keep_fresh:*")
+"""Not called by the tasks themselves, or as their first step alone."""
+
+
+@virtual_time
+async def test_an_exception_at_any_await_of_a_feed_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task that watches and the task that probes both start again, after a fault and after a stray cancellation."""
+    at = Failpoint()
+    points: list[str] = []
+    copy: dict[str, Any] = {}
+    for module in (freshness, reflector):
+        code, found = rewritten(inspect.getsource(module), module.__name__, str(module.__file__))
+        points += [f"{it.name}:{side}" for it in found if not matches(it.name, CALLED_ONCE) for side in SIDES]
+        copy = dict(vars(module))
+        exec(code, copy)
+        copy |= {"__fire__": at.fire, "SLICE_SECONDS": -1.0, "MOST_OBJECTS": 8}
+        monkeypatch.setattr(module, "Freshness", copy["Freshness"])
+    monkeypatch.setattr(live, "Reflector", functools.partial(copy["Reflector"], clock=now))
+    monkeypatch.setattr(live, "monotonic", now)
+    plane = ApiServer(node_object("n1"), pod_object("web-1", node="n1"), served=SERVED)
+    monkeypatch.setattr(live, "KubeClient", lambda *_, **__: client_of(plane))
+    feed = (world := World(tmp_path, plane)).feed
+    await feed.start()
+    await feed.complete()
+
+    goes_on: list[str] = []
+    for point in points:
+        for fault in (RuntimeError("a screw is loose"), asyncio.CancelledError()):
+            at.set(point, fault)
+            await at.passed(plane)
+            plane.put(pod_object("news", node="n1", labels={"of": str(plane.version)}))
+            async with asyncio.timeout(60):
+                while not _is_up_to_date(world):  # noqa: ASYNC110  # a reflector tells nobody of its state
+                    await asyncio.sleep(1)
+            goes_on.append(point)
+    await feed.stop()
+
+    assert goes_on == [point for point in points for _ in range(2)]
+
+
+def _is_up_to_date(world: World) -> bool:
+    found = world.plane.get("Pod", "news")
+    return (
+        world.feed.problem() == ""
+        and found is not None
+        and world.cluster.core.decode_pod(encoded(found)) in world.cluster.pods()
+    )
+
+
+class Failpoint:
+    """One point of the feed that raises, once."""
+
+    def __init__(self) -> None:
+        self.left = ""
+        self.error: BaseException = Exception()
+
+    def set(self, point: str, error: BaseException) -> None:
+        self.left, self.error = point, error
+
+    async def fire(self, name: str, side: str) -> None:
+        if f"{name}:{side}" == self.left:
+            self.left = ""
+            raise self.error
+
+    async def passed(self, plane: ApiServer) -> None:
+        """Return once it has raised. Meanwhile everything happens that an API server does to a feed."""
+        deep = encoded(pod_object("deep")).replace(
+            b'"spec"', b'"x":' + b'{"f:a":' * 1200 + b"{}" + b"}" * 1200 + b',"spec"'
+        )
+        page = {"metadata": {"resourceVersion": "5", "continue": "x"}}
+        fruitless = httpx.Response(200, json={**page, "items": [pod_object("web-1")]})
+        too_many = httpx.Response(200, json={**page, "items": [pod_object(f"web-{number}") for number in range(9)]})
+        happenings: tuple[Callable[[], object], ...] = (
+            lambda: plane.put(pod_object("web-2", node="n1")),
+            lambda: plane.send("v1 Pod", event("ADDED", deep), once=True),
+            plane.close,
+            lambda: plane.forget("v1 Pod"),
+            lambda: plane.down_at.update({"/api/v1/pods": 404, "/api/v1": 404}),
+            plane.down_at.clear,
+            plane.write_another_kind,
+            plane.cut,
+            lambda: plane.down_at.update({"/api/v1/pods": fruitless}),
+            plane.down_at.clear,
+            lambda: plane.down_at.update({"/api/v1/pods": too_many}),
+            plane.down_at.clear,
+        )
+        for do in happenings:
+            do()
+            await asyncio.sleep(40 if not plane.down_at else 150)
+            if not self.left:
+                plane.down_at.clear()
+                return
+        raise AssertionError(f"{self.left} was not reached")
 
 
 class TestFetch:
@@ -319,7 +431,7 @@ async def test_all_its_bindings_leave_in_the_same_batches(complete: World) -> No
 
 
 async def test_it_stops_whatever_it_waits_for(complete: World) -> None:
-    tasks = set(complete.feed._tasks)
+    tasks = set(complete.feed._background._tasks.values())
     await complete.feed.stop()
 
     assert (9, True) == (len(tasks), all(task.done() for task in tasks))

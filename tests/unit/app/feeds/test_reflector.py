@@ -73,6 +73,9 @@ class Sink:
     def has(self, key: ObjectKey) -> bool:
         return key[1] in self.names
 
+    def count(self) -> int:
+        return len(self.names)
+
     def leave_out(self, key: ObjectKey, cause: str) -> None:
         self.left_out[key[1]] = cause
 
@@ -117,7 +120,7 @@ def thing(name: str, version: int = 0, spec: Any = 0, uid: str = "") -> Json:
     }
 
 
-def listed(version: int, *names: str, more: str = "", items: list[Json] | None = None) -> httpx.Response:
+def listed(version: int | str, *names: str, more: str = "", items: list[Json] | None = None) -> httpx.Response:
     metadata = {"resourceVersion": str(version), "continue": more}
     return httpx.Response(200, json={"metadata": metadata, "items": items or [thing(name) for name in names]})
 
@@ -126,7 +129,7 @@ def event(type_: str, name: str, version: int, spec: Any = 0, uid: str = "") -> 
     return {"type": type_, "object": thing(name, version, spec, uid)}
 
 
-def bookmark(version: int) -> Json:
+def bookmark(version: int | str) -> Json:
     """As the API server sends one: no name, and null lists where it sends the kind's own type."""
     metadata = {"name": None, "creationTimestamp": None, "resourceVersion": str(version)}
     return {"type": "BOOKMARK", "object": {"metadata": metadata, "spec": {"containers": None}, "status": {}}}
@@ -140,9 +143,9 @@ def watched(*documents: Json | bytes, end: Exception | None = None) -> httpx.Res
     return httpx.Response(200, stream=Stream(documents, end))
 
 
-def refused(code: int, retry_after: str = "") -> httpx.Response:
+def refused(code: int, retry_after: str = "", message: str = "no") -> httpx.Response:
     headers = {"Retry-After": retry_after} if retry_after else {}
-    return httpx.Response(code, json={"code": code, "reason": "R", "message": "no"}, headers=headers)
+    return httpx.Response(code, json={"code": code, "reason": "R", "message": message}, headers=headers)
 
 
 def discovered(*kinds: str) -> httpx.Response:
@@ -242,6 +245,9 @@ GONE = refused(410)
 BROKEN = httpx.RemoteProtocolError("peer closed connection")
 SILENT = httpx.ReadTimeout("")
 
+ENDLESS = "9" * 5000
+LARGE = str(2**64 - 1)
+
 SCENARIOS = [
     pytest.param([listed(10, "a", "b")], "+a +b", "list, watch 10", (0, 0, 0, 0), id="a list, then its watch"),
     pytest.param([listed(10)], "", "list, watch 10", (0, 0, 0, 0), id="an empty list counts"),
@@ -319,6 +325,48 @@ SCENARIOS = [
         id="another error within the stream: resumed",
     ),
     pytest.param(
+        [listed(10), watched(failure(500)), watched(failure(500)), listed(20, "a")],
+        "+a",
+        "list, watch 10, watch 10, list, watch 20",
+        (0, 1, 2, 0),
+        id="a second error at one version: a list",
+    ),
+    pytest.param(
+        [listed(10), watched({"type": "ERROR", "object": "?"}), discovered("Thing"), listed(20, "a")],
+        "+a",
+        "list, watch 10, discover, list, watch 20",
+        (0, 1, 1, 0),
+        id="an error of no status: a list",
+    ),
+    pytest.param(
+        [listed(10), watched(bookmark(ENDLESS)), refused(400), discovered("Thing"), listed(20, "a")],
+        "+a",
+        f"list, watch 10, watch {ENDLESS}, discover, list, watch 20",
+        (0, 1, 1, 0),
+        id="a bookmark that no watch can begin from",
+    ),
+    pytest.param(
+        [listed(10), watched(bookmark(LARGE)), refused(504, message="Too large resource version: …"), listed(20, "a")],
+        "+a",
+        f"list, watch 10, watch {LARGE}, list, watch 20",
+        (0, 1, 1, 0),
+        id="a bookmark from the future",
+    ),
+    pytest.param(
+        [listed(ENDLESS, "a"), refused(414), discovered("Thing"), listed(20, "a")],
+        "+a +a",
+        f"list, watch {ENDLESS}, discover, list, watch 20",
+        (0, 1, 0, 0),
+        id="a list whose version no watch can begin from",
+    ),
+    pytest.param(
+        [listed(10), httpx.Response(503, content=b'{"message": "\xff"}'), watched(event("ADDED", "a", 11))],
+        "+a",
+        "list, watch 10, watch 10, watch 11",
+        (1, 0, 1, 0),
+        id="a refusal that is no UTF-8",
+    ),
+    pytest.param(
         [listed(10, items=[thing("a"), thing("b", spec="?"), thing("c")])],
         "+a +c",
         "list, watch 10",
@@ -391,12 +439,18 @@ async def test_the_sink_comes_to_hold_what_the_cluster_holds(
         ),
         pytest.param([refused(429, "7"), listed(10)], [7.0], id="as long as the API server asks for"),
         pytest.param([refused(429, "9999"), listed(10)], [10.0], id="within reason"),
-        pytest.param([GONE, listed(10), GONE, listed(10), GONE, listed(10)], [0.05, 0.1, 0.2], id="lists in vain"),
+        pytest.param([listed(10), GONE, listed(10), GONE], [0.05, 0.1], id="lists in vain"),
         pytest.param([listed(10), watched(), watched()], [0.05, 0.1], id="watches that end at once"),
         pytest.param(
-            [listed(10), watched(), watched(bookmark(11)), watched()], [0.05, 0.05, 0.1], id="an event starts afresh"
+            [listed(10), watched(), watched(event("ADDED", "a", 11)), watched()],
+            [0.05, 0.05, 0.1],
+            id="an event starts afresh",
         ),
-        pytest.param([refused(403), refused(403), listed(10)], [10.0, 10.0], id="forbidden: now and then"),
+        pytest.param(
+            [refused(403), discovered("Thing"), refused(403), discovered("Thing"), listed(10)],
+            [10.0, 10.0],
+            id="forbidden: now and then",
+        ),
     ],
 )
 async def test_waiting(script: list[Answer], slept: list[float], sink: Sink, time: Time, tmp_path: Path) -> None:
@@ -447,7 +501,7 @@ async def test_a_kind_that_is_not_served_is_as_good_as_an_empty_one(sink: Sink, 
 
     assert [10.0, 10.0] == time.slept
     assert ["discover", "discover", "discover", "list", "watch 10"] == api.asked
-    assert (["+a"], "watching", THINGS, [("starting", True)]) == (sink.told, found.state, found.resource, seen)
+    assert (["+a"], "watching", THINGS, [("not_served", True)]) == (sink.told, found.state, found.resource, seen)
 
 
 async def test_a_kind_whose_definition_goes_takes_its_objects_along(sink: Sink, time: Time, tmp_path: Path) -> None:
@@ -475,7 +529,7 @@ async def test_a_forbidden_kind_is_named_until_it_is_allowed(sink: Sink, time: T
         states.append((api.reflector.state, api.reflector.cause, api.reflector.synced))
         await time.sleep(seconds)
 
-    api = Api(refused(403), refused(403), listed(10))
+    api = Api(refused(403), discovered("Thing"), refused(403), discovered("Thing"), listed(10))
     async with reflecting(api, sink, time, tmp_path, sleep=look_and_sleep) as found:
         pass
 
@@ -616,6 +670,44 @@ async def test_a_probe_that_finds_newer_waits_for_the_watch_to_come_up_to_it(
             fresh.append(found.fresh_as_of)
 
     assert ([False, False], [1000.0, 1000.0, 1050.0, 1100.0]) == (answers, fresh)
+
+
+async def test_an_opaque_version_proves_nothing(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """A list still does, and it settles the probes that came before it."""
+    async with reflecting(api := Api(listed(10, "a")), sink, time, tmp_path) as found:
+        time.now += 50
+        api.answers.append(listed(30, "a"))
+        proofs: list[object] = [await found.probe()]
+        for opaque in (ENDLESS, "9" * 21, "\u0669" * 3, "-40", "4e1", " 40"):
+            await say(api, bookmark(opaque))
+            proofs.append(found.fresh_as_of)
+            api.answers.append(listed(opaque, "a"))
+            proofs.append(await found.probe())
+        time.now += 50
+        api.answers += [listed(20, "a")]
+        api.last.opened.clear()
+        found.list_anew()
+        await api.last.opened.wait()
+        proofs.append(found.fresh_as_of)
+
+    assert [False, *[1000.0, False] * 6, 1100.0] == proofs
+    assert ["list", "watch 10", *["list"] * 8, "watch 20"] == api.asked
+
+
+async def test_after_a_gap_an_opaque_version_is_followed_by_a_list(sink: Sink, time: Time, tmp_path: Path) -> None:
+    """Its watch could not show when it has caught up."""
+
+    class Late(Stream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            time.now += 1000
+            async for document in super().__aiter__():
+                yield document
+
+    lost = httpx.Response(200, stream=Late((), BROKEN))
+    async with reflecting(api := Api(listed(ENDLESS, "a"), lost, watched(), listed(20)), sink, time, tmp_path) as found:
+        assert (found.fresh_as_of, found.last_contact) == (time.now, time.now)
+
+    assert ["list", f"watch {ENDLESS}", f"watch {ENDLESS}", "list", "watch 20"] == api.asked
 
 
 @pytest.mark.parametrize("answer", [refused(503), httpx.ConnectError(""), httpx.Response(200, text="<html>")])

@@ -23,11 +23,12 @@ class Names:
         self.restarts = 0
         self.following = Following(cluster, PERSISTENT_VOLUMES, self.take, self.restart)
 
-    def take(self, namespace: str, name: str) -> None:
+    def take(self, namespace: str, name: str) -> int:
         self.taken.append(name)
         self.found.discard(name)
         if self.cluster.get(PERSISTENT_VOLUMES, namespace, name) is not None:
             self.found.add(name)
+        return AT_ONCE // 2 if name.startswith("large") else 1
 
     def restart(self) -> None:
         self.restarts += 1
@@ -99,3 +100,18 @@ def test_more_changes_than_are_listed_are_a_new_beginning(cluster: Cluster, monk
     names.following.catch_up()
 
     assert ({"b", "c", "d", "e", "f"}, 2) == (names.found, names.restarts)
+
+
+def test_an_object_that_takes_long_counts_as_several(cluster: Cluster) -> None:
+    names = Names(cluster)
+    names.following.catch_up()
+    put(cluster, "large-1", "large-2", "large-3")
+    names.taken.clear()
+
+    with pytest.raises(Unprepared) as missing:
+        names.following.catch_up()
+    assert ["large-3", "large-2"] == names.taken
+
+    for _ in missing.value.steps:
+        pass
+    assert {"a", "b", "c", "large-1", "large-2", "large-3"} == names.found

@@ -12,14 +12,13 @@ from app.kube import core_v1
 from app.kube.core_v1 import (
     MOST_CONSTRAINTS,
     NOT_WAITING,
+    PLAIN,
     Node,
     Pod,
     PodSpec,
     Service,
     TopologySpreadConstraint,
     Waiting,
-    decode_node,
-    decode_pod,
     decode_service,
 )
 from app.kube.extras import NOTHING_OF_POD
@@ -47,6 +46,8 @@ from tests.builders import (
     term,
     toleration,
 )
+
+decode_pod, decode_node = PLAIN.decode_pod, PLAIN.decode_node
 
 LONG = "x" * LARGEST_PART
 
@@ -343,7 +344,10 @@ def test_a_service_without_a_spec_has_no_selector() -> None:
             decode_pod, {"metadata": {"name": "a", "labels": ["x"]}}, "metadata.labels", id="labels in a list"
         ),
         pytest.param(
-            decode_pod, {"metadata": {"name": "a", "labels": {"x": 1}}}, "metadata.labels", id="a number for a label"
+            decode_pod,
+            {"metadata": {"name": "a", "labels": {"x": 1}}},
+            "metadata.labels",
+            id="a number for a label",
         ),
         pytest.param(
             decode_pod,
@@ -352,16 +356,28 @@ def test_a_service_without_a_spec_has_no_selector() -> None:
             id="a number for an annotation of ours",
         ),
         pytest.param(
-            decode_pod, {"metadata": {"name": "a", "ownerReferences": {}}}, "metadata.ownerReferences", id="one owner"
+            decode_pod,
+            {"metadata": {"name": "a", "ownerReferences": {}}},
+            "metadata.ownerReferences",
+            id="one owner",
         ),
         pytest.param(
-            decode_pod, {"metadata": {"name": "a"}, "spec": {"nodeName": 1}}, "spec.nodeName", id="a numbered node"
+            decode_pod,
+            {"metadata": {"name": "a"}, "spec": {"nodeName": 1}},
+            "spec.nodeName",
+            id="a numbered node",
         ),
         pytest.param(
-            decode_pod, {"metadata": {"name": "a"}, "spec": {"priority": "1"}}, "spec.priority", id="a text priority"
+            decode_pod,
+            {"metadata": {"name": "a"}, "spec": {"priority": "1"}},
+            "spec.priority",
+            id="a text priority",
         ),
         pytest.param(
-            decode_pod, {"metadata": {"name": "a"}, "spec": {"affinity": []}}, "spec.affinity", id="affinity in a list"
+            decode_pod,
+            {"metadata": {"name": "a"}, "spec": {"affinity": []}},
+            "spec.affinity",
+            id="affinity in a list",
         ),
         pytest.param(
             decode_pod,

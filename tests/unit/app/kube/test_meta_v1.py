@@ -1,11 +1,13 @@
 """Rules of object metadata, as far as the kinds that carry it do not test them already."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 from msgspec import Raw
 
 from app.kube.labels import NO_LABELS, label_set
-from app.kube.meta_v1 import OwnerReference, PartialObject, decode_partial, shared
+from app.kube.meta_v1 import OwnerReference, PartialObject, decode_partial, precedes, shared, version_number
 from tests.builders import controller, encoded
 
 
@@ -46,6 +48,20 @@ def test_any_object_can_be_read_by_its_metadata() -> None:
 
 def test_an_object_of_the_cluster_has_no_namespace() -> None:
     assert PartialObject("", "x", "", "", NO_LABELS, {}, None) == decode_partial(b'{"metadata": {"name": "x"}}')
+
+
+@pytest.mark.parametrize("opaque", ["", "9" * 21, "9" * 5000, "\u0669", "-1", "1.5", "1e3", " 1", "1_0", "abc"])
+def test_an_opaque_version_has_no_order(opaque: str) -> None:
+    assert -1 == version_number(opaque)
+    assert not any(precedes(*pair) for pair in ((opaque, "5"), ("5", opaque), (opaque, opaque)))
+
+
+def test_versions_of_1_to_20_digits_compare_as_numbers() -> None:
+    versions = ["0", "9", "10", "18446744073709551615", "9" * 20]
+
+    assert sorted(versions, key=version_number) == versions
+    assert all(precedes(*pair) for pair in pairwise(versions))
+    assert not precedes("9", "9")
 
 
 def test_identical_bytes_are_parsed_once() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import pytest
 
-from app.kube.core_v1 import PLAIN, Node, core_v1, is_same
+from app.kube.core_v1 import PLAIN, Node, core_v1, decode_node, decode_pod, is_same
 from app.kube.extras import Extra, NotDecoded
-from app.kube.node_state import PRESSURE, NodeState
-from tests.builders import JsonObject, encoded, node_object
+from app.kube.node_state import PRESSURE, NodeState, UndeclaredAnnotation
+from tests.builders import JsonObject, encoded, node_object, pod_object
 
 MARK: Final = "example.com/maintenance"
 OTHER: Final = "example.com/reboot"
@@ -125,6 +126,28 @@ def test_where_nobody_names_any_none_is_kept() -> None:
     assert {MARK: "yes"} == kept.decode_node(encoded(found)).annotations
     with pytest.raises(NotDecoded):
         _ = kept.decode_node(encoded(found)).state
+
+
+@pytest.mark.parametrize("read", [lambda it: it["other"], lambda it: it.get("other"), lambda it: "other" in it])
+def test_an_annotation_that_nobody_declares_is_a_fault(read: Callable[[Mapping[str, str]], object]) -> None:
+    """It was not decoded: absent is not what it is."""
+    for found in (node({"annotations": {"other": "x", MARK: "yes"}}), PLAIN.decode_node(encoded(node_object()))):
+        with pytest.raises(UndeclaredAnnotation, match=r'"other" .* name it in PluginSpec\.node_annotations'):
+            read(found.annotations)
+
+
+def test_decoders_for_tests_keep_all() -> None:
+    """The test of a plugin says nothing of what other plugins declare."""
+    found = node_object(status={"allocatable": {"cpu": "4"}})
+    found["metadata"]["annotations"] = {MARK: "yes", "other": "x"}
+
+    decoded = decode_node(encoded(found))
+
+    assert {MARK: "yes", "other": "x"} == decoded.annotations
+    assert None is decoded.annotations.get("absent")
+    assert (PLAIN.decode_node(encoded(found)) != decoded, "") == (True, decoded.state.ready)
+    assert decoded.allocatable
+    assert () == decode_pod(encoded(pod_object())).spec.volumes
 
 
 def test_pods_are_read_as_without_it() -> None:

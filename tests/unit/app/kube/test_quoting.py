@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.kube.quoting import not_found, quoted
+from app.kube.quoting import not_found, quoted, shortened
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,21 @@ from app.kube.quoting import not_found, quoted
 )
 def test_a_text_is_quoted_as_in_go(text: str, expected: str) -> None:
     assert expected == quoted(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("homeport-5d4f_6e1f", "homeport-5d4f_6e1f"),
+        ("a\x1b[31m", r'"a\x1b[31m"'),
+        ("é", '"é"'),
+        ("\ud800", r'"\ud800"'),
+        ("x" * 128, "x" * 128),
+        ("x" * 50_000, f'"{"x" * 128}"…'),
+    ],
+)
+def test_a_line_shows_a_plain_text_as_it_is_and_others_quoted_and_cut(text: str, expected: str) -> None:
+    assert expected == shortened(text)
 
 
 def test_what_is_not_there_is_told_in_the_words_of_client_go() -> None:

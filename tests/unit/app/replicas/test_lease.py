@@ -7,16 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.replicas.lease import SCHEDULERS, Election, LeaseRecord, Step, post_seconds
+from app.config.settings import LONGEST_LEASE
+from app.replicas.lease import ADDRESS, SCHEDULERS, Election, LeaseRecord, Step, post_seconds
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 from tests.fakes import ManualClock
 
 
-def record(holder: str, version: int, *, seconds: int = 15, callers: str | None = "") -> LeaseRecord:
+def record(
+    holder: str, version: int, *, seconds: int | None = 15, callers: str | None = "", uid: str = "u", **spec: Any
+) -> LeaseRecord:
     annotations = {} if callers is None else {SCHEDULERS: callers}
     found = {
-        "metadata": {"name": "homeport", "resourceVersion": str(version), "annotations": annotations},
-        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
+        "metadata": {"name": "homeport", "uid": uid, "resourceVersion": str(version), "annotations": annotations},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds, **spec},
     }
     return LeaseRecord.of(msgspec.json.encode(found))
 
@@ -63,7 +66,7 @@ def test_it_reads_before_it_writes(world: World) -> None:
 
 
 def test_a_binding_may_take_a_third_of_the_lease_and_ten_seconds_at_most() -> None:
-    assert [5.0, 10.0, 10.0] == [post_seconds(15.0), post_seconds(30.0), post_seconds(600.0)]
+    assert [5.0, 10.0, 10.0] == [post_seconds(15.0), post_seconds(30.0), post_seconds(LONGEST_LEASE)]
 
 
 def test_a_tenure_counts_from_before_the_renewal_was_sent(world: World) -> None:
@@ -112,6 +115,118 @@ def test_it_waits_the_duration_that_the_holder_promised(world: World) -> None:
     assert Step("wait", 1.0) == world.election.next_step()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "counted"), [(2**31 - 1, LONGEST_LEASE), (301, LONGEST_LEASE), *((it, 15.0) for it in (1, 0, -5, None))]
+)
+def test_the_duration_of_another_counts_between_ours_and_the_bound(
+    world: World, seconds: int | None, counted: float
+) -> None:
+    world.election.observe(record("other", 5, seconds=seconds))
+    world.clock.now += counted - 0.1
+    early = (world.election.leader is not None, world.election.next_step().do)
+    world.clock.now += 0.1
+    world.write(6)
+
+    assert (True, False) == (early[0], early[1] == "write")
+    assert world.election.term is not None
+    assert world.clock.now + post_seconds(counted) == world.election.term.safe_at
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param([None], id="deleted"),
+        pytest.param([None, record("", 7, uid="u2")], id="deleted, and an empty one put back"),
+        pytest.param([record("", 7, uid="u2")], id="replaced by an empty one"),
+        pytest.param([record("third", 7, uid="u2"), record("", 8, uid="u2")], id="replaced, held and released"),
+    ],
+)
+def test_a_deletion_does_not_shorten_the_wait_and_then_everybody_is_fenced_off(
+    world: World, seen: list[LeaseRecord | None]
+) -> None:
+    """The holder need not be the one that was seen last: a whole duration is waited for."""
+    world.election.observe(record("other", 5, callers="s0"))
+    world.clock.now += 14.0
+    for found in seen:
+        world.election.observe(found)
+    assert not world.election.released
+    world.clock.now += 14.9
+    early = world.election.next_step().do
+    world.clock.now += 0.1
+    assert ("write", True) == (world.election.next_step().do, early != "write")
+    sent = world.election.writing()
+    world.election.written(record("me", 9, callers=said(sent), uid="u2"))
+
+    assert world.election.term is not None
+    assert (EVERYBODY, "*") == (world.election.term.fence, said(sent))
+    assert world.clock.now + 5.0 == world.election.term.safe_at
+
+
+def test_an_absurd_duration_in_a_lease_that_is_deleted_ends_at_the_bound(world: World) -> None:
+    world.election.observe(record("other", 5, seconds=2**31 - 1))
+    world.clock.now += 10.0
+    world.election.observe(None)
+    world.clock.now += LONGEST_LEASE
+
+    assert Step("write") == world.election.next_step()
+
+
+def test_who_leads_makes_a_deleted_lease_again_at_once_and_a_lapsed_leader_waits(world: World) -> None:
+    world.leading()
+    world.election.observe(None)
+    at_once = world.election.next_step()
+    world.write(5)
+    leads = world.election.leads
+    world.clock.now += 10.0  # another may have taken it, and be the one that had it when it was deleted
+    world.election.observe(None)
+
+    assert (Step("write"), True) == (at_once, leads)
+    assert "write" != world.election.next_step().do
+    world.clock.now += 15.0
+    assert Step("write") == world.election.next_step()
+
+
+def test_everybody_is_fenced_off_once_after_a_deletion(world: World) -> None:
+    world.leading()
+    world.election.observe(None)
+    world.write(5)
+    world.election.observe(record("", 6))
+    world.write(7)
+
+    assert world.election.term is not None
+    assert NOBODY == world.election.term.fence
+
+
+@pytest.mark.parametrize("led_before", [False, True])
+def test_a_lease_that_somebody_else_gave_to_us_is_waited_for_and_taken(world: World, led_before: bool) -> None:
+    """By hand, or from a backup: whoever held it before may not know yet."""
+    if led_before:
+        world.leading()
+    world.election.observe(record("other", 5, callers="s0"))
+    world.election.observe(record("me", 6, callers="s0"))
+    world.clock.now += 14.9
+    early = world.election.next_step().do
+    world.clock.now += 0.1
+    assert ("write", True) == (world.election.next_step().do, early != "write")
+    world.write(7)
+
+    assert world.election.leads
+    assert world.election.term is not None
+    assert (callers("s0"), "me") == (world.election.term.fence, world.election.term.predecessor)
+
+
+def test_what_the_api_server_would_refuse_is_not_written_back(world: World) -> None:
+    """Its types are int32 and MicroTime; a renewal that is refused for ever would be the end of scheduling."""
+    world.election.observe(record("other", 5, leaseTransitions=2**31 - 1))
+    world.clock.now += 15.0
+    taken = world.write(6)["spec"]
+    world.election.observe(record("me", 7, acquireTime=None))
+    renewed = world.election.writing()["spec"]
+
+    assert 0 == taken["leaseTransitions"]
+    assert "" != renewed["acquireTime"] == renewed["renewTime"]
+
+
 def test_the_last_binding_of_another_has_had_its_time_after_its_deadline(world: World) -> None:
     world.election.observe(record("other", 5))
     world.clock.now += 17.0
@@ -145,9 +260,8 @@ def test_an_answer_that_comes_when_another_has_taken_over_changes_nothing(world:
 def test_a_renewal_keeps_what_others_wrote_and_who_took_it_when(world: World) -> None:
     world.leading()
     first = world.election.writing()
-    world.election.written(
-        LeaseRecord.of(msgspec.json.encode({**first, "metadata": {"resourceVersion": "3", "labels": {"a": "b"}}}))
-    )
+    metadata = {"uid": "u", "resourceVersion": "3", "labels": {"a": "b"}}
+    world.election.written(LeaseRecord.of(msgspec.json.encode({**first, "metadata": metadata})))
     second = world.election.writing()
 
     assert {"a": "b"} == second["metadata"]["labels"]
@@ -266,6 +380,50 @@ def test_whose_pods_a_take_over_fences_off_and_whom_it_remembers(
     assert (fence, carried_on) == (world.election.term.fence, said(sent))
 
 
+def test_a_holder_that_is_known_to_have_ended_is_not_waited_for(world: World) -> None:
+    """What it sent last has not had its time, so that nothing is bound before everything is fenced off."""
+    world.election.observe(record("ended", 5, callers="s0"))
+    world.clock.now += 1.0
+    waits = world.election.next_step().do
+    world.election.succeed(frozenset({"ended", "older"}))
+    assert (True, Step("write")) == (waits != "write", world.election.next_step())
+    assert (None, True, False) == (world.election.leader, world.election.vacant, world.election.released)
+    sent = world.write(6)
+
+    term = world.election.term
+    assert term is not None
+    assert (101.0, callers("s0"), "ended", True, "s0") == (
+        term.safe_at,
+        term.fence,
+        term.predecessor,
+        term.together,
+        said(sent),
+    )
+
+
+@pytest.mark.parametrize("holder", ["another", "me"])
+def test_another_holder_is_waited_for_whoever_has_ended(world: World, holder: str) -> None:
+    world.election.succeed(frozenset({"ended"}))
+    world.election.observe(record(holder, 5))
+    world.clock.now += 14.9
+    early = world.election.next_step().do
+    world.clock.now += 0.1
+    world.write(6)
+
+    assert "write" != early
+    assert world.election.term is not None
+    assert not world.election.term.together
+
+
+def test_a_holder_that_has_ended_does_not_shorten_the_wait_for_a_deleted_lease(world: World) -> None:
+    world.election.succeed(frozenset({"ended"}))
+    world.election.observe(record("another", 5))
+    world.election.observe(record("ended", 6, uid="u2"))
+    world.clock.now += 14.9
+
+    assert "write" != world.election.next_step().do
+
+
 def test_a_lease_that_is_given_up_keeps_the_names(world: World) -> None:
     world.leading()
     world.election.remember("s0")
@@ -284,6 +442,18 @@ def test_who_does_not_hold_it_remembers_nobody(world: World) -> None:
 
 
 class TestRecord:
+    def test_what_people_are_shown_of_it_is_bounded_and_cannot_control_a_terminal(self) -> None:
+        spec = {"acquireTime": "1" * 50_000, "holderIdentity": "\x1b[31m" + "x" * 50_000}
+        found = {"metadata": {"annotations": {ADDRESS: "a" * 50_000}}, "spec": spec}
+        lease = LeaseRecord.of(msgspec.json.encode(found))
+
+        assert ("", "", True, True) == (
+            lease.address,
+            lease.since,
+            lease.holder_shown.isprintable(),
+            len(lease.holder_shown) < 200,
+        )
+
     @pytest.mark.parametrize("levels", [1_200, 9_000])
     def test_however_deep(self, levels: int) -> None:
         """Anybody who may write it may say who manages its fields; that is not written back."""

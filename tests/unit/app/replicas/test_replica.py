@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -61,6 +61,7 @@ class One:
         name: str,
         server: Leases,
         known_to_others: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        ended: Callable[[], Awaitable[frozenset[str]]] | None = None,
     ) -> None:
         self.picture = Picture()
         self.cluster = Cluster()
@@ -87,6 +88,7 @@ class One:
             on_change=self.led.append,
             on_leader=self._see,
             known_to_others=known_to_others or _at_once,
+            ended=ended,
         )
 
     def _see(self) -> None:
@@ -94,8 +96,10 @@ class One:
 
 
 @asynccontextmanager
-async def running(name: str, server: Leases, *, whole: bool = True) -> AsyncIterator[One]:
-    one = One(name, server)
+async def running(
+    name: str, server: Leases, *, whole: bool = True, ended: Callable[[], Awaitable[frozenset[str]]] | None = None
+) -> AsyncIterator[One]:
+    one = One(name, server, ended=ended)
     if not whole:
         one.picture.whole.clear()
     await one.replica.start()
@@ -212,15 +216,16 @@ async def test_a_part_that_ends_by_a_fault_begins_again() -> None:
 @virtual_time
 async def test_nothing_is_bound_before_the_former_leader_s_last_binding_had_its_time() -> None:
     leases = Leases()
-    async with running("b", leases) as b:
+    async with running("b", leases, whole=False) as b:
         async with running("a", leases) as a:
-            leases.hold("a")
-            assert not a.led
-        await asyncio.sleep(1)
+            await until_it_may(a)
+            await asyncio.sleep(1)
+        crashed = now()
+        b.picture.whole.set()
         await until_it_may(b)
 
-        assert LEASE + POST - 1 <= now() - 1000.0 - 1 <= LEASE + POST + 2 * RETRY
-        assert b.picture.asked[0] >= 1000.0 + LEASE + POST - 1
+        assert LEASE + POST - RETRY <= now() - crashed <= LEASE + POST + 2 * RETRY
+        assert b.picture.asked[0] >= crashed + LEASE + POST - RETRY
         assert b.led == [True]
 
 
@@ -253,6 +258,36 @@ async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_f
         assert "" == a.replica.may_write()
         assert "" == await a.replica.admitted("default", 60.0)
         assert "" == a.replica.may_bind("default")
+
+
+async def _another_ended() -> frozenset[str]:
+    return frozenset({"another"})
+
+
+@virtual_time
+async def test_an_ended_process_of_this_pod_is_not_waited_for_and_everything_is_fenced_off_first() -> None:
+    """Nothing is bound in any namespace, and verbs are decided meanwhile."""
+    server = held_by_another(pod_object("waits"))
+    server.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
+    async with running("a", server, whole=False, ended=_another_ended) as a:
+        await asyncio.sleep(1)
+        assert Route("soon") == a.replica.route(binds=False)
+        a.picture.whole.set()
+        await asyncio.sleep(0.5)
+        assert ("", HERE) == (a.replica.problem(), a.replica.route(binds=True))
+        assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("elsewhere")
+        await until_it_may(a, "elsewhere")
+        assert "" == a.replica.may_bind("default")
+
+    assert (True, "a") == (len(writes_to_pods(server)) > 6, server.holder)
+
+
+@virtual_time
+async def test_a_lease_of_somebody_else_is_waited_for_whoever_has_ended() -> None:
+    server = Leases()
+    server.hold("third")
+    async with running("a", server, ended=_another_ended) as a:
+        assert LEASE + POST <= await until_it_may(a) <= LEASE + POST + 2 * RETRY
 
 
 @virtual_time

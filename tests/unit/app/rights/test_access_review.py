@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from app.framework.uses import Use
 from app.kube.kinds import SERVICES, Kind, partial_kind
-from app.rights.access_review import AGAIN_SECONDS, STEADY_SECONDS, PermissionCheck, review
+from app.rights.access_review import AGAIN_SECONDS, CURE, STEADY_SECONDS, PermissionCheck, review
 from app.rights.permissions import Lease, Permission, Work
 from tests.apiserver import client_of
 from tests.builders import JsonObject
@@ -114,9 +114,21 @@ async def test_what_is_missing_is_named_once_with_what_it_is_needed_for(case: Ca
     fence = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
     woken = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
     expected = {STATUS: f"{fence}; {woken}", "list services": f"{PICTURE}: read by A"}
-    assert expected == {it["right"]: it["needed_for"] for it in first}
+    assert [(STATUS, f"{fence[:44]}…"), ("list services", f"{PICTURE[:44]}…")] == [
+        (it["right"], it["needed_for"]) for it in first
+    ]
     assert ([("right missing", "warning")] * 2, []) == ([(it["event"], it["log_level"]) for it in first], second)
     assert (expected, [2, 2]) == (case.missing, case.counted)
+
+
+async def test_a_line_has_200_characters_whatever_is_missing(case: Case) -> None:
+    case.server.denied = [{"verb": it} for it in ("get", "list", "watch", "patch", "create", "update")]
+    lines = await case.round()
+
+    texts = [
+        " ".join((it["event"], *(f"{key}={it[key]!r}" for key in ("right", "needed_for", "cure")))) for it in lines
+    ]
+    assert (True, True) == (len(lines) > 3, all(len(it) <= 200 and it.endswith(f"cure='{CURE}'") for it in texts))
 
 
 async def test_rights_that_come_and_go(case: Case) -> None:

@@ -23,7 +23,7 @@ CORE = {
 GONE = "reading a node that seems to be gone: asked for by A"
 FENCE = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
 ACTIVATE = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
-GUARD = "leading a pod that was refused on all nodes it was shown to another, by nominatedNodeName (samplingGuard)"
+GUARD = "nominating a pod that was refused on a whole sample of the nodes to another one (samplingGuard)"
 RACKS: Kind[Any] = partial_kind("example.com/v1", "Rack")
 
 

@@ -33,6 +33,7 @@ def framework(
     weights: Mapping[str, int] | None = None,
     nominated: Mapping[str, Sequence[Pod]] | None = None,
     certain: Sequence[str] = (),
+    metrics: Metrics | None = None,
 ) -> Framework:
     """The plugins in the order given, each at every point it has; those ``certain`` read nodes alone."""
     slots = {
@@ -59,7 +60,7 @@ def framework(
         nominations=nominations,
         picture=picture,
         waiting=WaitingPods(),
-        guard=Guard(Metrics()),
+        guard=Guard(metrics or Metrics()),
     )
 
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import pytest
-from pydantic import model_validator
+from pydantic import BaseModel, model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
 from app.framework.interface import Handle, PluginArgs, PluginSpec, Reads
 from app.framework.parts import Part
 from app.kube.core_v1 import PLAIN
+from app.kube.durations import Seconds
 from app.kube.extras import Extra
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
 from app.runtime.framework import Framework
@@ -76,6 +77,11 @@ def plugin_set(entries: str) -> JsonObject:
         "enabled": [{"name": name, "weight": int(weight or 0)} for name, _, weight in enabled],
         "disabled": [{"name": word[1:]} for word in words if word.startswith("-")],
     }
+
+
+def registry_of(*specs: PluginSpec[Any]) -> Registry:
+    """These plugins beside the two that every profile needs."""
+    return Registry([*specs, spec_of(Queue), spec_of(BindsFirst)], {"Queue": 1, "BindsFirst": 1})
 
 
 def resolved(found: Profile, registry: Registry = REGISTRY) -> ResolvedProfile:
@@ -607,7 +613,7 @@ def test_pods_and_nodes_are_decoded_for_all_profiles_together() -> None:
         return [f"example.com/{args.size}"]
 
     spec = PluginSpec("Delta", SizeArgs, Delta, parts=[Part.NODE_STATE, Part.LABELS], node_annotations=keys)
-    registry = Registry([spec, spec_of(Queue), SIZED], {})
+    registry = registry_of(spec, SIZED)
     profiles = [
         resolved(profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": {"size": size}}]), registry)
         for size in (1, 2)
@@ -623,8 +629,8 @@ class TestFaultsOfPlugins:
     """Foreign code runs before the first request: what it raises names its profile and itself."""
 
     def test_all_that_cannot_be_made(self) -> None:
-        registry = Registry([spec_of(Queue), spec_of(BindsFirst), spec_of(Broken), spec_of(Second)], {"Queue": 1})
-        found = profile({"multiPoint": "BindsFirst Broken Second"})
+        registry = registry_of(spec_of(Broken), spec_of(Second))
+        found = profile({"multiPoint": "Broken Second"})
 
         with pytest.raises(ProfileErrors) as raised:
             built(found, registry)
@@ -640,7 +646,7 @@ class TestFaultsOfPlugins:
         def kinds(_: object) -> tuple[()]:
             raise LookupError("no such rack")
 
-        registry = Registry([spec_of(Delta, kinds=kinds)], {})
+        registry = registry_of(spec_of(Delta, kinds=kinds))
 
         with pytest.raises(ProfileErrors) as raised:
             resolved(profile({"multiPoint": "Delta"}), registry).kinds()
@@ -652,7 +658,7 @@ class TestFaultsOfPlugins:
         def parts(_: object) -> tuple[()]:
             raise LookupError("no such rack")
 
-        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, parts_for=parts)], {})
+        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, parts_for=parts))
 
         with pytest.raises(ProfileErrors) as raised:
             core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
@@ -664,7 +670,7 @@ class TestFaultsOfPlugins:
         def parts(args: PluginArgs) -> tuple[Part, ...]:
             return (Part.VOLUMES,) if args == PluginArgs() else ()
 
-        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, parts=[Part.PORTS], parts_for=parts)], {})
+        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, parts=[Part.PORTS], parts_for=parts))
 
         assert {Part.PORTS, Part.VOLUMES} == resolved(profile({"multiPoint": "Delta"}), registry).parts()
 
@@ -672,7 +678,7 @@ class TestFaultsOfPlugins:
         def keys(_: object) -> tuple[()]:
             raise LookupError("no such rack")
 
-        registry = Registry([PluginSpec("Delta", PluginArgs, Delta, node_annotations=keys)], {})
+        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, node_annotations=keys))
 
         with pytest.raises(ProfileErrors) as raised:
             core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
@@ -681,7 +687,7 @@ class TestFaultsOfPlugins:
         assert said == str(raised.value).partition("(")[0]
 
     def test_arguments_that_it_cannot_check(self) -> None:
-        registry = Registry([spec_of(Delta, RackArgs)], {})
+        registry = registry_of(spec_of(Delta, RackArgs))
 
         with pytest.raises(ProfileErrors) as raised:
             resolve([profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": {"racks": 1}}])], registry)
@@ -689,6 +695,102 @@ class TestFaultsOfPlugins:
         (found,) = raised.value.found
         assert 'profile "p": pluginConfig Delta: LookupError: no such rack ' == found.said.partition("(")[0]
         assert (("profiles", 0, "pluginConfig", 0, "args"),) == found.places
+
+
+class Lease(BaseModel):
+    """Part of the arguments of ``LeaseArgs``."""
+
+    wait: Seconds = 1.0
+
+
+class LeaseArgs(PluginArgs):
+    """Arguments with durations at every depth."""
+
+    wait: Seconds = 1.0
+    most: int = 1
+    zones: dict[str, Lease] | None = None
+    list: tuple[Lease, ...] = ()
+
+
+class TestDurations:
+    """Arguments follow the rules of settings."""
+
+    @staticmethod
+    def refused(args: JsonObject) -> list[tuple[str, ...]]:
+        registry = registry_of(spec_of(Delta, LeaseArgs))
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": args}])], registry)
+        return [tuple(it.split(": ", 3)[2:]) for it in raised.value.mistakes]
+
+    @pytest.mark.parametrize(
+        ("args", "at"),
+        [
+            ({"wait": 15}, "wait"),
+            ({"wait": 1.5}, "wait"),
+            ({"zones": {"a": {"wait": 15}}}, "zones.a.wait"),
+            ({"list": [{}, {"wait": 15}]}, "list[1].wait"),
+        ],
+    )
+    def test_a_duration_has_a_unit(self, args: JsonObject, at: str) -> None:
+        rule = "must be a duration such as 5s, 500ms or 1m30s: it has no unit"
+
+        assert [(at, rule)] == self.refused(args)
+
+    def test_true_is_no_number(self) -> None:
+        rules = [("wait", "must be a duration such as 5s, 500ms or 1m30s"), ("most", "must be a whole number")]
+
+        assert rules == self.refused({"wait": True, "most": True})
+
+    def test_a_duration_is_seconds_in_the_code(self) -> None:
+        registry = registry_of(spec_of(Delta, LeaseArgs))
+        args = {"wait": "1m30s", "zones": {"a": {"wait": "500ms"}}}
+
+        found = resolved(profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": args}]), registry)
+
+        assert LeaseArgs(wait=90.0, zones={"a": Lease(wait=0.5)}) == found.args["Delta"]
+
+    def test_the_in_tree_plugins_that_have_durations(self) -> None:
+        configured = [{"name": "StickyNode", "args": {"gracePeriod": 15, "namespaces": [NAMESPACE]}}]
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([profile({}, configured)], IN_TREE_REGISTRY)
+
+        at = ("profiles", 0, "pluginConfig", 0, "args")
+        assert [
+            ((*at, "gracePeriod"),),
+            ((*at, "namespaces", 0, "gracePeriod"),),
+        ] == [it.places for it in raised.value.found]
+
+
+NAMESPACE: JsonObject = {"namespaceSelector": {}, "policy": "soft", "gracePeriod": True}
+
+
+class TestOneRound:
+    """A mistake hides no other one."""
+
+    def test_a_validator_of_several_arguments_beside_a_bad_argument(self) -> None:
+        twice = {"apiVersion": "example.com/v1", "kind": "Database"}
+        configured = [{"name": "StickyNode", "args": {"policy": "never", "owners": [twice, twice]}}]
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([profile({}, configured)], IN_TREE_REGISTRY)
+
+        assert ["policy", "owners"] == [it.places[0][-1] for it in raised.value.found]
+
+    def test_what_several_plugins_cannot_say(self) -> None:
+        def fails(_: object) -> tuple[()]:
+            raise LookupError("no such rack")
+
+        registry = registry_of(spec_of(Delta, kinds=fails), PluginSpec("Beta", PluginArgs, Beta, parts_for=fails))
+
+        with pytest.raises(ProfileErrors) as raised:
+            resolve([profile({"multiPoint": "Delta Beta"}), profile({"multiPoint": "Beta"}, name="q")], registry)
+
+        assert [
+            'profile "p": plugin "Delta" cannot say what kinds it reads',
+            'profile "p": plugin "Beta" cannot say what parts it reads',
+            'profile "q": plugin "Beta" cannot say what parts it reads',
+        ] == [": ".join(it.split(": ")[:2]) for it in raised.value.mistakes]
 
 
 def test_each_mistake_has_its_place() -> None:

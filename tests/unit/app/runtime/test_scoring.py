@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import PreScorePlugin
@@ -11,6 +12,7 @@ from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, Status, error
 from app.runtime.guard import PluginError
 from app.runtime.scoring import Scores
+from app.telemetry.metrics import Metrics
 from tests.fakes import (
     NO,
     FakePlugin,
@@ -88,17 +90,22 @@ class TestScore:
 
         assert expected == (found.by_plugin, found.totals, found.weight)
 
-    @pytest.mark.parametrize("value", [-1, 101])
+    @pytest.mark.parametrize("value", [-1, 101, -(2**63), 2**63])
     @pytest.mark.parametrize("form", [ScoresNodes, ScoresInBatch])
-    def test_a_score_out_of_range_ends_the_cycle(self, form: type[ScoresNodes], value: int) -> None:
-        with pytest.raises(PluginError) as raised:
-            framework(form("A", {"n1": 1, "n2": value})).score(CycleState(), POD, nodes())
+    def test_a_score_out_of_range_is_0_for_its_node_alone(self, form: type[ScoresNodes], value: int) -> None:
+        good = ScoresNodes("B", {"n1": 3, "n2": 4, "n3": 5})
+        metrics = Metrics()
+        engine = framework(form("A", {"n1": 1, "n2": value, "n3": 7}), good, weights={"A": 2}, metrics=metrics)
 
-        text = (
-            f'applying score defaultWeights on Score plugins: plugin "A" returns an invalid score {value}, '
-            "it should in the range of [0, 100] after normalizing"
-        )
-        assert error(text, "A") == raised.value.status
+        with capture_logs() as logs:
+            scores = [engine.score(CycleState(), POD, nodes("n1", "n2", "n3")) for _ in range(2)]
+
+        by_plugin = {"A": {"n1": 1, "n2": 0, "n3": 7}, "B": {"n1": 3, "n2": 4, "n3": 5}}
+        totals = {"n1": 5, "n2": 4, "n3": 19}
+        assert [(by_plugin, totals, {"A": value})] * 2 == [(it.by_plugin, it.totals, it.out_of_range) for it in scores]
+        assert 2 == metrics.registry.get_sample_value("homeport_scores_out_of_range_total", {"plugin": "A"})
+        line = {"event": "score out of range", "log_level": "warning", "plugin": "A", "pod": str(POD), "node": "n2"}
+        assert [{**line, "score": value, "since_the_last_line": 0}] == logs
 
     @pytest.mark.parametrize("status", [error("broken"), NO, NEVER, WAIT, PENDING])
     def test_pre_score_may_only_skip(self, status: Status) -> None:

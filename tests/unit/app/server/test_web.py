@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from app.server.bodies import parsed
 from app.server.incoming import Incoming
 from app.server.pages import Application, Pages
 from app.server.web import create_web, server
@@ -40,6 +41,38 @@ async def test_it_serves_until_it_has_left() -> None:
     left.set()
     await serving
     assert running.should_exit
+
+
+CLOSED = "unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed"
+
+
+@pytest.mark.parametrize(("path", "method"), [("/page", "GET"), ("/page", "POST"), ("/livez", "GET")])
+async def test_an_answer_to_a_connection_that_has_closed_is_dropped(path: str, method: str) -> None:
+    """uvloop raises on a write to a closed transport of which uvicorn has not heard yet."""
+    router = APIRouter()
+
+    @router.api_route(path, methods=[method])
+    def page() -> dict[str, str]:
+        return {}
+
+    web = create_web([router], None, version="0", direct={}, pages=Pages())
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "http_version": "1.1"}
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def closed(_: object) -> None:
+        raise RuntimeError(CLOSED)
+
+    async def broken(_: object) -> None:
+        raise RuntimeError("a screw is loose")
+
+    with capture_logs() as logs:
+        await web(dict(scope), receive, closed)
+    assert [] == logs
+    if path == "/page":
+        with pytest.raises(RuntimeError, match="loose"):
+            await web(dict(scope), receive, broken)
 
 
 @pytest.mark.parametrize("leave", [None, lambda: asyncio.sleep(0)])
@@ -108,3 +141,52 @@ async def test_a_call_of_a_verb_waits_for_no_page() -> None:
 
     assert [200, 405, 200, 404] == told
     assert [("GET", "/filter"), ("GET", "/"), ("GET", "/nothing")] == pages.taken
+
+
+async def test_a_page_that_fails_again_and_again_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    router = APIRouter()
+
+    @router.get("/page/{name}")
+    async def page(name: str) -> None:
+        raise ZeroDivisionError(name)
+
+    web = create_web([router], None, version="test", direct={})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http:
+        told = [(await http.get(f"/page/{number}")).status_code for number in range(5)]
+
+    log = capsys.readouterr().out
+    assert [500] * 5 == told
+    assert (1, True) == (log.count("page failed"), "/page/{name}" in log)
+
+
+async def test_half_bodies_write_one_line(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """Of a page, of a cycle and of a verb."""
+    router = APIRouter(prefix="/api/v1")
+
+    @router.post("/explain")
+    @router.post("/cycle")
+    async def read(request: Request) -> int:
+        return len(await parsed(request, bytes, 100))
+
+    turned_away: list[str] = []
+    web = create_web([router], None, version="test", direct={"/filter": Endpoint()})
+    listener = on_loopback(web, turned_away=lambda _, cause: turned_away.append(cause))
+    running = server(web, [listener])
+    serving = asyncio.create_task(running._serve())
+    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
+        await asyncio.sleep(0.001)
+    paths = ("/filter", "/api/v1/cycle", "/api/v1/explain")
+    for path in paths * 5:
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf".encode())
+        await writer.drain()
+        while not running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
+            await asyncio.sleep(0.001)
+        writer.close()
+        while running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
+            await asyncio.sleep(0.001)
+    running.should_exit = True
+    await serving
+
+    assert (1, []) == (capsys.readouterr().out.count("turned away"), caplog.records)
+    assert ["body_cut_off"] * 15 == turned_away

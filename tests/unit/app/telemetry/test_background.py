@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.telemetry.background import AGAIN_SECONDS, Background
+from app.telemetry.background import AGAIN_SECONDS, GIVEN_UP_SECONDS, RECOVERED_SECONDS, Background
 from tests.api.virtual import now, virtual_time
 
 
@@ -44,7 +44,7 @@ async def test_to_wait_for_something_that_is_cancelled_is_a_fault(capsys: pytest
     told = capsys.readouterr().out
     await background.stop()
 
-    assert (3, 2, "") == (len(begun), told.count("background task ended"), capsys.readouterr().out)
+    assert (3, 1, "") == (len(begun), told.count("background task ended"), capsys.readouterr().out)
     assert "CancelledError" in told
 
 
@@ -94,3 +94,39 @@ def test_the_fault_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "background task ended" in told
     assert "too bad" in told
+
+
+@virtual_time
+async def test_a_task_that_cannot_be_restarted_is_a_problem_until_it_recovers() -> None:
+    background = Background()
+    works = False
+
+    async def work() -> None:
+        if not works:
+            raise ZeroDivisionError
+        await asyncio.Event().wait()
+
+    background.begin("work", work)
+    problems: list[str] = []
+    for seconds in (GIVEN_UP_SECONDS - 1, 2, RECOVERED_SECONDS / 2, RECOVERED_SECONDS):
+        works = works or len(problems) == 2
+        await asyncio.sleep(seconds)
+        problems.append(background.problem())
+    await background.stop()
+
+    assert [False, True, True, False] == ["the task work" in it for it in problems]
+
+
+@virtual_time
+async def test_a_task_that_fails_now_and_then_is_none() -> None:
+    background = Background()
+
+    async def work() -> None:
+        await asyncio.sleep(2 * RECOVERED_SECONDS)
+        raise ZeroDivisionError
+
+    background.begin("work", work)
+    for _ in range(20):
+        await asyncio.sleep(GIVEN_UP_SECONDS / 7)
+        assert "" == background.problem()
+    await background.stop()

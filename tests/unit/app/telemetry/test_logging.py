@@ -21,6 +21,7 @@ SPEAKERS = {
 }
 BEGIN = """
 import logging, structlog, sys, threading, warnings
+from app.telemetry import throttle
 from app.telemetry.logging import configure
 warnings.simplefilter('always')
 configure({level!r}, {form!r})
@@ -28,7 +29,10 @@ configure({level!r}, {form!r})
 
 
 def said(speaker: str, level: str = "info", form: str = "json") -> list[str]:
-    program = BEGIN.format(level=level, form=form) + SPEAKERS[speaker]
+    return said_by(BEGIN.format(level=level, form=form) + SPEAKERS[speaker])
+
+
+def said_by(program: str) -> list[str]:
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     ).stderr.splitlines()
@@ -110,6 +114,33 @@ def test_a_warning_is_one_too() -> None:
         found["logger"],
         "DeprecationWarning: old" in found["event"],
     )
+
+
+REPEATED = """
+now = [0.0]
+throttle.Throttle.__init__.__defaults__ = (60.0, lambda: now[0])
+configure('info', 'json')
+
+def fail(at):
+    try:
+        1/0
+    except ZeroDivisionError:
+        logging.getLogger('asyncio').exception(f'never retrieved {at}')
+
+for at in (0, 1, 2, 61):
+    now[0] = float(at)
+    fail(at)
+    logging.getLogger('uvicorn.error').warning('also %s', at)
+"""
+
+
+def test_a_library_logs_once_a_minute_from_one_place() -> None:
+    """Its next line says how many were held back, whatever their texts."""
+    lines = [json.loads(line) for line in said_by(BEGIN.format(level="info", form="json") + REPEATED)]
+
+    assert [("never retrieved 0", None), ("also 0", None), ("never retrieved 61", 2), ("also 61", 2)] == [
+        (it["event"], it.get("since_the_last_line")) for it in lines
+    ]
 
 
 def test_for_a_person_a_traceback_stands_below_its_line() -> None:

@@ -151,6 +151,7 @@ class TestOnePod:
         first = await bench.start("web-1", "n1")
         second = await bench.start("web-1", "n2")
 
+        bench.reader.pods[("default", "web-1")] = make_pod("web-1", node="n1", resource_version="9")
         bench.binder.answer("web-1")
 
         assert await first == BOUND
@@ -169,6 +170,7 @@ class TestOnePod:
         bench.binder.answer("web-1")
         await bench.verb.drain()
         assert ({}, ["web-1"]) == (bench.assumed, bench.on("n1"))
+        bench.show_bound("web-1", "n1")
         assert await bench.bind("web-1", "n1") == ("already_bound", "")
 
     @virtual_time

@@ -33,7 +33,15 @@ from tests.api.small import (
     by_object,
     filtered,
 )
-from tests.builders import JsonObject, controller, encoded, make_pod, node_object, pod_object, workload_object
+from tests.builders import (
+    JsonObject,
+    controller,
+    encoded,
+    make_pod,
+    node_object,
+    pod_object,
+    workload_object,
+)
 from tests.fakes import FromSpec, spec_of
 from tests.filtering import Filter
 from tests.harness import World, only
@@ -351,9 +359,9 @@ class TestAtMost:
         assert len(MANY) == len((await ask(asked, by_object(nodes=nodes)))[0]["Nodes"]["items"])
 
 
-def roomy(name: str, cpu: str = "8", **fields: Any) -> JsonObject:
+def roomy(name: str, cpu: str = "8", pods: str = "110", **fields: Any) -> JsonObject:
     """A node with room."""
-    room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    room = {"cpu": cpu, "memory": "64Gi", "pods": pods}
     return node_object(name, status={"capacity": room, "allocatable": room}, **fields)
 
 

@@ -191,6 +191,7 @@ async def test_a_wait_ends_before_the_callers_time_limit() -> None:
             "plugin": "Permit",
             "asked": 30.0,
             "limit": 4.75,
+            "since_the_last_line": 0,
         }
     ] == logged
 

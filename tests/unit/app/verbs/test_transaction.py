@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import pytest
+
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.interface import (
     BindPlugin,
@@ -21,6 +23,8 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SERVICES, STORAGE_CLASSES, Kind
+from app.verbs.bind import UNCONFIRMED
+from app.verbs.transaction import UNCLEAR
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import settle, virtual_time
 from tests.builders import (
@@ -84,6 +88,27 @@ class BindsAnother(Binds):
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         await self.by_binder(make_pod("web-2"), node_name)
         return await self.by_binder(pod, node_name)
+
+
+class GivesUp(Binds):
+    """Waits a second for the outcome of its Binding, and then says ``says``. Its task goes on."""
+
+    says = error("took too long")
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        self.task = asyncio.create_task(self.by_binder(pod, node_name))
+        done, _ = await asyncio.wait({self.task}, timeout=1.0)
+        return self.task.result() if done else self.says
+
+
+class Trips(Binds):
+    """Fails before, while or after it binds. ``fails_after``: seconds."""
+
+    fails_after = 1.0
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        async with asyncio.timeout(self.fails_after):
+            return await self.by_binder(pod, node_name)
 
 
 class Skips(Binds):
@@ -223,6 +248,104 @@ class TestBindPlugins:
         bench.show(web("web-3", "n1"))
         bench.binder.connected.set()
 
+        assert REFUSED == await call
+
+
+class TestUnclearOutcome:
+    """A transaction that ends while its Binding may be on its way gives no place up."""
+
+    @staticmethod
+    def seen(bench: Bench) -> tuple[list[str], list[str]]:
+        """The pods on n1, and those of which nobody knows whether they are bound."""
+        return bench.on("n1"), [it.name for it in bench.cluster.assumed.unconfirmed()]
+
+    @virtual_time
+    async def test_a_plugin_that_gives_its_binding_up_on_the_way(self) -> None:
+        bench, _ = bench_with(GivesUp)
+
+        assert ("bind_failed", "homeport: took too long") == await (await bench.start("web-1", "n1"))
+        assert (["web-1"], ["web-1"]) == self.seen(bench)
+        assert {"web-1": "n1"} == bench.assumed, "others hold whether it is bound or not"
+        bench.binder.answer("web-1")
+
+    @virtual_time
+    async def test_a_plugin_that_says_success_of_a_binding_without_an_outcome(self) -> None:
+        bench, plugin = bench_with(GivesUp)
+        plugin.says = SUCCESS
+
+        assert ("bind_failed", f"homeport: {UNCLEAR}") == await (await bench.start("web-1", "n1"))
+        assert (["web-1"], ["web-1"]) == self.seen(bench)
+        bench.binder.answer("web-1")
+
+    @virtual_time
+    async def test_a_plugin_that_fails_on_the_way(self) -> None:
+        bench, _ = bench_with(Trips)
+
+        outcome, _ = await (await bench.start("web-1", "n1"))
+        assert ("fault", (["web-1"], ["web-1"])) == (outcome, self.seen(bench))
+
+    @virtual_time
+    async def test_a_plugin_that_fails_before_its_binding_leaves(self) -> None:
+        bench, _ = bench_with(Trips)
+        bench.binder.connected.clear()
+
+        outcome, _ = await (await bench.start("web-1", "n1"))
+        assert ("fault", ([], [])) == (outcome, self.seen(bench))
+
+    @virtual_time
+    async def test_the_pod_is_not_bound_anew_before_it_is_settled(self) -> None:
+        bench, plugin = bench_with(Trips)
+        await (await bench.start("web-1", "n1"))
+        plugin.fails_after = 60.0
+        unconfirmed = ("bind_failed", f"homeport: {UNCONFIRMED.format('n1')}")
+
+        assert [unconfirmed] * 2 == [await bench.bind("web-1", node) for node in ("n1", "n2")]
+        assert ["Pod default/web-1"] * 2 == bench.reader.asked
+        bench.cluster.forget("uid-default-web-1")
+        assert BOUND == await bench.bind("web-1", "n2")
+
+    @virtual_time
+    async def test_a_read_that_shows_it_bound_settles_it(self) -> None:
+        bench, _ = bench_with(Trips)
+        await (await bench.start("web-1", "n1"))
+        bench.reader.pods[("default", "web-1")] = make_pod("web-1", node="n1", resource_version="9")
+
+        assert ("already_bound", "") == await bench.bind("web-1", "n1")
+        assert (["web-1"], []) == self.seen(bench)
+
+    @virtual_time
+    async def test_nobody_takes_over_without_a_fence_while_there_is_one(self) -> None:
+        bench, _ = bench_with(Trips)
+        await (await bench.start("web-1", "n1"))
+
+        assert not await bench.verb.drain()
+        bench.cluster.forget("uid-default-web-1")
+        assert await bench.verb.drain()
+
+    @virtual_time
+    async def test_a_pod_of_no_profile_keeps_its_place_too(self) -> None:
+        bench = Bench(*zones(), make_pod("web-1", scheduler="volcano"), profile={"schedulerName": "mine"})
+        call = await bench.start("web-1", "n1")
+
+        bench.binder.posted[0].answer.set_exception(ZeroDivisionError("a fault of ours"))
+        with pytest.raises(ZeroDivisionError):
+            await call
+        assert (["web-1"], ["web-1"]) == self.seen(bench)
+
+    @virtual_time
+    async def test_a_decision_that_took_it_for_certain_is_taken_anew(self) -> None:
+        """web-1 was accepted in the third zone; as that is no longer certain, web-2 may not follow in the first."""
+        bench = Bench(*zones(), web("web-a", "n1"), web("web-b", "n2"), web("web-1"), web("web-2"))
+        await bench.bind("web-1", "n3")
+        bench.binder.connected.clear()
+        call = await bench.start("web-2", "n1")
+
+        bench.cluster.doubt("uid-default-web-1")
+        bench.binder.connected.set()
+        await settle()
+        assert [] == bench.binder.under_way
+
+        bench.cluster.forget("uid-default-web-1")
         assert REFUSED == await call
 
 

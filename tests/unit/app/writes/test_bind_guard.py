@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from typing import Any
 
 import pytest
 
 from app.framework.status import Status, error, unschedulable
+from app.kube.api_errors import ApiError, ApiUnavailable, KubeError, UnknownOutcome
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
 from app.writes.batches import FEW, BindBatches
-from app.writes.bind_guard import BLIND_SECONDS, BindGuard, NotBound, NotYet, passed_down
+from app.writes.bind_guard import BLIND_SECONDS, BindGuard, NotBound, NotYet, Passed, passed_down
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import make_pod
 from tests.unit.app.writes.leadership import Leadership
@@ -61,8 +62,65 @@ class Sender:
             return held.status
 
 
-def passing(check: PreSendCheck, **more: Any) -> AbstractContextManager[None]:
+def passing(check: PreSendCheck, **more: Any) -> AbstractContextManager[Passed]:
     return passed_down(POD, "n1", check, **more)
+
+
+class TestOutcome:
+    """Where the sender of a Binding ends without an outcome, the transaction can see that its outcome is unclear."""
+
+    @staticmethod
+    async def through(passed: Passed, after: Exception | None, *, asks: int = 1) -> bool:
+        async def send(ask: PreSendCheck) -> str:
+            for _ in range(asks):
+                ask()
+            if after is not None:
+                raise after
+            return SENT
+
+        with suppress(NotBound, KubeError, RuntimeError):
+            await BindGuard().through(POD, "n1", send)
+        return passed.unclear > 0
+
+    @pytest.mark.parametrize(
+        ("after", "unclear"),
+        [
+            pytest.param(None, False, id="an outcome"),
+            pytest.param(ApiError(409), False, id="a refusal"),
+            pytest.param(ApiUnavailable("no route"), False, id="never sent"),
+            pytest.param(UnknownOutcome("no answer"), True, id="no answer"),
+            pytest.param(RuntimeError("a fault of ours"), True, id="a fault"),
+        ],
+    )
+    async def test_a_binding_that_has_left(self, after: Exception | None, unclear: bool) -> None:
+        with passing(Words(None)) as passed:
+            assert await self.through(passed, after) is unclear
+
+    async def test_a_binding_that_was_held_back(self) -> None:
+        with passing(Words(NotBound(error("no")))) as passed:
+            assert not await self.through(passed, RuntimeError())
+
+    async def test_a_binding_that_was_refused_and_is_held_back_the_second_time(self) -> None:
+        """The credentials were too old."""
+        with passing(Words(None, NotBound(error("no")))) as passed:
+            assert not await self.through(passed, None, asks=2)
+
+    @virtual_time
+    async def test_a_sender_that_is_cancelled(self) -> None:
+        async def send(ask: PreSendCheck) -> None:
+            ask()
+            await asyncio.Event().wait()
+
+        with passing(Words(None)) as passed:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(BindGuard().through(POD, "n1", send), 1.0)
+            assert passed.unclear
+
+    async def test_a_second_binding_that_is_refused_says_nothing_of_the_first(self) -> None:
+        with passing(Words(None, None)) as passed:
+            await self.through(passed, UnknownOutcome("no answer"))
+
+            assert await self.through(passed, ApiError(409))
 
 
 class TestTheCheck:

@@ -310,6 +310,44 @@ class TestBounds:
         assert {"overflow": 50, "written": events.MOST_QUEUED} == it.counted
 
     @virtual_time
+    async def test_namespaces_take_turns_and_the_one_that_has_most_in_the_queue_gives_room(self) -> None:
+        """A tenant with 4,000 objects fills the queue; two others still tell of theirs, and soon."""
+
+        def tell(namespace: str, count: int) -> None:
+            for number in range(count):
+                it.tell(regarding=Reference("v1", "Pod", namespace, f"p{number}", f"{namespace}-{number}"))
+
+        def written(namespace: str) -> int:
+            return sum(f"/namespaces/{namespace}/" in path for path in it.server.found)
+
+        async with telling() as it:
+            tell("loud", 4000)
+            assert {"overflow": 3000} == it.counted
+            tell("shop", 1109)
+            tell("quiet", 3)
+            await asyncio.sleep(1.0)
+            assert written("quiet") == 3
+            await asyncio.sleep(events.MOST_QUEUED * events.PACE_SECONDS)
+
+            assert (written("quiet"), written("shop") >= 498, written("loud") >= 498) == (3, True, True)
+            assert {"overflow": 4112, "written": events.MOST_QUEUED} == it.counted
+
+    @virtual_time
+    async def test_room_is_taken_from_what_was_put_off_too(self) -> None:
+        """And the queue is in order afterwards."""
+        async with telling() as it:
+            it.server.silent = "/apis/events.k8s.io/v1/namespaces/loud"
+            for number in range(events.MOST_QUEUED):
+                it.tell(regarding=Reference("v1", "Pod", "loud", f"p{number}", f"u{number}"))
+            await asyncio.sleep(events.MOST_QUEUED * events.PACE_SECONDS)
+            for number in range(9):
+                it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"v{number}"))
+            await asyncio.sleep(60)
+
+            assert {"overflow": 9, "written": 9} == {name: it.counted[name] for name in ("overflow", "written")}
+            assert len(it.recorder._queue) <= events.MOST_QUEUED
+
+    @virtual_time
     async def test_memory_is_bounded(self) -> None:
         async with telling() as it:
             it.server.down = 0

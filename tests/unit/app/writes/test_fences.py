@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.cache.cluster import Cluster
 from app.kube.api_errors import ApiError
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import decode_pod
-from app.writes.api_writes import FENCE, binding
+from app.writes.api_writes import binding
 from app.writes.callers import EVERYBODY, Callers
 from app.writes.fences import Fences
+from app.writes.read_back import FENCE
 from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, encoded, make_pod, pod_object
 
@@ -109,14 +111,39 @@ async def test_what_the_api_server_has_taken_is_not(world: World) -> None:
     assert ["apart"] == world.fenced()
 
 
-@pytest.mark.parametrize("faults", [{"PATCH": ["another"]}, {"PATCH": [409], "GET": ["another"]}])
-async def test_what_is_answered_about_another_pod_is_no_answer(world: World, faults: dict[str, list[Fault]]) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param({"PATCH": ["another"]}, id="another pod"),
+        pytest.param({"PATCH": [httpx.Response(200, html="Welcome")]}, id="a page"),
+        pytest.param({"PATCH": [409], "GET": ["another"]}, id="another pod after a conflict"),
+        pytest.param({"PATCH": [409]}, id="not moved after a conflict"),
+    ],
+)
+async def test_an_answer_that_does_not_show_the_pod_moved_on_is_no_fence(
+    world: World, faults: dict[str, list[Fault]]
+) -> None:
     for method, found in faults.items():
         world.server.fail(method, *found)
     world.fences.note(NAMES)
     await world.fences.raise_all()
 
     assert (["apart", "waits"], None) == (world.fenced(), world.cluster.pod("default", "another"))
+
+
+async def test_a_fence_that_is_answered_with_the_pod_of_before_is_tried_again(world: World) -> None:
+    world.server.meanwhile("PATCH", lambda: world.server.fail("PATCH", httpx.Response(200, json=stored())))
+
+    def stored() -> JsonObject:
+        path = world.server.requests[-1].url.path
+        found = world.server.get("Pod", "apart" if "apart" in path else "waits")
+        assert found is not None
+        return found
+
+    world.fences.note(NAMES)
+    await world.fences.raise_all()
+
+    assert (["apart", "waits"], 3) == (world.fenced(), world.server.count("PATCH"))
 
 
 async def test_a_late_binding_of_before_meets_a_conflict_and_the_next_one_does_not(world: World) -> None:
@@ -196,6 +223,21 @@ async def test_a_namespace_that_a_bind_asks_for_comes_first(world: World) -> Non
 
     assert left > 20
     assert 42 == len(world.fenced())
+
+
+async def test_together_no_namespace_is_free_before_all_are(world: World) -> None:
+    world.server.fail("PATCH", "lost")  # of one of them, which is tried again later
+    world.fences.note(NAMES, together=True)
+    working = asyncio.create_task(world.fences.raise_all())
+    free = {name: asyncio.create_task(world.fences.cleared(name)) for name in ("default", "other", "third")}
+    seen = set()
+    while world.fences.pending:
+        seen.add((*(world.fences.pending_in(name) for name in free), any(it.done() for it in free.values())))
+        await asyncio.sleep(0)
+    await asyncio.gather(working, *free.values())
+
+    assert {(True, True, True, False)} == seen
+    assert not any(world.fences.pending_in(name) for name in free)
 
 
 async def test_a_term_that_ends_leaves_nothing_pending(world: World) -> None:

@@ -21,7 +21,7 @@ from plugins.dynamic_resources.capacity import consumed_of, fits
 from plugins.dynamic_resources.cel import Budget, Selector, device_variables
 from plugins.dynamic_resources.cel_syntax import TALLEST
 from plugins.dynamic_resources.extended import device_requests, from_devices
-from plugins.dynamic_resources.pools import gather_pools
+from plugins.dynamic_resources.pools import Gathering
 from plugins.dynamic_resources.unjudged import (
     REASON_EXPRESSION,
     REASON_LONG_OBJECT,
@@ -59,7 +59,7 @@ def is_true(expression: str, _driver: str, _device: Device) -> Said:
 
 
 def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE, matches: Matches = is_true) -> Search:
-    pools = gather_pools(NODE, slices, lambda pool: [it for it in slices if it.pool_id == pool])
+    pools = Gathering(lambda pool: [it for it in slices if it.pool_id == pool]).pools(NODE, slices)
     classes = {"gpu": DeviceClass("gpu", "u")}
     return Search(NODE, claims, pools, classes.get, lambda _: use, matches)
 

@@ -11,7 +11,9 @@ from tests.builders import JsonObject
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
+    HOME_AFTER,
     HOME_POD,
+    HOME_REPLACES,
     INSTANCE,
     MACHINE,
     NODES,
@@ -47,28 +49,46 @@ async def migrated(machines: Machines, to: str = "n2") -> Machines:
     return machines
 
 
+async def moves_unwritten(*, restarts: bool) -> Machines:
+    """A machine whose home n3 was to become n2 when a migration to n1 began; its source pod is gone."""
+    machines = Machines({"policy": "soft"})
+    machines.machine(runs_on="n2")
+    machines.change(MACHINE, own_home("n3", "another"))
+    machines.node("n3", unschedulable=True)
+    first = launcher("source", created="2026-11-21T10:00:00Z")
+    machines.cluster.upsert_pod(first)
+    await machines.bind(first, "n2", copies=False)
+    if restarts:
+        machines.restart()
+    target = launcher("target", created="2026-11-21T10:00:05Z", labels=TARGET)
+    machines.cluster.upsert_pod(target)
+    assert {HOME: "n2", HOME_AFTER: "another", HOME_REPLACES: "n3"} == await machines.bind(target, "n1")
+    machines.cluster.delete_pod(first.key)
+    return machines
+
+
 class TestMigration:
     @pytest.mark.parametrize("restarts", [True, False])
-    async def test_a_home_that_is_not_written_yet_is_before_it_moves(self, restarts: bool) -> None:
-        """A soft machine has started elsewhere, and migrates before its owner was told: later its pod is gone."""
-        machines = Machines({"policy": "soft"})
-        machines.machine(runs_on="n2")
-        machines.change(MACHINE, own_home("n3", "another"))
-        machines.node("n3", unschedulable=True)
-        first = launcher("source", created="2026-11-21T10:00:00Z")
-        machines.cluster.upsert_pod(first)
-        await machines.bind(first, "n2", copies=False)
-        if restarts:
-            machines.restart()
-        target = launcher("target", created="2026-11-21T10:00:05Z", labels=TARGET)
-        machines.cluster.upsert_pod(target)
-        await machines.bind(target, "n1")
-        assert own_home("n2", first.uid) == machines.annotations()
-
-        machines.cluster.delete_pod(first.key)
+    async def test_the_target_carries_a_home_that_is_not_written_yet(self, restarts: bool) -> None:
+        """A soft machine starts elsewhere and migrates before that home is written; then the source pod is gone."""
+        machines = await moves_unwritten(restarts=restarts)
         machines.runs(node="n1", moved=("n2", "n1"))
         await machines.plugin.repair()
-        assert "n1" == machines.annotations()[HOME]
+        assert own_home("n1", MOVED.uid) == machines.annotations()
+
+    @pytest.mark.parametrize("word", [{HOME: "n3", HOME_POD: "a-later-pod"}, {HOME: "n2"}, {HOME_POD: "another"}])
+    async def test_a_carried_home_counts_only_while_nothing_else_was_written(self, word: dict[str, str]) -> None:
+        machines = await moves_unwritten(restarts=True)
+        machines.change(MACHINE, word)
+        machines.runs(node="n1", moved=("n2", "n1"))
+        await machines.plugin.repair()
+        assert word.get(HOME) == machines.annotations().get(HOME)
+
+    async def test_a_carried_home_counts_only_for_a_move_from_there(self) -> None:
+        machines = await moves_unwritten(restarts=True)
+        machines.runs(node="n1", moved=("n4", "n1"))
+        await machines.plugin.repair()
+        assert "n3" == machines.annotations()[HOME]
 
     async def test_the_home_follows_once_and_is_told(self) -> None:
         machines = started()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
@@ -245,6 +246,15 @@ class TestSoftHomesThatWereNotAskedAbout:
         assert () == scene.passed(None, *OTHERS)
         assert OTHERS == scene.passed(scene.pod(nominated=HOME), *OTHERS)
         assert OTHERS == scene.passed(None, *OTHERS)
+
+    def test_not_in_a_request_that_is_no_sample(self) -> None:
+        """Another filter has refused the home: nothing would come of a try."""
+        scene = Scene(State.USABLE, Policy.SOFT)
+        scene.machines.handle = replace(scene.machines.handle, is_sample=lambda names: names != len(OTHERS))
+        scene.machines.restart()
+
+        assert OTHERS == scene.passed(None, *OTHERS)
+        assert (HOME,) == scene.passed()
 
     def test_once_a_pod_and_a_home(self) -> None:
         scene = Scene(State.USABLE, Policy.SOFT)

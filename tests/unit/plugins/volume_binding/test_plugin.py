@@ -1,17 +1,24 @@
 """Rules of VolumeBinding, up to the choice of a node."""
 
+from collections.abc import Callable
+from itertools import count, islice
 from random import Random
 from typing import Any, Final
 
 import pytest
 from pydantic import ValidationError
 
+from app.framework.cycle_state import CycleState
 from app.framework.following import AT_ONCE
 from app.framework.interface import Unprepared
+from app.framework.status import SUCCESS
+from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUMES
 from app.kube.node_affinity import NodeMatcher
 from app.runtime.guard import PluginError
+from plugins.volume_binding import placing, supply
 from plugins.volume_binding.args import VolumeBindingArgs
+from plugins.volume_binding.placing import REASON_STEPS, STEPS_AT_ONCE
 from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volume_binding.supply import Placed, Room, Volumes
 from tests.builders import (
@@ -28,7 +35,7 @@ from tests.builders import (
     term,
     volume_object,
 )
-from tests.harness import Answer, World, only
+from tests.harness import Answer, World, answer_of, only
 
 NAME: Final = "VolumeBinding"
 AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -368,7 +375,7 @@ def test_an_open_claim_takes_a_volume_for_each_of_its_mentions() -> None:
     assert ["Success"] * 2 == judged(open_claim("later"), claims=twice)
 
 
-def test_claims_that_want_the_same_pass_over_a_volume_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volumes_of_one_place_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{it}" for it in range(30)]
     nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
     far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
@@ -377,7 +384,7 @@ def test_claims_that_want_the_same_pass_over_a_volume_once(monkeypatch: pytest.M
     looked = looks(monkeypatch, Placed, "is_usable_from")
 
     assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
-    assert len(far) + len(near) == len(looked), "and the nodes differ in no label that matters"
+    assert 2 == len(looked), "those far and those near; and the nodes differ in no label that matters"
 
 
 def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,14 +393,14 @@ def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.Monk
     found = world(open_claim(), *many)
     pod = found.pod(more=mounting("data"))
     said = [found.filter(pod)["a"]]
-    placed = looks(monkeypatch, Volumes, "placed")
+    looked = looks(monkeypatch, Volumes, "placed")
     found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
     said.append(found.filter(pod)["a"])
     found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-7"))
     said.append(found.filter(pod)["a"])
 
     assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
-    assert 1 == len(placed)
+    assert 1 == len(looked)
 
 
 def test_selected_volumes_are_those_that_are_there() -> None:
@@ -478,8 +485,29 @@ def changed(draw: Random, version: int) -> JsonObject:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_kept_of_volumes_is_what_is_found_afresh(seed: int) -> None:
+def judged_between_changes(found: World, pod: Pod, change: Callable[[], object], draw: Random) -> dict[str, Answer]:
+    """What is said in the end where objects change between steps."""
+    while True:
+        try:
+            verdict = found.framework.feasible(CycleState(), pod, found.candidates())
+        except Unprepared as missing:
+            for _ in islice(missing.steps, draw.randrange(8)):
+                pass
+            if draw.random() < 0.2:
+                change()
+        else:
+            return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in found.cluster.nodes}
+
+
+@pytest.mark.parametrize("at_once", [1, 40, STEPS_AT_ONCE])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_of_volumes_is_what_is_found_afresh(
+    monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
+) -> None:
+    for name, steps in (("STEPS_AT_ONCE", at_once), ("_STEPS_OF_A_PIECE", 1)):
+        monkeypatch.setattr(placing, name, steps)
+    monkeypatch.setattr(supply, "PIECE", 1)
+    monkeypatch.setattr(supply, "_MOST_CHANGES", 3)
     draw = Random(seed)
     fast = {"selector": {"matchLabels": {"disk": "fast"}}}
     found = world(
@@ -491,17 +519,78 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(seed: int) -> None:
     )
     claims = ("s0", "s1", "s2", "fast", "shared", "l1", "l2", "l3")
     said: set[str] = set()
-    for version in range(1, 250):
+    versions = count()
+
+    def change() -> None:
         if draw.random() < 0.3:
             found.cluster.others.delete(PERSISTENT_VOLUMES, ("", f"pv-{draw.randrange(10)}"))
         else:
-            found.add(changed(draw, version))
-        pod = found.pod(more=mounting(*draw.choices(claims, k=draw.randrange(1, 5))))
-        verdict = found.filter(pod)
+            found.add(changed(draw, next(versions)))
+
+    for _ in range(250):
+        change()
+        pod = found.pod(f"web-{draw.randrange(3)}", more=mounting(*draw.choices(claims, k=draw.randrange(1, 5))))
+        verdict = judged_between_changes(found, pod, change, draw)
         assert World(cluster=found.cluster, profile=only(NAME)).filter(pod) == verdict
         said.update(map(str, verdict.values()))
 
     assert {"Success", str(refused(NO_VOLUME)), str(refused(NO_ROOM))} <= said
+
+
+class TestBounds:
+    """A search has steps: more than these are a reason, the same whenever it is asked for."""
+
+    TOO_MANY: Final = refused(REASON_STEPS)
+
+    @staticmethod
+    def some_volumes(**fields: Any) -> list[JsonObject]:
+        nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+        return [volume_object(f"pv-{it}", class_name="static", more=nowhere, **fields) for it in range(20)]
+
+    @pytest.mark.parametrize(("most", "expected"), [(20, TOO_MANY), (2000, refused(NO_VOLUME))])
+    def test_free_volumes_of_a_node(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
+        monkeypatch.setattr(placing, "MOST_STEPS", most)
+        found = world(open_claim(), *self.some_volumes())
+        pod = found.pod(more=mounting("data"))
+
+        assert [{"a": expected, "b": expected}] * 2 == [found.filter(pod), found.filter(pod)]
+
+    @pytest.mark.parametrize(("most", "expected"), [(39, TOO_MANY), (40, refused(NO_VOLUME))])
+    def test_looks_of_selectors(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
+        monkeypatch.setattr(placing, "MOST_LOOKS", most)
+        claims = [open_claim(name=it, more={"selector": {"matchLabels": {"a": it}}}) for it in ("x", "y")]
+        found = world(*claims, *self.some_volumes(labels={"a": "x"}))
+        pod = found.pod(more=mounting("x", "y", "x"))
+
+        assert [{"a": expected, "b": expected}] * 2 == [found.filter(pod), found.filter(pod)]
+
+    def test_places_of_bound_volumes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(placing, "MOST_STEPS", 10)
+        monkeypatch.setattr(supply, "PIECE", 1)
+        names = [f"c{it}" for it in range(20)]
+        claims = [claim_object(it, volume=f"pv-{it}") for it in names]
+        volumes = [volume_object(f"pv-{it}", claim=it, more=self.elsewhere(it)) for it in names]
+
+        assert [self.TOO_MANY] * 2 == judged(*claims, *volumes, claims=tuple(names))
+
+    @staticmethod
+    def elsewhere(name: str) -> JsonObject:
+        return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression(ZONE, "NotIn", name))]}}}
+
+
+def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at a bind, which waits for no more than it needs."""
+    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 1)
+    found = world(open_claim(), volume_object(class_name="static", zone="b"))
+    pod, node = found.pod(more=mounting("data")), found.cluster.nodes["a"]
+    with pytest.raises(Unprepared) as missing:
+        found.framework.recheck(CycleState(), pod, node, [])
+    looked = looks(monkeypatch, NodeMatcher, "matches")
+
+    for _ in missing.value.steps:
+        pass
+
+    assert 1 >= len(looked)
 
 
 class TestArguments:

@@ -1,0 +1,61 @@
+"""``homeport dump``: a live cluster as a file that ``--saved`` and ``serve --cluster`` read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkstemp
+from typing import IO, Any, Final
+
+from app.commands.service import CommandError
+from app.config.profile import ANY, Profile
+from app.config.settings import Settings
+from app.feeds.dump import DumpError, dump
+from app.framework.interface import PluginSpec
+from app.kube.kinds import NODES
+from app.runtime.profiles import resolve
+from app.runtime.registry import Registry
+
+_WHOLE: Final = Profile(scheduler_name=ANY, preset="complete")
+"""Profile whose kinds are dumped beside those of the configuration, so that any preset can judge the file."""
+
+
+def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path) -> str:
+    """Write the file, and return the text to print. Raises ``CommandError``, ``ProfileErrors`` and ``OSError``.
+
+    The file has mode 0600 and is replaced only once all of it is written.
+    """
+    registry = Registry(specs, defaults)
+    profiles = [*resolve(settings.profiles, registry), *resolve((_WHOLE,), registry)]
+    kinds = dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr))
+    annotations = {key for profile in profiles for key in profile.node_annotations()}
+    with _replacing(path) as file:
+        try:
+            dumped = asyncio.run(dump(settings.kubeconfig, kinds, annotations, file))
+        except DumpError as error:
+            raise CommandError(str(error)) from error
+        if not dumped.objects.get(NODES):
+            raise CommandError("the cluster has no nodes: there is nothing to schedule to")
+    counts = ", ".join(f"{count} {kind.kind}" for kind, count in dumped.objects.items() if count)
+    lines = [f"{path}: {counts}"]
+    if dumped.not_served:
+        lines.append(f"not served by this cluster: {', '.join(map(repr, dumped.not_served))}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that replaces ``path`` if no exception is raised, and is removed otherwise."""
+    number, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 0600
+    try:
+        with os.fdopen(number, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,52 @@
+"""A saved cluster that a command reads itself, without a running Homeport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from weakref import finalize
+
+import httpx
+
+from app.commands.service import answered
+from app.config.settings import Settings
+from app.framework.interface import PluginSpec
+from app.main import Service
+
+_BASE: Final = "http://homeport"
+
+
+class SavedCluster:
+    """Pages of a Homeport that serves a saved cluster within this process. It binds to no port and repairs nothing."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        specs: Iterable[PluginSpec[Any]],
+        defaults: Mapping[str, int],
+        path: Path,
+        *,
+        version: str,
+    ) -> None:
+        """Read the file. Raises ``SavedClusterError`` and ``ProfileErrors``."""
+        saved = Settings(cluster=str(path), profiles=settings.profiles)
+        self._runner = asyncio.Runner()  # one for all requests: the pages take turns on one event loop
+        finalize(self, self._runner.close)
+        self._web = Service(saved, specs, defaults, version=version).web()
+
+    def get(self, path: str, asked: Mapping[str, str]) -> dict[str, Any]:
+        """Return the JSON object of a page. Raises ``CommandError``."""
+        return self._ask("GET", path, {"params": dict(asked)})
+
+    def post(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON object of a page that takes a body. Raises ``CommandError``."""
+        return self._ask("POST", path, {"json": dict(asked)})
+
+    def _ask(self, method: str, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(self._web), base_url=_BASE) as http:
+                return await http.request(method, path, **asked)
+
+        return answered(path, self._runner.run(ask()))

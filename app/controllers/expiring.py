@@ -1,0 +1,42 @@
+"""Verdicts that end: the nodes are judged anew, and the pods that such a plugin refused are looked at again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from app.cache.cluster import Cluster
+from app.controllers.second_looks import SecondLooks
+from app.framework.interface import Clock
+from app.kube.core_v1 import Pod
+from app.memory.refused_pods import RefusedPods
+
+CHECK_SECONDS: Final = 0.1
+"""Delay between two looks at the clock: the longest that a verdict is used beyond its end. The clock may be set."""
+
+
+class ExpiringVerdicts:
+    """Runs in every replica; only the leader has refused pods."""
+
+    def __init__(
+        self, cluster: Cluster, refused: Callable[[], RefusedPods], second_looks: SecondLooks, wall_clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._refused = refused
+        self._second_looks = second_looks
+        self._wall_clock = wall_clock
+
+    async def run(self) -> None:
+        """Expire verdicts until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            plugins = self._cluster.expiries.expire(self._wall_clock())
+            if plugins:
+                for pod in self._waiting(plugins):
+                    self._second_looks.look(pod)
+
+    def _waiting(self, plugins: frozenset[str]) -> list[Pod]:
+        keys = self._refused().by_plugins(plugins)
+        pods = (self._cluster.pod(*key) for key in keys)
+        return [pod for pod in pods if pod is not None and not pod.node_name]

@@ -1,0 +1,36 @@
+"""Clocks of plugins whose verdicts are cached: a verdict that rests on one has to say until when it holds."""
+
+from __future__ import annotations
+
+from app.framework.interface import Clock
+
+
+class UndatedAnswer(Exception):
+    """A plugin read a clock for an answer that is cached and does not expire."""
+
+    def __init__(self, point: str) -> None:
+        if point == "Filter":
+            super().__init__(
+                "read a clock and gave a verdict without an end, which would be cached for ever: give it until= "
+                "(math.inf if it does not end), or declare Reads.CLUSTER"
+            )
+        else:
+            super().__init__(f"read a clock, but answers of {point} are cached: declare Reads.CLUSTER")
+
+
+class ClockReads:
+    """Number of times that a plugin read its clocks."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counting(self, clock: Clock) -> Clock:
+        """Return a clock that counts its reads here."""
+
+        def counted() -> float:
+            self.count += 1
+            return clock()
+
+        return counted

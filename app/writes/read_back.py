@@ -1,0 +1,192 @@
+"""Finds out what became of a Binding, by reading the pod from the API server, until it is known.
+
+Two callers need it. ``ApiBinder`` sent a Binding and got no answer that counts. ``BindConfirmation`` looks after binds
+that were answered and that the watch does not show in time, and after those whose transaction ended in the middle.
+
+A pod that is still pending proves nothing by itself: the Binding may arrive late. So its version is moved (a fence),
+and the place is given up only when the API server shows the moved pod without a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.cache.cluster import Cluster
+from app.framework.interface import Clock
+from app.framework.status import SUCCESS, Status, error
+from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
+from app.kube.api_requests import PODS
+from app.kube.client import KubeClient
+from app.kube.core_v1 import Pod
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.writes.answers import PodState, pod_state
+
+_LOG: Final = structlog.get_logger(__name__)
+
+FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
+"""Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
+
+CONFIRM_SECONDS: Final = 5.0
+"""Time that the watch has to show an accepted bind. A healthy watch takes milliseconds."""
+
+LOOK_SECONDS: Final = 1.0
+"""Delay between two looks for binds that are not confirmed yet."""
+
+MAX_RETRY_SECONDS: Final = 60.0
+"""Longest delay between two reads of one pod. It doubles from ``LOOK_SECONDS``."""
+
+_PAUSE_SECONDS: Final = 0.05
+"""Delay after each pod: a watch that stalls under load must not cost more than 20 reads a second."""
+
+_NOT_ARRIVED: Final = error("the binding did not arrive at the API server")
+_NOT_FOUND: Final = "NotFound"
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Fate(Struct, frozen=True):
+    """What became of a Binding: Success, or an Error if it never takes effect any more.
+
+    ``raw`` is the pod as the API server has it; empty if it is gone.
+    """
+
+    status: Status
+    raw: bytes = b""
+
+
+async def fence_off(client: KubeClient, pod: Pod) -> bytes:
+    """Move the pod's version on from ``pod.resource_version``; return the pod as the API server then has it.
+
+    UID and version are preconditions. The write goes through ``pods/status``, which stores annotations too: a right to
+    patch only that cannot change what a pod runs.
+    """
+    annotations = {FENCE: pod.resource_version}
+    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
+    return await client.patch(PODS, pod.namespace, pod.name, {"metadata": metadata}, subresource="status")
+
+
+class ReadBack:
+    """Reads pods past the watch and fences those that are pending."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def fate(self, pod: Pod, node_name: str) -> Fate | None:
+        """Return what became of the Binding of ``pod`` to the node; ``None`` if that is still unknown: try again.
+
+        One read without ``resourceVersion``, which etcd answers, and at most one fence.
+        """
+        try:
+            raw = await self._client.get(PODS, pod.namespace, pod.name)
+            state = pod_state(raw, pod)
+            return _fate(state, pod, node_name, raw) or await self._fenced(pod, node_name, state)
+        except ApiError as refused:
+            if refused.reason == _NOT_FOUND:
+                return Fate(gone(pod))
+            _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(refused))
+        except (ApiUnavailable, UnknownOutcome) as cause:
+            _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
+        return None
+
+    async def _fenced(self, pod: Pod, node_name: str, state: PodState) -> Fate | None:
+        """Fence a pending pod at the version that was read. Only the fence's own answer settles its fate.
+
+        Raises ``ApiError`` (a conflict: the pod has changed since it was read), ``ApiUnavailable`` and
+        ``UnknownOutcome``.
+        """
+        raw = await fence_off(self._client, replace(pod, resource_version=state.resource_version))
+        fenced = pod_state(raw, pod)
+        fate = _fate(fenced, pod, node_name, raw)
+        if fate is None and fenced.resource_version == state.resource_version:
+            raise ApiUnavailable(f"the fence of pod {pod} has not moved its version")
+        return fate or Fate(_NOT_ARRIVED, raw)
+
+
+def _fate(state: PodState, pod: Pod, node_name: str, raw: bytes) -> Fate | None:
+    """Return what the stored pod tells of the Binding; ``None`` if it is pending."""
+    if state.uid != pod.uid:
+        return Fate(gone(pod), raw)
+    if not state.node_name:
+        return None
+    return Fate(SUCCESS if state.node_name == node_name else bound_elsewhere(pod, state.node_name), raw)
+
+
+def gone(pod: Pod) -> Status:
+    """Return the Error for a pod that was deleted, or replaced by another of its name."""
+    return error(f'pods "{pod.name}" not found')
+
+
+def bound_elsewhere(pod: Pod, node_name: str) -> Status:
+    """Return the Error for a pod that is bound to another node."""
+    return error(f'pod {pod.name} is already assigned to node "{node_name}"')
+
+
+class _Due(Struct):
+    at: float
+    delay: float
+
+
+class BindConfirmation:
+    """Long-running task that settles each bind that the watch does not confirm in time.
+
+    Until a bind is settled its pod keeps its place, and counts as a bind that may succeed or fail.
+    """
+
+    def __init__(self, client: KubeClient, cluster: Cluster, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
+        self._read_back = ReadBack(client)
+        self._cluster = cluster
+        self._clock = clock
+        self._sleep = sleep
+        self._due: dict[str, _Due] = {}
+
+    async def run(self) -> None:
+        """Look for binds to settle until cancelled."""
+        while True:
+            for pod in self._overdue():
+                await self._look_at(pod)
+                await self._sleep(_PAUSE_SECONDS)
+            await self._sleep(LOOK_SECONDS)
+
+    def _overdue(self) -> list[Pod]:
+        """Return the unconfirmed pods that are to be read now. Begins the delay of those that are new."""
+        now, assumed, known = self._clock(), self._cluster.assumed, self._due
+        pods = assumed.unconfirmed()
+        self._due = {
+            pod.uid: known.get(pod.uid)
+            or _Due(now if assumed.is_unclear(pod.uid) else now + CONFIRM_SECONDS, LOOK_SECONDS)
+            for pod in pods
+        }
+        return [pod for pod in pods if self._due[pod.uid].at <= now]
+
+    async def _look_at(self, pod: Pod) -> None:
+        """Read one pod back and settle its bind. A fault is logged: other pods must not wait for it."""
+        due = self._due[pod.uid]
+        due.at, due.delay = self._clock() + due.delay, min(2 * due.delay, MAX_RETRY_SECONDS)
+        if not self._cluster.doubt(pod.uid):
+            return  # the watch has confirmed it meanwhile
+        try:
+            fate = await self._read_back.fate(pod, pod.node_name)
+            if fate is not None:
+                self._settle(pod, fate)
+        except Exception:  # noqa: BLE001  # whatever it is: the pod keeps its place and is read again
+            _LOG.error("bind not settled", pod=str(pod), node=pod.node_name, traceback=traceback.format_exc())
+
+    def _settle(self, pod: Pod, fate: Fate) -> None:
+        """Take the pod in as it was read, then confirm its place or give it up."""
+        if fate.raw:
+            try:
+                self._cluster.upsert_read_pod(self._cluster.core.decode_pod(fate.raw))
+            except ValueError as cause:
+                _LOG.error("pod that was read back cannot be decoded", pod=str(pod), cause=str(cause))
+        if fate.status.is_success:
+            self._cluster.confirm(pod.uid)
+            return
+        _LOG.warning("bind given up", pod=str(pod), node=pod.node_name, cause=fate.status.message)
+        self._cluster.forget(pod.uid)

@@ -1,0 +1,83 @@
+"""``--saved FILE`` in place of a running Homeport, and the file that ``homeport dump`` writes or leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.__main__ import main
+from tests.api.service import SAMPLE
+from tests.api.test_explain_command import TOO_FULL
+from tests.apiserver import kubeconfig
+
+COMPLETE: Final = {
+    "apiVersion": "homeport.dev/v1alpha1",
+    "kind": "HomeportConfiguration",
+    "profiles": [{"schedulerName": "*", "preset": "complete"}],
+}
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    code = main([str(it) for it in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_explain_in_one_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (0, TOO_FULL, "") == ran(capsys, "explain", "--saved", SAMPLE, "shop/web-7d4b9c-new01")
+
+
+def test_by_the_profiles_of_a_configuration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(COMPLETE))
+
+    code, out, _ = ran(
+        capsys, "explain", "--saved", SAMPLE, "--config", tmp_path / "config.json", "shop/web-7d4b9c-new01"
+    )
+
+    assert (0, False, True) == (code, "not judged here" in out, "feasible on" in out)
+
+
+def test_homes_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each asks for more than one page."""
+    listed = ran(capsys, "homes", "-A", "-o", "name", "--saved", SAMPLE)
+    drained = ran(capsys, "homes", "drain", "node-b2", "--dry-run", "-o", "name", "--saved", SAMPLE)
+    moved = ran(capsys, "homes", "move", "vm/db01", "node-a1", "-n", "machines", "--saved", SAMPLE)
+
+    assert (0, "virtualmachine.kubevirt.io/db01\nvirtualmachine.kubevirt.io/mail01\n", "") == listed
+    assert (0, "virtualmachine.kubevirt.io/db01\n", "") == drained
+    assert (1, "") == moved[:2]
+    assert moved[2].endswith("Homeport serves a saved cluster here, so there is no API server to write to\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--saved", "/nowhere"], 2, "homeport: /nowhere: cannot be read: "),
+        (["--saved", SAMPLE, "-n", "shop"], 1, 'homeport: pods "x" not found in namespace "shop"\n'),
+        (
+            ["--config", "x.yaml"],
+            1,
+            "homeport: --config is for --saved: a running Homeport has its own configuration\n",
+        ),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str | Path], code: int, told: str) -> None:
+    exit_code, out, err = ran(capsys, "explain", "x", *arguments)
+
+    assert (code, "", True) == (exit_code, out, err.startswith(told))
+
+
+def test_a_dump_that_fails_leaves_the_file_as_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    file = tmp_path / "folder" / "cluster.json"
+    file.write_text("before")
+    unreachable = kubeconfig(tmp_path, "http://127.0.0.1:1")
+
+    code, out, err = ran(capsys, "dump", "-o", file, "--kubeconfig", unreachable)
+
+    assert (1, "") == (code, out)
+    assert ["before"] == [it.read_text() for it in file.parent.iterdir()]
+    assert err.startswith("homeport: v1 Node: the API server (http://127.0.0.1:1) does not answer: ")
