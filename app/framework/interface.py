@@ -60,6 +60,7 @@ DEFAULT_RELEASE: Final = "1.36"
 """The Kubernetes release whose in-tree plugins are meant, where nobody says which."""
 
 Object = TypeVar("Object", bound=KubeObject)
+_T = TypeVar("_T")
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
@@ -653,6 +654,16 @@ class PostFilterResult(Struct, frozen=True):
 
 PostFilterAnswer: TypeAlias = tuple[PostFilterResult | None, Status]
 PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
+
+
+def at_once(steps: Generator[Any, None, _T]) -> _T:
+    """Run all ``steps`` without a pause, and return what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
 
 
 def at_one_go(steps: PostFilterSteps, state: CycleState) -> PostFilterAnswer:

@@ -9,7 +9,7 @@ A tenant can write claims for which such a search takes hours. It has a number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, product
 from typing import Final, TypeAlias
@@ -59,7 +59,10 @@ _DEVICES_OF_A_STEP: Final = 8
 _COUNTERS_OF_A_STEP: Final = 8
 
 _MOST_LOOKED_AT: Final = 50_000
-"""Devices, to prove that there are too few of them, when the steps are used up: some 25 ms."""
+"""Devices, to prove that there are too few of them, when the steps are used up: some 25 ms in all."""
+
+_DEVICES_BETWEEN_TURNS: Final = 4096
+"""Devices that such a proof looks at before others have their turn."""
 
 MOST_DEVICES: Final = 128
 """Or requests, of one pod: each is a few calls deep."""
@@ -206,8 +209,11 @@ class Search:
                 made.append(next(self._more_candidates))
             yield made[place]
 
-    def run(self) -> Solution | Failed:
-        """Raises ``AllocationError`` and ``Unjudged``."""
+    def run(self) -> Generator[None, None, Solution | Failed]:
+        """Search, and yield between short steps. Raises ``AllocationError`` and ``Unjudged``.
+
+        All selectors are asked before the first yield.
+        """
         total = sum(self._prepare(index, claim) for index, claim in enumerate(self._claims))
         total = max(total, sum(len(it.spec.requests) for it in self._claims))
         if total > MOST_DEVICES:
@@ -217,7 +223,7 @@ class Search:
         except _TooMany:
             raise AllocationError("allocation max size exceeded") from None
         except Unjudged:
-            if self.steps <= MOST_STEPS or not self._cannot_do():
+            if self.steps <= MOST_STEPS or not (yield from self._cannot_do()):
                 raise
             done = False
         if done:
@@ -380,15 +386,15 @@ class Search:
         if self.steps > MOST_STEPS:
             raise Unjudged(REASON_STEPS)
 
-    def _cannot_do(self) -> bool:
-        """Whether there are too few devices for what has to be found, however they are given out.
+    def _cannot_do(self) -> Generator[None, None, bool]:
+        """Return whether there are too few devices for all requests, however they are given out.
 
-        Asked when the steps are used up: to try all the ways in which it does not work is what takes them. What nobody
-        has asked a selector about yet counts as if it would do.
+        Called when the steps of the search are used up. A device that no selector has judged yet counts as selected.
         """
         try:
-            self._look_at(self.devices)
-            return not any(it.device.shareable for it in self._from(0)) and self._is_proven()
+            if (yield from self._any_shareable()):
+                return False
+            return (yield from self._is_proven())
         except _Unproven:
             return False
 
@@ -397,46 +403,89 @@ class Search:
         if self._looked_at > _MOST_LOOKED_AT:
             raise _Unproven
 
-    def _is_proven(self) -> bool:
+    def _all_slices(self) -> Iterator[tuple[int, ResourceSlice] | None]:
+        """Yield each slice with the place of its first device, and ``None`` where others may have their turn.
+
+        It makes no candidates: that takes several times as long as to look at a device.
+        """
+        self._look_at(self.devices)
+        place = pause = 0
+        for pool in self._pools:
+            for it in pool.slices:
+                yield place, it
+                place += len(it.devices)
+                if place - pause >= _DEVICES_BETWEEN_TURNS:
+                    pause = place
+                    yield None
+
+    def _any_shareable(self) -> Generator[None, None, bool]:
+        for found in self._all_slices():
+            if found is None:
+                yield
+            elif any(device.shareable for device in found[1].devices):
+                return True
+        return False
+
+    def _is_proven(self) -> Generator[None, None, bool]:
         constraints = [(claim, it) for claim, each in enumerate(self._constraints) for it in each]
         same = [(claim, it) for claim, it in constraints if isinstance(it, Match)][:_MOST_CHOICES]
-        values = [list(dict.fromkeys(self._values(it))) or [_NO_VALUE] for _, it in same]
+        values = []
+        for _, constraint in same:
+            values.append((yield from self._values(constraint)) or [_NO_VALUE])
         choices = list(islice(product(*values), _MOST_CHOICES + 1))
         if len(choices) > _MOST_CHOICES:
-            return self._too_few([])
-        return all(self._too_few([(*it, value) for it, value in zip(same, each, strict=True)]) for each in choices)
+            return (yield from self._too_few([]))
+        for each in choices:
+            if not (yield from self._too_few([(*it, value) for it, value in zip(same, each, strict=True)])):
+                return False
+        return True
 
-    def _values(self, constraint: Match) -> Iterator[_Value]:
-        self._look_at(self.devices)
-        for it in self._from(0):
-            has, value = constraint.lookup(it.slice.driver, it.device)
-            if has:
-                yield (type(value), value)
+    def _values(self, constraint: Match) -> Generator[None, None, list[_Value]]:
+        values: dict[_Value, None] = {}
+        for found in self._all_slices():
+            if found is None:
+                yield
+                continue
+            for device in found[1].devices:
+                has, value = constraint.lookup(found[1].driver, device)
+                if has:
+                    values[type(value), value] = None
+        return list(values)
 
-    def _too_few(self, chosen: Sequence[tuple[int, Match, _Value]]) -> bool:
-        """The same where each constraint means one value."""
+    def _too_few(self, chosen: Sequence[tuple[int, Match, _Value]]) -> Generator[None, None, bool]:
+        """Return the same where each constraint means one value."""
         owner: dict[int, tuple[RequestKey, int]] = {}
         would_do: dict[RequestKey, list[int]] = {}
         for key, request in self._requests.items():
             if not request.parent and not request.admin_access:
-                would_do[key] = self._would_do(key, request, chosen)
+                would_do[key] = yield from self._would_do(key, request, chosen)
                 for number in range(request.count):
                     if not self._matched((key, number), would_do, owner, set()):
                         return True
+                yield
         return False
 
-    def _would_do(self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]) -> list[int]:
-        self._look_at(self.devices)
+    def _would_do(
+        self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]
+    ) -> Generator[None, None, list[int]]:
         known = self._selectable.get(key, {})
         meant = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
-        return [
-            it.place
-            for it in self._from(0)
-            if known.get(it.place) is not False
-            and not it.taken
-            and not _prevented(it.device.taints, request.request)
-            and all(_has(constraint, it, value) for constraint, value in meant)
-        ]
+        places: list[int] = []
+        for found in self._all_slices():
+            if found is None:
+                yield
+                continue
+            first, of_slice = found
+            taken = self._uses(of_slice.pool_id).taken
+            places += (
+                place
+                for place, device in enumerate(of_slice.devices, first)
+                if known.get(place) is not False
+                and device.name not in taken
+                and not _prevented(device.taints, request.request)
+                and all(_has(constraint, of_slice.driver, device, value) for constraint, value in meant)
+            )
+        return places
 
     def _matched(
         self,
@@ -445,7 +494,7 @@ class Search:
         owner: dict[int, tuple[RequestKey, int]],
         seen: set[int],
     ) -> bool:
-        """Whether a device can be had for ``slot`` by moving others, each to another that would do for it."""
+        """Return whether ``slot`` can have a device if others are moved, each to another that would do for it."""
         self._look_at(1 + len(would_do[slot[0]]) // _DEVICES_OF_A_STEP)
         for place in would_do[slot[0]]:
             if place not in seen:
@@ -642,8 +691,8 @@ def _suffice(left: Amounts, taken: Amounts, counters: Iterable[str]) -> bool:
     return all(left.get(it, taken[it]) >= taken[it] for it in counters)
 
 
-def _has(constraint: Match, it: _Candidate, value: _Value) -> bool:
-    has, found = constraint.lookup(it.slice.driver, it.device)
+def _has(constraint: Match, driver: str, device: Device, value: _Value) -> bool:
+    has, found = constraint.lookup(driver, device)
     return has and (type(found), found) == value
 
 

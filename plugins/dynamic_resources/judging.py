@@ -7,12 +7,12 @@ of it, for every pod that asks for the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.interface import Unprepared
+from app.framework.interface import Unprepared, at_once
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, error, unresolvable
 from app.kube.memo import MISSING, Memo
@@ -29,8 +29,8 @@ from plugins.dynamic_resources.unjudged import (
 
 REASON_NOT_ALL: Final = "cannot allocate all claims"
 
-STEPS_AT_ONCE: Final = 4000
-"""Steps of searches after which an evaluation lets others have their turn: some 10 ms, and the last search on top."""
+STEPS_AT_ONCE: Final = 2000
+"""Steps of searches after which an evaluation lets others have their turn: some 5 ms, and the last search on top."""
 
 STEPS_OF_A_NODE: Final = 60
 """What it counts to gather the pools of a node."""
@@ -121,7 +121,7 @@ class Judging:
         if outcome is None:
             if self._steps > STEPS_AT_ONCE:
                 raise Unprepared(self._ahead([(claims, node)], rest))
-            outcome, steps = self._searched(claims, node)
+            outcome, steps = at_once(self._searched(claims, node))
             self._steps += steps
         return outcome
 
@@ -131,8 +131,8 @@ class Judging:
             for claims, node in each:
                 steps += _STEPS_OF_A_LOOK
                 if self._of(claims, node) is None:
-                    steps += self._searched(claims, node)[1]
-                if steps > STEPS_AT_ONCE // 4:
+                    steps += (yield from self._searched(claims, node))[1]
+                if steps > STEPS_AT_ONCE // 2:
                     steps = 0
                     yield
 
@@ -175,9 +175,9 @@ class Judging:
         pools = inventory.stand_of(slices[0])
         return (node.node.labels, slices, pools, inventory.stand_of_shared_pools(), inventory.classes_version())
 
-    def _searched(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> tuple[Outcome, int]:
-        outcome, steps, for_all = self._search(claims, node)
+    def _searched(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Generator[None, None, tuple[Outcome, int]]:
         rests_on = self._rests_on(node)
+        outcome, steps, for_all = yield from self._search(claims, node)
         kind = self._kind(claims)
         if node.name not in kind.by_node:
             weight = _BYTES_OF_AN_OUTCOME + _BYTES_OF_A_POOL * len(rests_on[2])
@@ -203,7 +203,9 @@ class Judging:
             self._made_bytes -= _weight(oldest.spec)
         return found.spec
 
-    def _search(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> tuple[Outcome, int, bool]:
+    def _search(
+        self, claims: Sequence[ResourceClaim], node: NodeInfo
+    ) -> Generator[None, None, tuple[Outcome, int, bool]]:
         """The outcome, the steps it took, and whether it holds for other pods that ask for the same."""
         inventory = self._inventory
         search: Search | None = None
@@ -212,7 +214,7 @@ class Judging:
             near, anywhere = inventory.slices_for(node.name)
             pools = inventory.gathering.pools(node.node, near, anywhere)
             search = Search(node.node, claims, pools, inventory.device_class, inventory.use, self._matches)
-            found = search.run()
+            found = yield from search.run()
         except Unjudged as cause:
             return unresolvable(cause.reason).by(NAME), _steps(search), True
         except AllocationError as cause:

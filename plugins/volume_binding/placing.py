@@ -531,16 +531,6 @@ def _plan_key(node: NodeInfo) -> Hashable:
     return ("plan", node.node.labels)
 
 
-def _at_once(work: Work[T]) -> T:
-    """Run work that takes few steps."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            found: T = done.value
-            return found
-
-
 def _as_it_is(found: BoundVolume, migrated: Collection[str]) -> Placed:
     """Return a volume as a node has it."""
     volume = found.plain.volume

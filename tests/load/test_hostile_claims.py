@@ -1,6 +1,7 @@
 """Claims of a tenant, whatever they ask for, never keep the event loop from others: neither first nor again.
 
-Steps are measured in processor time of this thread, so other processes do not count.
+Steps are measured in processor time of this thread, beside a loop of fixed length: a machine that is slower, or shares
+its caches with others, is slower at both.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from tests.builders import (
 )
 from tests.harness import World, only
 
-A_STEP: Final = 0.05
-"""Maximum seconds of processor time between two turns of others, as in ``make fuzz``."""
+A_STEP: Final = 12
+"""Maximum processor time between two turns of others, in loops: 50 ms, as in ``make fuzz``, where a loop takes 4 ms."""
 
 TRIES: Final = 4
 
@@ -41,6 +42,18 @@ A_SLICE: Final = 0.004
 HOST: Final = "kubernetes.io/hostname"
 CLAIMS: Final = 250
 API: Final = "resource.k8s.io/v1"
+
+
+def a_loop() -> float:
+    """Return the seconds of processor time that a loop of fixed length takes now: the least of nine."""
+    times = []
+    for _ in range(9):
+        began = thread_time()
+        seen: dict[int, int] = {}
+        for number in range(50_000):
+            seen[number & 1023] = number
+        times.append(thread_time() - began)
+    return min(times)
 
 
 class Taken(Struct):
@@ -236,10 +249,10 @@ def test_no_step_holds_the_loop_and_a_retry_is_one_short_step(story: Callable[[]
         found, pod = story()
         first, again, bind = (taken(ask(found, pod)) for ask in (filtering, filtering, binding))
         assert (1, 1) == (len(again.decisions), len(bind.decisions)), "what was worked out is remembered"
-        longest.append(max(first.longest, 2 * again.longest, 2 * bind.longest))
+        longest.append(max(first.longest, 2 * again.longest, 2 * bind.longest) / a_loop())
         if longest[-1] <= A_STEP:
             return
-    pytest.fail(f"longest step of each world: {longest} s")
+    pytest.fail(f"longest step of each world: {longest} loops")
 
 
 @pytest.mark.parametrize("changed", ["static", "other"])
@@ -252,7 +265,7 @@ def test_a_volume_that_comes_does_not_undo_the_looks_of_selectors(changed: str) 
     again = taken(filtering(found, pod))
 
     assert sum(again.pieces) + sum(again.decisions) <= 0.6 * (sum(first.pieces) + sum(first.decisions))
-    assert again.longest <= A_STEP
+    assert again.longest <= A_STEP * a_loop()
 
 
 def test_stories_are_what_they_say() -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from app.framework.interface import at_once
 from app.kube.claims import ContainerRequests
 from app.kube.resource_v1 import (
     BILLION,
@@ -16,7 +17,17 @@ from app.kube.resource_v1 import (
     decode_slice,
 )
 from plugins.dynamic_resources import allocator
-from plugins.dynamic_resources.allocator import MOST_DEVICES, MOST_STEPS, NO_USE, Failed, Matches, Said, Search, Use
+from plugins.dynamic_resources.allocator import (
+    MOST_DEVICES,
+    MOST_STEPS,
+    NO_USE,
+    Failed,
+    Matches,
+    Said,
+    Search,
+    Solution,
+    Use,
+)
 from plugins.dynamic_resources.capacity import consumed_of, fits
 from plugins.dynamic_resources.cel import Budget, Selector, device_variables
 from plugins.dynamic_resources.cel_syntax import TALLEST
@@ -64,6 +75,10 @@ def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE, matches
     return Search(NODE, claims, pools, classes.get, lambda _: use, matches)
 
 
+def run(found: Search) -> Solution | Failed:
+    return at_once(found.run())
+
+
 SAME_NUMA: Final = {"matchAttribute": "gpu.test/numa"}
 TWO_ALIKE: Final = claim_of({"exactly": exactly(2)}, constraint=SAME_NUMA)
 ALL: Final = claim_of({"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}})
@@ -102,35 +117,35 @@ TAINTED: Final = devices(0, taints=(DeviceTaint("bad", "", "NoSchedule"),))
     ],
 )  # fmt: skip
 def test_a_search(found: tuple[Device, ...], claim: Any, expected: object) -> None:
-    assert expected == search([slice_of(*found)], claim).run()
+    assert expected == run(search([slice_of(*found)], claim))
 
 
 def test_what_others_have_is_not_to_be_had() -> None:
     taken = Use(frozenset({"d0"}))
 
-    assert Failed() == search([slice_of(*devices(0))], claim_of({"exactly": exactly()}), use=taken).run()
+    assert Failed() == run(search([slice_of(*devices(0))], claim_of({"exactly": exactly()}), use=taken))
     admin = claim_of({"exactly": exactly(adminAccess=True)})
-    assert (frozenset(),) == search([slice_of(*devices(0))], admin, use=taken).run()
+    assert (frozenset(),) == run(search([slice_of(*devices(0))], admin, use=taken))
 
 
 def test_of_an_incomplete_pool_nothing_is_taken_and_not_all_can_be() -> None:
     slices = [slice_of(*devices(0), count=2)]
 
-    assert Failed() == search(slices, claim_of({"exactly": exactly()})).run()
+    assert Failed() == run(search(slices, claim_of({"exactly": exactly()})))
     with pytest.raises(AllocationError, match=r"resource pool gpu\.test/p is currently being updated"):
-        search(slices, ALL).run()
+        run(search(slices, ALL))
 
 
 def test_a_pool_with_a_name_twice_is_told() -> None:
     slices = [slice_of(*devices(0), name=name, count=2) for name in "ab"]
 
-    assert Failed("invalid resource pools were encountered") == search(slices, claim_of({"exactly": exactly()})).run()
+    assert Failed("invalid resource pools were encountered") == run(search(slices, claim_of({"exactly": exactly()})))
 
 
 def test_a_newer_generation_replaces_the_older() -> None:
     slices = [slice_of(*devices(0, 1), name="old"), slice_of(*devices(0), name="new", generation=2)]
 
-    assert Failed() == search(slices, claim_of({"exactly": exactly(2)})).run()
+    assert Failed() == run(search(slices, claim_of({"exactly": exactly(2)})))
 
 
 def test_a_slice_that_is_not_read_is_no_slice_without_devices() -> None:
@@ -140,7 +155,7 @@ def test_a_slice_that_is_not_read_is_no_slice_without_devices() -> None:
 
 def test_more_devices_than_a_claim_can_hold_are_an_error() -> None:
     with pytest.raises(AllocationError, match="number of requested devices 33 exceeds the claim limit of 32"):
-        search([slice_of(*devices(0))], claim_of({"exactly": exactly(33)})).run()
+        run(search([slice_of(*devices(0))], claim_of({"exactly": exactly(33)})))
 
 
 def test_a_search_that_would_take_for_ever_ends() -> None:
@@ -150,7 +165,7 @@ def test_a_search_that_would_take_for_ever_ends() -> None:
     found = search([slice_of(*many)], claim)
 
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
-        found.run()
+        run(found)
     assert MOST_STEPS < found.steps < 2 * MOST_STEPS
 
 
@@ -175,7 +190,7 @@ def test_what_selectors_take_is_part_of_the_search() -> None:
     found = search([slice_of(*devices(*range(600)))], claim_of({"exactly": selecting("heavy")}), matches=asked)
 
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
-        found.run()
+        run(found)
     assert MOST_STEPS // 200 >= len(asked.each) > 0
 
 
@@ -184,7 +199,7 @@ def test_a_selector_of_a_dozen_parts_counts_as_ever() -> None:
     for parts in (0, 12, 64):
         asked = Asked(Said(False, parts))
         found = search([slice_of(*devices(*range(100)))], claim_of({"exactly": selecting("light")}), matches=asked)
-        assert Failed() == found.run()
+        assert Failed() == run(found)
         counts.append(found.steps)
 
     assert 1 == len(set(counts))
@@ -195,7 +210,7 @@ def test_a_device_is_selected_once_however_many_requests_ask() -> None:
     requests = [{"exactly": selecting("a", "b")}] * 4
     found = search([slice_of(*devices(*range(10)))], claim_of(*requests), claim_of(*requests), matches=asked)
 
-    assert (frozenset(), frozenset()) == found.run()
+    assert (frozenset(), frozenset()) == run(found)
     assert len(set(asked.each)) == len(asked.each)
 
 
@@ -205,7 +220,7 @@ def test_long_expressions_are_counted_where_they_are_read() -> None:
     asked = Asked(Said(True))
 
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
-        search([slice_of(*devices(*range(9)))], *claims, matches=asked).run()
+        run(search([slice_of(*devices(*range(9)))], *claims, matches=asked))
     assert 9 > len({expression for expression, _ in asked.each}) > 0
 
 
@@ -220,7 +235,7 @@ def test_what_a_selector_says_beside_true_and_false(outcome: str | None, raised:
     found = search([slice_of(*devices(0))], claim_of({"exactly": selecting("x")}), matches=Asked(Said(outcome)))
 
     with pytest.raises(raised, match=re.escape(words)):
-        found.run()
+        run(found)
 
 
 NEVER: Final[Any] = [{"cel": {"expression": "false"}}]
@@ -232,18 +247,18 @@ def test_to_ask_for_all_devices_is_counted() -> None:
     found = search([slice_of(*devices(*[0] * 1500))], *[claim_of(*requests)] * 32)
 
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
-        found.run()
+        run(found)
     assert found.steps < 2 * MOST_STEPS
 
 
 def test_the_proof_that_devices_are_too_few_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same search as of those that are too few, and no room to prove it."""
     claims = [claim_of({"exactly": exactly(12)})] * 2
-    assert Failed() == search([slice_of(*devices(*[0] * 20))], *claims).run()
+    assert Failed() == run(search([slice_of(*devices(*[0] * 20))], *claims))
 
     monkeypatch.setattr(allocator, "_MOST_LOOKED_AT", 30)
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
-        search([slice_of(*devices(*[0] * 20))], *claims).run()
+        run(search([slice_of(*devices(*[0] * 20))], *claims))
 
 
 def alternatives(*some: dict[str, Any]) -> dict[str, Any]:
@@ -261,9 +276,9 @@ def test_as_many_devices_as_can_be_are_found_whatever_they_are_selected_by() -> 
     claims = [claim_of(*[alternatives(selecting(tall))] * 4) for _ in range(MOST_DEVICES // 4)]
     shared = devices(0, shareable=True)
 
-    assert (frozenset({f"r{it}/a0" for it in range(4)}),) * len(claims) == search(
-        [slice_of(*shared)], *claims, matches=matches
-    ).run()
+    assert (frozenset({f"r{it}/a0" for it in range(4)}),) * len(claims) == run(
+        search([slice_of(*shared)], *claims, matches=matches)
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +292,7 @@ def test_more_devices_than_can_be_are_not_looked_for(request_: dict[str, Any]) -
     found = search([slice_of(*devices(*range(9), shareable=True))], *[claim_of(*[request_] * 5)] * 30)
 
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
-        found.run()
+        run(found)
 
 
 def test_too_few_devices_are_too_few_however_many_ways_there_are() -> None:
@@ -285,7 +300,7 @@ def test_too_few_devices_are_too_few_however_many_ways_there_are() -> None:
         [slice_of(*devices(*[0] * 20))], claim_of({"exactly": exactly(12)}), claim_of({"exactly": exactly(12)})
     )
 
-    assert Failed() == found.run()
+    assert Failed() == run(found)
 
 
 @pytest.mark.parametrize(("used", "expected"), [(3, (frozenset(),)), (4, Failed())])
@@ -296,7 +311,7 @@ def test_shared_capacity(used: int, expected: object) -> None:
     found = decode_slice(encoded({"metadata": {"name": "s"}, "spec": spec}))
     claim = claim_of({"exactly": exactly(capacity={"requests": {"m": "5"}})})
 
-    assert expected == search([found], claim, use=Use(shared={"d0": {"m": used * BILLION}})).run()
+    assert expected == run(search([found], claim, use=Use(shared={"d0": {"m": used * BILLION}})))
     assert fits({"m": 5 * BILLION}, found.devices[0].capacity, {"m": used * BILLION}, {}) is (expected != Failed())
     assert 8 * BILLION == consumed_of(None, found.devices[0].capacity["m"])
     assert not fits({"other": 1}, found.devices[0].capacity, {}, {})
