@@ -2,8 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -167,3 +169,28 @@ def leader_and_follower(
         for homeport in both:
             homeport.__exit__(None, None, None)
         plane.client.request("DELETE", f"{LEASES}/{config['leaderElection']['resourceName']}")
+
+
+@contextmanager
+def binder(answer: Callable[[bytes], bytes]) -> Iterator[str]:
+    """Serve an extender that binds only; return its address. ``answer`` is called with each body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = answer(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,7 +15,7 @@ import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import SCHEDULER_CONFIG, Homeport, scheduler_config
+from tests.integration.service import SCHEDULER_CONFIG, Homeport, binder, scheduler_config
 from tests.integration.test_lean_answers import SCORES
 from tests.integration.test_spread_stories import WEB, wait_all_bound
 from tests.load.counting import CountingProxy
@@ -161,36 +159,18 @@ def test_picks_in_a_row_know_of_each_other(plane: ControlPlane, start: StartHome
     assert max(placed.values()) - min(placed.values()) <= 4, placed
 
 
-@contextmanager
-def binding_late(homeport: Homeport) -> Iterator[str]:
-    """The address of an extender that hands binds on to Homeport, but for the first one of each pod, which fails."""
+def binding_late(homeport: Homeport) -> AbstractContextManager[str]:
+    """Serve an extender that hands binds on to Homeport, but for the first one of each pod, which fails."""
     seen: set[str] = set()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            uid = json.loads(body)["PodUID"]
-            if uid in seen:
-                answer = httpx.post(f"{homeport.url}/bind", content=body, trust_env=False).content
-            else:
-                answer = json.dumps({"Error": REFUSED_ONCE}).encode()
+    def hand_on(body: bytes) -> bytes:
+        uid = json.loads(body)["PodUID"]
+        if uid not in seen:
             seen.add(uid)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            return json.dumps({"Error": REFUSED_ONCE}).encode()
+        return httpx.post(f"{homeport.url}/bind", content=body, trust_env=False).content
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return binder(hand_on)
 
 
 def test_a_bind_that_fails_costs_one_retry(plane: ControlPlane, start: StartHomeport) -> None:
@@ -203,8 +183,8 @@ def test_a_bind_that_fails_costs_one_retry(plane: ControlPlane, start: StartHome
         (entry,) = config["extenders"]
         del entry["bindVerb"]
         assert "/lean" == urlsplit(entry["urlPrefix"]).path
-        binder = {"urlPrefix": address, "bindVerb": "bind", "nodeCacheCapable": True}
-        with plane.start_scheduler({**config, "extenders": [entry, binder]}):
+        late = {"urlPrefix": address, "bindVerb": "bind", "nodeCacheCapable": True}
+        with plane.start_scheduler({**config, "extenders": [entry, late]}):
             plane.client.create(objects.pod("late"))
             plane.client.wait_bound("late")
 

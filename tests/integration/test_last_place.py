@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import httpx
@@ -14,40 +13,23 @@ import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import SCHEDULER_CONFIG, Homeport, scheduler_config
+from tests.integration.service import SCHEDULER_CONFIG, Homeport, binder, scheduler_config
 
 COMPLETE: Final = SCHEDULER_CONFIG.with_name("complete.yaml")
 LATE_SECONDS: Final = 0.3
 
 
-@contextmanager
-def first_bind_late(homeport: Homeport) -> Iterator[str]:
-    """Address of an extender that hands binds on to Homeport, the first one late."""
+def first_bind_late(homeport: Homeport) -> AbstractContextManager[str]:
+    """Serve an extender that hands binds on to Homeport, the first one late."""
     held = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if not held.is_set():
-                held.set()
-                time.sleep(LATE_SECONDS)
-            answer = httpx.post(f"{homeport.url}/bind", content=body, trust_env=False).content
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+    def hand_on(body: bytes) -> bytes:
+        if not held.is_set():
+            held.set()
+            time.sleep(LATE_SECONDS)
+        return httpx.post(f"{homeport.url}/bind", content=body, trust_env=False).content
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return binder(hand_on)
 
 
 def test_of_two_pods_for_the_last_place_the_earlier_one_gets_it(
@@ -67,8 +49,8 @@ def test_of_two_pods_for_the_last_place_the_earlier_one_gets_it(
         scheduling = dict(scheduler_config(homeport, file=COMPLETE))
         (entry,) = scheduling["extenders"]
         del entry["bindVerb"]
-        binder = {"urlPrefix": address, "bindVerb": "bind", "nodeCacheCapable": True}
-        with plane.start_scheduler({**scheduling, "extenders": [entry, binder]}):
+        late = {"urlPrefix": address, "bindVerb": "bind", "nodeCacheCapable": True}
+        with plane.start_scheduler({**scheduling, "extenders": [entry, late]}):
             assert "n1" == plane.client.wait_bound("earlier")
             plane.client.wait_for(lambda: homeport.outcomes("filter").get("no_fit"), what="the later pod's refusal")
 
