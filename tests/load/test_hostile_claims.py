@@ -31,8 +31,8 @@ from tests.builders import (
 )
 from tests.harness import World, only
 
-A_STEP: Final = 12
-"""Maximum processor time between two turns of others, in loops: 50 ms, as in ``make fuzz``, where a loop takes 4 ms."""
+A_STEP: Final = 20
+"""Maximum processor time between two turns of others, in loops: 50 ms, as in ``make fuzz``, if one takes 2.5 ms."""
 
 TRIES: Final = 4
 
