@@ -65,7 +65,7 @@ _STEADY_SECONDS: Final = 10.0
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
 _GRACE_SECONDS: Final = 0.25
-"""What a short watch may be late to end."""
+"""What a short watch may be early or late to end."""
 
 _PROBE_SECONDS: Final = 3.0
 _PATIENCE: Final = 5.0
@@ -353,7 +353,7 @@ class Reflector(Generic[T]):
         await self._in_pace()
         self._reopening, self.is_short = False, self._fresh.is_asked_for
         seconds = SHORT_WATCH_SECONDS if self.is_short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
-        self._asked_at = self._clock()
+        asked_at = self._asked_at = self._clock()
         watching = self._client.watch(
             resource,
             resource_version=self._fresh.version,
@@ -363,7 +363,7 @@ class Reflector(Generic[T]):
             opening=min(self._patience, REQUEST_SECONDS),
         )
         async with watching as lines:
-            self._pace.sent(self._asked_at)
+            self._pace.sent(asked_at)
             self.state, self.cause, self._asked_at = "watching", "", inf
             self._on_answer()
             self._fresh.open_again(broken_off=self._broken_off)
@@ -373,7 +373,7 @@ class Reflector(Generic[T]):
                     self._opened.set()
                     if self._anew:  # asked for between the list and now
                         self._end_watch()
-                    await self._take_all(lines, min(seconds, _STEADY_SECONDS))
+                    await self._take_all(lines, asked_at + min(seconds - _GRACE_SECONDS, _STEADY_SECONDS))
             except TimeoutError:
                 self._fresh.version = "" if self._anew else self._fresh.version
                 self._anew, self._reopening = False, True
@@ -381,9 +381,12 @@ class Reflector(Generic[T]):
                 self._watching = None
                 self._opened.clear()
 
-    async def _take_all(self, lines: AsyncIterator[bytes], steady: float) -> None:
-        opened = self._clock()
-        until = opened + SLICE_SECONDS
+    async def _take_all(self, lines: AsyncIterator[bytes], steady_at: float) -> None:
+        """Take the events of a watch. It was a good one if it ends at ``steady_at`` or later.
+
+        That counts from the request: the API server's own timer begins before its answer has come.
+        """
+        until = self._clock() + SLICE_SECONDS
         try:
             async for line in lines:
                 if self._clock() > until:  # a thousand may lie in one packet
@@ -397,7 +400,7 @@ class Reflector(Generic[T]):
                     self._take(event)
         finally:
             self.restarts += 1
-            if self._clock() - opened >= steady:
+            if self._clock() >= steady_at:
                 self._pace.fruitful()
                 self._well()
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from app.feeds import pacing, reflector
+from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.pacing import Pace, PageSize
 from app.feeds.reflector import Reflector
 from tests.api.virtual import now, virtual_time
@@ -148,10 +149,11 @@ async def test_lies_are_requested_ever_more_rarely(
 
 @asynccontextmanager
 async def reflecting(
-    api: Callable[[httpx.Request], httpx.Response] | ApiServer, sink: Sink
+    api: Callable[[httpx.Request], Any] | ApiServer, sink: Sink, quiet: float = QUIET_SECONDS
 ) -> AsyncIterator[Reflector[Thing]]:
+    wanted = ("example.org/v1", "Thing")
     async with client_of(api) as client:
-        found = Reflector(client, ("example.org/v1", "Thing"), decode=decode, key_of=key_of, sink=sink, clock=now)
+        found = Reflector(client, wanted, decode=decode, key_of=key_of, sink=sink, quiet=quiet, clock=now)
         task = asyncio.create_task(found.run())
         try:
             yield found
@@ -229,3 +231,27 @@ async def test_news_are_requested_five_times_a_second_at_most() -> None:
         await asyncio.wait([task])
 
     assert 100 < len(api.at) <= 300
+
+
+@pytest.mark.parametrize("quiet", [1.25, 5.0, QUIET_SECONDS])
+@virtual_time
+async def test_a_quiet_kind_is_not_slowed_by_its_own_short_watches(quiet: float) -> None:
+    """The API server begins to time a watch before its answer arrives, so a watch of 3 s seems shorter."""
+    api = served(10)
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        answer = await api(request)
+        await asyncio.sleep(0.01)
+        return answer
+
+    ages = []
+    async with reflecting(slow, Sink(), quiet) as found:
+        asking = asyncio.create_task(found.keep_fresh())
+        for _ in range(300):
+            await asyncio.sleep(1)
+            api.write_another_kind()
+            ages.append(now() - found.last_contact)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    assert max(ages[5:]) < quiet + 3
