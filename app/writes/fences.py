@@ -21,7 +21,7 @@ from app.kube.core_v1 import Pod
 from app.writes.answers import as_asked, pod_state
 from app.writes.api_writes import will_never_do
 from app.writes.callers import Callers
-from app.writes.read_back import fence_off
+from app.writes.read_back import NOT_FOUND, fence_off
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -30,7 +30,6 @@ PAUSE_SECONDS: Final = 0.02
 """After each write: at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
 _RETRY_SECONDS: Final = 0.5
-_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -155,7 +154,7 @@ class Fences:
                     raise
                 raw = await self._client.get(PODS, pod.namespace, pod.name)  # it moved by itself
         except ApiError as refused:
-            if refused.status != _NOT_FOUND:
+            if refused.reason != NOT_FOUND:
                 raise
             return
         state = pod_state(raw, pod)
@@ -167,7 +166,7 @@ class Fences:
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name)
         except ApiError as refused:
-            if refused.status != _NOT_FOUND:
+            if refused.reason != NOT_FOUND:
                 raise
             return
         self._take_in(pod, raw)

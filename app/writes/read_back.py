@@ -46,7 +46,8 @@ _PAUSE_SECONDS: Final = 0.05
 """Delay after each pod: a watch that stalls under load must not cost more than 20 reads a second."""
 
 _NOT_ARRIVED: Final = error("the binding did not arrive at the API server")
-_NOT_FOUND: Final = "NotFound"
+NOT_FOUND: Final = "NotFound"
+"""Reason in the Status of a 404. A 404 without it can come from a proxy, and does not show that a pod is gone."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -88,7 +89,7 @@ class ReadBack:
             state = pod_state(raw, pod)
             return _fate(state, pod, node_name, raw) or await self._fenced(pod, node_name, state)
         except ApiError as refused:
-            if refused.reason == _NOT_FOUND:
+            if refused.reason == NOT_FOUND:
                 return Fate(gone(pod))
             _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(refused))
         except (ApiUnavailable, UnknownOutcome) as cause:

@@ -118,6 +118,7 @@ async def test_what_the_api_server_has_taken_is_not(world: World) -> None:
         pytest.param({"PATCH": [httpx.Response(200, html="Welcome")]}, id="a page"),
         pytest.param({"PATCH": [409], "GET": ["another"]}, id="another pod after a conflict"),
         pytest.param({"PATCH": [409]}, id="not moved after a conflict"),
+        pytest.param({"PATCH": [httpx.Response(404, text="no such backend")]}, id="the 404 of a proxy"),
     ],
 )
 async def test_an_answer_that_does_not_show_the_pod_moved_on_is_no_fence(
