@@ -28,11 +28,13 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
 
     The file has mode 0600 and is replaced only once all of it is written.
     """
+    if path.exists() and not path.is_file():
+        raise CommandError(f"{path} is not a file: it cannot be replaced")
     registry = Registry(specs, defaults)
     profiles = [*resolve(settings.profiles, registry), *resolve((_WHOLE,), registry)]
     kinds = dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr))
     annotations = {key for profile in profiles for key in profile.node_annotations()}
-    with _replacing(path) as file:
+    with _replacing(path.resolve()) as file:  # a link stays
         try:
             dumped = asyncio.run(dump(settings.kubeconfig, kinds, annotations, file))
         except DumpError as error:

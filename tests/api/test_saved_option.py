@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Final
 
@@ -81,3 +82,12 @@ def test_a_dump_that_fails_leaves_the_file_as_it_was(capsys: pytest.CaptureFixtu
     assert (1, "") == (code, out)
     assert ["before"] == [it.read_text() for it in file.parent.iterdir()]
     assert err.startswith("homeport: v1 Node: the API server (http://127.0.0.1:1) does not answer: ")
+
+
+def test_a_dump_replaces_nothing_but_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As root, /dev/stdout would be replaced for every process of the container."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    assert (1, "", f"homeport: {pipe} is not a file: it cannot be replaced\n") == ran(capsys, "dump", "-o", pipe)
+    assert pipe.is_fifo()
