@@ -44,7 +44,7 @@ _STEPS_OF_A_PIECE: Final = 2_000
 
 _MOST_REMEMBERED: Final = 1 << 16
 _FEWEST: Final = 8
-"""Pods whose looks at others are remembered: the last ones in any case, others while these are few."""
+"""Places of disks of pods, and volumes that were looked at for them, that are remembered; the last pods in any case."""
 
 _DISK: Final = unschedulable(REASON_DISK).by(NAME)
 _IN_USE: Final = unschedulable(REASON_IN_USE).by(NAME)
@@ -81,20 +81,21 @@ class _Ours:
     It is remembered from one evaluation to the next: the volumes of a pod never change.
     """
 
-    __slots__ = ("_disks", "_known", "spent", "volumes")
+    __slots__ = ("_disks", "_known", "_places", "spent", "volumes")
 
     def __init__(self, volumes: Sequence[PodVolume]) -> None:
         self.volumes = volumes
         self.spent = 0
         self._disks = Disks(volumes)
+        self._places = _places(volumes)
         self._known: dict[int, tuple[Sequence[PodVolume], bool]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._disks)
 
     def __len__(self) -> int:
-        """Volumes of pods that are remembered."""
-        return len(self._known)
+        """Number of places of its disks, and of volumes that were looked at."""
+        return self._places + len(self._known)
 
     def clone(self) -> _Ours:
         return self
@@ -108,7 +109,7 @@ class _Ours:
         if known is None:
             if self.spent > STEPS_AT_ONCE:
                 raise _TakesLong
-            self.spent += 1 + sum(1 + len(disk.places) for it in volumes for disk in it.disks)
+            self.spent += 1 + _places(volumes)
             known = self._known[id(volumes)] = volumes, self._disks.conflict(volumes)
         return known[1]
 
@@ -234,6 +235,10 @@ def _read(state: CycleState) -> _Conflicts:
         return state.read(_STATE)
     except StateNotFound:
         raise StateNotFound(f'cannot read "{_STATE.name}" from cycleState') from None
+
+
+def _places(volumes: Iterable[PodVolume]) -> int:
+    return sum(1 + len(disk.places) for it in volumes for disk in it.disks)
 
 
 def _kinds(_args: VolumeRestrictionsArgs) -> tuple[Kind[Any], ...]:

@@ -181,3 +181,16 @@ def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPa
     assert 5 <= sum(1 for _ in missing.value.steps), "some disks in each"
     monkeypatch.setattr(Disks, "conflict", lambda *_: pytest.fail("looked at once more"))
     assert {"n1": "Success", "n2": DISK} == found.filter(ours)
+
+
+def test_of_pods_that_come_and_go_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no pod that runs has a volume to look at."""
+    monkeypatch.setattr(volume_restrictions, "_MOST_REMEMBERED", 100)
+    found = world()
+    disks: JsonObject = {"rbd": {"monitors": [f"m{it}" for it in range(9)], "image": "i"}}
+    for number in range(50):
+        found.filter(found.pod(f"web-{number}", more=mounting(**disks)))
+
+    plugin = found.framework.plugins[NAME]
+    assert isinstance(plugin, VolumeRestrictions)
+    assert 10 == len(plugin._remembered)
