@@ -18,7 +18,7 @@ from app.kube.labels import LabelSet
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim
 from app.kube.selectors import Selector
 from app.kube.storage_v1 import StorageClass
-from plugins.volume_binding.by_label import keys_of_affinity, keys_of_selector
+from plugins.volume_binding.by_label import ANYWHERE, keys_of_affinity, keys_of_selector
 from plugins.volume_binding.demand import Demand
 from plugins.volume_binding.supply import (
     PIECE,
@@ -115,7 +115,8 @@ class Placing:
 
     A verdict that takes long is worked out in pieces. ``reasons`` and ``plan`` raise ``Unprepared`` once an evaluation
     has taken ``STEPS_AT_ONCE``; what was done by then is not lost. ``rests_on`` is all that the verdicts depend on
-    beside the nodes: while it is equal they hold, for later evaluations too. ``stamp`` moves when it may have changed.
+    beside the nodes, and the volumes and room of which ``is_current`` tells: while it is equal they hold, for later
+    evaluations too. ``stamp`` moves when anything that they depend on may have changed.
 
     A volume that is gone is ``None`` among the bound ones. A waiting claim with ``selected_node`` was given to a node
     already. A claim that several volumes of the pod name is looked at once; an open one takes a volume for each of
@@ -143,6 +144,12 @@ class Placing:
         self._given = _once(it for it in demand.waiting if it.selected_node is not None)
         self._given_to = {it.selected_node for it in self._given}
         self._open = smallest_first(it for it in demand.waiting if it.selected_node is None)
+        self._followed = [
+            (changes, name)
+            for name in dict.fromkeys(it.class_name for it in demand.waiting)
+            for changes in (volumes.changes, room.changes)
+        ]
+        self._seen = self._numbers()
         self._known: dict[Hashable, Any] = {}
         self._under_way: dict[Hashable, Iterator[int]] = {}
         self._keys: Collection[str] | None = None
@@ -165,6 +172,44 @@ class Placing:
         self._spent = 0
         self._first_asked = ""
         self._began_at = self._stamp()
+
+    def is_current(self) -> bool:
+        """Return whether no volumes and no room came or went since this was made, of the classes of its claims."""
+        return self._seen == self._numbers()
+
+    def take_over(self, earlier: Placing) -> None:
+        """Take over verdicts of ``earlier``, which has an equal ``rests_on``, about nodes that are not near a change.
+
+        Where room for volumes changes all the time, a pod that takes several evaluations would never be decided on
+        else.
+        """
+        near = earlier.near_changes()
+        if near is not None:
+            self._reasons = {
+                labels: reasons
+                for labels, reasons in earlier._reasons.items()
+                if not any(labels.get(key) in values for key, values in near.items())
+            }
+
+    def _numbers(self) -> Sequence[int]:
+        return [changes.number(name) for changes, name in self._followed]
+
+    def near_changes(self) -> Mapping[str, Collection[str]] | None:
+        """Return the labels of nodes, with their values, near what changed; ``None`` if it may matter to all nodes."""
+        near: dict[str, set[str]] = {}
+        if isinstance(self._known.get(_STOCK), Exception):
+            return None
+        own = {(it.namespace, it.name) for it in self.waiting}
+        for (changes, name), seen in zip(self._followed, self._seen, strict=True):
+            found = changes.since(name, seen)
+            if found is None:
+                return None
+            for change in found:
+                if change.claim in own or (change.claim is None and change.places == ANYWHERE):
+                    return None
+                for key, values in () if change.claim is not None else change.places or ():
+                    near.setdefault(key, set()).update(values)
+        return near
 
     def reasons(self, node: NodeInfo) -> tuple[str, ...]:
         """Return why the node will not do, in kube-scheduler's order; empty if it will.

@@ -139,26 +139,21 @@ class VolumeBinding(
             self._room.catch_up()
         rests_on = self._rests_on(demand)
         found = self._placings.pop(pod.key, None)
-        if found is not None and found.rests_on == rests_on:
+        if found is not None and found.rests_on == rests_on and found.is_current():
             found.begin()
         else:
-            stamp = partial(self._stamp, pod.namespace)
+            earlier, stamp = found, partial(self._stamp, pod.namespace)
             found = Placing(demand, rests_on, self._objects, self._nodes, self._volumes, self._room, stamp)
+            if earlier is not None and earlier.rests_on == rests_on:
+                found.take_over(earlier)
         self._placings[pod.key] = found
         self._make_room()
         return found
 
     def _rests_on(self, demand: Demand) -> tuple[Any, ...]:
-        """Everything that verdicts for these claims depend on, beside nodes."""
-        classes = dict.fromkeys(it.class_name for it in demand.waiting)
+        """Everything that verdicts for these claims depend on, beside nodes, volumes that are free, and room."""
         volumes = [self._objects.get(PERSISTENT_VOLUMES, "", it.volume_name) for it in demand.bound]
-        supply = [(self._volumes.generation(it), self._room.generation(it)) for it in classes]
-        return (
-            demand,
-            volumes,
-            supply,
-            [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)],
-        )
+        return demand, volumes, [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)]
 
     def _stamp(self, namespace: str) -> Hashable:
         """Moves whenever what verdicts for claims of a namespace rest on may have changed."""

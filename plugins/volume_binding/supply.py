@@ -1,11 +1,12 @@
 """PersistentVolumes that claims can be bound to, and room to make new ones.
 
-Whatever grows with the number of volumes is a generator that yields often (``Work``): see ``judging``.
+Whatever grows with the number of volumes is a generator that yields often (``Work``): see ``placing``.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Collection, Container, Generator, Iterable, Mapping, Sequence
 from fractions import Fraction
 from operator import attrgetter
@@ -48,6 +49,9 @@ _BYTES_OF_A_VALUE: Final = 70
 _MOST_CHANGES: Final = 1024
 """Changes of a shelf after which its selections are made anew: to bring them up to date costs about as much."""
 
+_MOST_NOTED: Final = 256
+"""Changes of a class that are known: more than come between two evaluations of a pod."""
+
 PIECE: Final = 256
 """Steps between two yields, about: 0.2 ms."""
 
@@ -71,6 +75,49 @@ Rank = tuple[int | Fraction, str]
 
 _Sort = tuple[str, str, tuple[str, ...]]
 """Mode, attributes and access modes of a volume."""
+
+
+class Change(Struct, frozen=True):
+    """A volume, or room for volumes, that came or went: it matters to nodes of ``places``, see ``by_label``.
+
+    ``claim``: namespace and name of the claim that a volume is kept for. It matters to that one alone, on all nodes.
+    """
+
+    number: int
+    places: Collection[Place] | None
+    claim: ObjectKey | None
+
+
+class Changes:
+    """The last changes of each class, and a number that moves with each of them."""
+
+    def __init__(self) -> None:
+        self._number = self._restarted = 0
+        self._of_class: dict[str, deque[Change]] = {}
+
+    def restart(self) -> None:
+        """Forget all changes: everything may have changed."""
+        self._number += 1
+        self._restarted = self._number
+        self._of_class = {}
+
+    def note(self, class_name: str, places: Collection[Place] | None, claim: ObjectKey | None = None) -> None:
+        self._number += 1
+        changes = self._of_class.setdefault(class_name, deque(maxlen=_MOST_NOTED))
+        changes.append(Change(self._number, places, claim))
+
+    def number(self, class_name: str) -> int:
+        """Return the number of the last change of a class."""
+        changes = self._of_class.get(class_name)
+        return changes[-1].number if changes else self._restarted
+
+    def since(self, class_name: str, number: int) -> Sequence[Change] | None:
+        """Return the changes after ``number``; ``None`` if they are not all known."""
+        changes: Sequence[Change] = self._of_class.get(class_name, ())
+        is_cut = len(changes) == _MOST_NOTED and changes[0].number > number
+        if number < self._restarted or is_cut:
+            return None
+        return [it for it in changes if it.number > number]
 
 
 class UnreadableRequest(Exception):
@@ -300,16 +347,11 @@ class Volumes:
         self._free: dict[str, dict[_Sort, Shelf]] = {}
         self._selections: Memo[tuple[Shelf, Selector], _Selection] = Memo(_MOST_SELECTED_BYTES)
         self._matchers: dict[RequiredNodeAffinity, NodeMatcher] = {}
-        self._generation = self._restarted = 0
-        self._generations: dict[str, int] = {}
+        self.changes = Changes()
 
     def catch_up(self) -> None:
         """Take in the volumes that changed. Raises ``Unprepared`` where these are too many for one step."""
         self._following.catch_up()
-
-    def generation(self, class_name: str) -> int:
-        """A number that moves whenever a volume of a class does, as of the last ``catch_up``."""
-        return self._generations.get(class_name, self._restarted)
 
     def kept_for(self, claim: PersistentVolumeClaim, least: Rank) -> Sequence[Placed]:
         found = self._kept.get((claim.class_name, claim.namespace, claim.name))
@@ -337,9 +379,7 @@ class Volumes:
 
     def _restart(self) -> None:
         self._known, self._kept, self._free = {}, {}, {}
-        self._generations = {}
-        self._generation += 1
-        self._restarted = self._generation
+        self.changes.restart()
 
     def _take_in(self, _namespace: str, name: str) -> int:
         known = self._known.pop(name, None)
@@ -360,7 +400,7 @@ class Volumes:
     def _put(self, name: str, found: _Stored) -> None:
         volume = found.placed.volume
         self._known[name] = found
-        self._moved(volume.class_name)
+        self._note(found)
         if volume.claim is not None:
             self._kept.setdefault(_claim_of(volume.class_name, volume.claim), {})[name] = found
             return
@@ -371,7 +411,7 @@ class Volumes:
 
     def _remove(self, known: _Stored) -> None:
         volume = known.placed.volume
-        self._moved(volume.class_name)
+        self._note(known)
         if volume.claim is not None:
             claim = _claim_of(volume.class_name, volume.claim)
             del self._kept[claim][volume.name]
@@ -385,9 +425,10 @@ class Volumes:
         if not shelves:
             del self._free[volume.class_name]
 
-    def _moved(self, class_name: str) -> None:
-        self._generation += 1
-        self._generations[class_name] = self._generation
+    def _note(self, found: _Stored) -> None:
+        volume = found.placed.volume
+        claim = None if volume.claim is None else (volume.claim.namespace, volume.claim.name)
+        self.changes.note(volume.class_name, found.places, claim)
 
 
 def _claim_of(class_name: str, found: ClaimReference) -> tuple[str, str, str]:
@@ -424,8 +465,7 @@ class Room:
         self._following = Following(objects, CSI_STORAGE_CAPACITIES, self._take_in, self._restart)
         self._known: dict[ObjectKey, CSIStorageCapacity] = {}
         self._by_class: dict[str, ByLabel[CSIStorageCapacity]] = {}
-        self._generation = self._restarted = 0
-        self._generations: dict[str, int] = {}
+        self.changes = Changes()
 
     def is_made(self, storage_class: StorageClass) -> bool:
         """Whether volumes of the class are made at all."""
@@ -434,10 +474,6 @@ class Room:
     def catch_up(self) -> None:
         """Take in the capacities that changed. Raises ``Unprepared`` where these are too many for one step."""
         self._following.catch_up()
-
-    def generation(self, class_name: str) -> int:
-        """A number that moves whenever a capacity of a class does, as of the last ``catch_up``."""
-        return self._generations.get(class_name, self._restarted)
 
     def most(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:
         """Return the bytes of the largest volume that the class's driver can make for a node.
@@ -473,27 +509,23 @@ class Room:
 
     def _restart(self) -> None:
         self._known, self._by_class = {}, {}
-        self._generations = {}
-        self._generation += 1
-        self._restarted = self._generation
-
-    def _moved(self, class_name: str) -> None:
-        self._generation += 1
-        self._generations[class_name] = self._generation
+        self.changes.restart()
 
     def _take_in(self, namespace: str, name: str) -> int:
         key = (namespace, name)
         known = self._known.pop(key, None)
         if known is not None and known.topology is not None:
             topology = known.topology
-            self._moved(known.class_name)
-            self._by_class[known.class_name].discard(key, places_of_selector(topology), keys_of_selector(topology))
+            places = places_of_selector(topology)
+            self.changes.note(known.class_name, places)
+            self._by_class[known.class_name].discard(key, places, keys_of_selector(topology))
         found = self._found(namespace, name)
         if found is not None and found.topology is not None:
             self._known[key] = found
-            self._moved(found.class_name)
             topology, of_class = found.topology, self._by_class.setdefault(found.class_name, ByLabel())
-            of_class.add(key, found, places_of_selector(topology), keys_of_selector(topology))
+            places = places_of_selector(topology)
+            self.changes.note(found.class_name, places)
+            of_class.add(key, found, places, keys_of_selector(topology))
             return 1 + _parts(topology) // _STEPS_OF_AN_OBJECT
         return 1
 

@@ -1,6 +1,6 @@
 """Rules of VolumeBinding, up to the choice of a node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count, islice
 from random import Random
 from typing import Any, Final
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from app.framework.cycle_state import CycleState
 from app.framework.following import AT_ONCE
 from app.framework.interface import Unprepared
-from app.framework.status import SUCCESS
+from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUMES
 from app.kube.node_affinity import NodeMatcher
@@ -508,6 +508,7 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(
         monkeypatch.setattr(placing, name, steps)
     monkeypatch.setattr(supply, "PIECE", 1)
     monkeypatch.setattr(supply, "_MOST_CHANGES", 3)
+    monkeypatch.setattr(supply, "_MOST_NOTED", 3)
     draw = Random(seed)
     fast = {"selector": {"matchLabels": {"disk": "fast"}}}
     found = world(
@@ -527,14 +528,46 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(
         else:
             found.add(changed(draw, next(versions)))
 
+    mounts = [mounting(*draw.choices(claims, k=draw.randrange(1, 5))) for _ in range(12)]
+    pods = [found.pod(f"web-{number % 8}", more=it) for number, it in enumerate(mounts)]
     for _ in range(250):
         change()
-        pod = found.pod(f"web-{draw.randrange(3)}", more=mounting(*draw.choices(claims, k=draw.randrange(1, 5))))
+        pod = draw.choice(pods)
         verdict = judged_between_changes(found, pod, change, draw)
         assert World(cluster=found.cluster, profile=only(NAME)).filter(pod) == verdict
         said.update(map(str, verdict.values()))
 
     assert {"Success", str(refused(NO_VOLUME)), str(refused(NO_ROOM))} <= said
+
+
+def test_a_pod_is_decided_on_though_room_changes_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes on one node does not undo what was worked out for others."""
+    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 40)
+    monkeypatch.setattr(placing, "_STEPS_OF_A_PIECE", 10)
+    names = [f"n{it}" for it in range(100)]
+    versions = count()
+
+    def room_of(name: str) -> JsonObject:
+        version = str(next(versions))
+        topology = {"matchLabels": {"disk": name}}
+        more: Any = {"storageClassName": "later", "capacity": f"{version}9Gi", "nodeTopology": topology}
+        kind = ("storage.k8s.io/v1", "CSIStorageCapacity", name)
+        return storage_object(*kind, namespace="x", resourceVersion=version, **more)
+
+    nodes = (node_object(name, labels={"disk": name}) for name in names)
+    found = World(*nodes, LATER, DRIVER, open_claim("later"), *map(room_of, names), profile=only(NAME))
+    pod = found.pod(more=mounting("data"))
+    said: Mapping[str, Status] | None = None
+    evaluations = 0
+    while said is None and evaluations < len(names):
+        evaluations += 1
+        try:
+            said = found.framework.feasible(CycleState(), pod, found.candidates()).rejected
+        except Unprepared as missing:
+            next(missing.steps, None)
+            found.add(room_of(names[evaluations % len(names)]))
+
+    assert (True, {}) == (evaluations > 2, said)
 
 
 class TestBounds:
