@@ -39,6 +39,7 @@ class Background:
         self._begun: dict[str, float] = {}
         self._failing: dict[str, float] = {}
         self._throttle = Throttle()
+        self._is_over = False
 
     def begin(self, name: str, work: Work, on_fault: OnFault = lambda _: None) -> None:
         """Start a task; ``on_fault`` is called with each exception that ends it."""
@@ -53,7 +54,8 @@ class Background:
         if fault is None:
             return
         loop = asyncio.get_running_loop()
-        self._restarts[name] = loop.call_later(AGAIN_SECONDS, self.begin, name, work, on_fault)
+        if not self._is_over:
+            self._restarts[name] = loop.call_later(AGAIN_SECONDS, self.begin, name, work, on_fault)
         if name not in self._failing or loop.time() - self._begun[name] >= RECOVERED_SECONDS:
             self._failing[name] = loop.time()
         if (held_back := self._throttle.admit(name)) is not None:
@@ -71,7 +73,8 @@ class Background:
         return ""
 
     def cancel(self) -> None:
-        """Cancel all tasks and restarts without waiting for their ends."""
+        """Cancel all tasks and restarts without waiting for their ends. Nothing is started again from then on."""
+        self._is_over = True
         for handle in self._restarts.values():
             handle.cancel()
         for task in self._tasks.values():

@@ -65,6 +65,25 @@ async def test_what_is_stopped_does_not_begin_again() -> None:
 
 
 @virtual_time
+async def test_a_fault_while_it_is_stopped_does_not_begin_it_again() -> None:
+    background, begun = Background(), list[int]()
+
+    async def work() -> None:
+        begun.append(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError
+
+    background.begin("work", work)
+    await asyncio.sleep(0)
+    await background.stop()
+    await asyncio.sleep(10 * AGAIN_SECONDS)
+
+    assert [1] == begun
+
+
+@virtual_time
 async def test_what_has_ended_in_good_order_stays_so() -> None:
     background, begun = Background(), list[int]()
 
