@@ -24,7 +24,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     /build/bin/pip install --quiet --require-hashes --only-binary :all: -r /src/requirements-build.lock \
     && /build/bin/pip --python /opt/homeport/bin/python install --quiet \
         --require-hashes --only-binary :all: -r /src/requirements-otlp.lock
-COPY pyproject.toml README.md homeport.py /src/
+COPY pyproject.toml README.md /src/
+COPY homeport /src/homeport
 COPY app /src/app
 COPY plugins /src/plugins
 WORKDIR /src

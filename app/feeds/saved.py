@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +13,9 @@ import yaml
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
+from app.cache.nodes import Nodes
 from app.feeds.sinks import sink_for
-from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.interface import Handle, ObjectGone, WaitingPods, WriteConflict
 from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod
@@ -37,54 +39,67 @@ def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
     The file is one List, or many documents, in YAML or JSON. Returns how many objects were taken. Raises
     ``SavedClusterError``.
     """
-    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
-    wanted = {(kind.api_version, kind.kind): kind for kind in every}
-    taken = 0
-    for index, found in enumerate(_objects(path)):
-        kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
-        if kind is not None:
-            decoded = _decode(kind, cluster.decoder(kind), found, f"{path}: object {index}")
-            sink_for(cluster, kind).upsert(decoded)
-            taken += 1
+    try:
+        text = path.read_bytes()
+    except OSError as found:
+        raise SavedClusterError(f"{path}: cannot be read: {found}") from None
+    taken = load_objects(objects_in(text, str(path)), cluster, kinds, str(path))
     if not cluster.nodes:
         raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
     return taken
 
 
-def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
-    for document in _documents(path):
+def load_objects(
+    objects: Iterable[Mapping[str, Any]], cluster: Cluster, kinds: Iterable[Kind[Any]], source: str
+) -> int:
+    """Put those of ``objects`` that are of ``kinds``, pods or nodes into the cluster cache, and return their number.
+
+    ``source`` names where they are from, for the message of a ``SavedClusterError``.
+    """
+    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+    wanted = {(kind.api_version, kind.kind): kind for kind in every}
+    taken = 0
+    for index, found in enumerate(objects):
+        kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
+        if kind is not None:
+            decoded = _decode(kind, cluster.decoder(kind), found, f"{source}: object {index}")
+            sink_for(cluster, kind).upsert(decoded)
+            taken += 1
+    return taken
+
+
+def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the Kubernetes objects of a List, or of many documents, in YAML or JSON. Raises ``SavedClusterError``."""
+    for document in _documents(text, source):
         if document is None:
             continue
         if not isinstance(document, dict) or "kind" not in document:
-            raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
+            raise SavedClusterError(f"{source}: expected Kubernetes objects with apiVersion and kind")
         if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
-            yield from _items(document, path)
+            yield from _items(document, source)
         else:
             yield document
 
 
-def _items(found: Mapping[str, Any], path: Path) -> Iterator[Mapping[str, Any]]:
+def _items(found: Mapping[str, Any], source: str) -> Iterator[Mapping[str, Any]]:
     """Items of a typed list (PodList) carry no kind of their own."""
     defaults = {"apiVersion": found.get("apiVersion"), "kind": str(found["kind"]).removesuffix("List")}
     for item in found["items"]:
         if not isinstance(item, dict):
-            raise SavedClusterError(f"{path}: expected Kubernetes objects with apiVersion and kind")
+            raise SavedClusterError(f"{source}: expected Kubernetes objects with apiVersion and kind")
         yield {**defaults, **item}
 
 
-def _documents(path: Path) -> Iterable[Any]:
+def _documents(text: bytes, source: str) -> Iterable[Any]:
     try:
-        text = path.read_bytes()
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # else many documents, which YAML reads
                 return [_JSON.decode(text)]
         return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
-    except OSError as found:
-        raise SavedClusterError(f"{path}: cannot be read: {found}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as found:
-        raise SavedClusterError(f"{path}: is neither YAML nor JSON: {found}") from None
+        raise SavedClusterError(f"{source}: is neither YAML nor JSON: {found}") from None
     except RecursionError:
-        raise SavedClusterError(f"{path}: nested too deeply") from None
+        raise SavedClusterError(f"{source}: nested too deeply") from None
 
 
 def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], found: Mapping[str, Any], where: str) -> Any:
@@ -115,6 +130,20 @@ def _levelled(value: Any, levels: int = KEPT) -> Any:
     if isinstance(value, list):
         return [_levelled(part, levels - 1) for part in value] if levels else None
     return value
+
+
+def in_memory_handle(cluster: Cluster, waiting: WaitingPods) -> Handle:
+    """Return a handle whose binds and writes change ``cluster`` alone, for plugins that run without an API server."""
+    return Handle(
+        counts=cluster.counts,
+        objects=cluster,
+        writer=MemoryWriter(cluster),
+        binder=MemoryBinder(cluster, BindGuard()),
+        clock=monotonic,
+        waiting=waiting,
+        nodes=Nodes(cluster),
+        terms=cluster.terms,
+    )
 
 
 class MemoryBinder:

@@ -7,7 +7,6 @@ case means kube-scheduler's default profile.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import monotonic
 from typing import Any, Final, Self
 
 import msgspec
@@ -17,12 +16,11 @@ from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
-from app.cache.nodes import Nodes
 from app.config.profile import Profile
-from app.feeds.saved import MemoryBinder, MemoryWriter
+from app.feeds.saved import in_memory_handle
 from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
-from app.framework.interface import DEFAULT_RELEASE, Handle
+from app.framework.interface import DEFAULT_RELEASE
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.decoding import Decoder
@@ -34,7 +32,6 @@ from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.verbs.verdict import Verdict, judged, preempted
-from app.writes.bind_guard import BindGuard
 
 
 class BadCase(ValueError):
@@ -95,7 +92,6 @@ class Evaluator:
         self._registry = registry
         self._release = release
         self._guard = guard
-        self._waiting = WaitingPods()
         self._profiles: dict[bytes, _Asked | str] = {}
 
     def evaluate(self, line: bytes) -> bytes:
@@ -109,7 +105,10 @@ class Evaluator:
     def _judge(self, case: _Case) -> Verdict:
         asked = self._profile(bytes(case.config))
         cluster = _picture(case, asked)
-        framework = self._framework(asked.profile, cluster)
+        try:
+            framework = framework_in_memory(asked.profile, cluster, self._guard)
+        except ProfileErrors as error:
+            raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
             return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
@@ -142,29 +141,19 @@ class Evaluator:
             return f"plugins not available: [{' '.join(profile.absent)}]"
         return _Asked.of(profile)
 
-    def _framework(self, profile: ResolvedProfile, cluster: Cluster) -> Framework:
-        handle = Handle(
-            counts=cluster.counts,
-            objects=cluster,
-            writer=MemoryWriter(cluster),
-            binder=MemoryBinder(cluster, BindGuard()),
-            clock=monotonic,
-            waiting=self._waiting,
-            nodes=Nodes(cluster),
-            terms=cluster.terms,
-        )
-        try:
-            return build(
-                profile,
-                handle,
-                served=served_names((profile.scheduler_name,)),
-                nominations=cluster,
-                picture=cluster,
-                waiting=self._waiting,
-                guard=self._guard,
-            )
-        except ProfileErrors as error:
-            raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
+
+def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard) -> Framework:
+    """Build the plugins of a profile over a cluster without an API server. Raises ``ProfileErrors``."""
+    waiting = WaitingPods()
+    return build(
+        profile,
+        in_memory_handle(cluster, waiting),
+        served=served_names((profile.scheduler_name,)),
+        nominations=cluster,
+        picture=cluster,
+        waiting=waiting,
+        guard=guard,
+    )
 
 
 def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:

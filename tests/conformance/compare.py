@@ -32,7 +32,7 @@ from tests.controlplane.binaries import DEFAULT_KUBERNETES, RELEASES, BuildError
 ROOT: Final = Path(__file__).parents[2]
 FOUND: Final = ROOT / "build" / "conformance"
 VECTORS: Final = Path(__file__).parent / "vectors" / "generated"
-EVALUATE: Final = (sys.executable, str(ROOT / "homeport.py"), "evaluate")
+EVALUATE: Final = (sys.executable, "-m", "homeport", "evaluate")
 BATCH: Final = 500
 """Cases that one process is asked about."""
 WRITTEN: Final = 10

@@ -23,6 +23,7 @@ ELSEWHERE: Final = {
     "tests/api/test_listeners.py": ["app/server/root.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],
     "tests/api/test_tracing.py": ["app/server/spans.py"],
+    "tests/contract/test_wheel.py": ["homeport/__main__.py"],
     "tests/unit/app/cache/test_cluster.py": ["app/cache/checking.py"],
     "tests/unit/app/config/test_settings.py": [
         f"app/config/{name}.py" for name in ("document", "flags", "mistakes", "sources", "variables")
@@ -91,7 +92,7 @@ _TEST_FILES: Final = sorted(TESTS.rglob("test_*.py"))
 
 
 def modules() -> list[str]:
-    found = [it for room in ("app", "plugins") for it in (ROOT / room).rglob("*.py")]
+    found = [it for room in ("app", "homeport", "plugins") for it in (ROOT / room).rglob("*.py")]
     return sorted(str(it.relative_to(ROOT)) for it in found if it.name != "__init__.py")
 
 

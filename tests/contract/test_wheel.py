@@ -59,17 +59,17 @@ def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv
 
 
-def test_the_wheel_holds_every_file_of_app_and_plugins_and_the_doorstep(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
     ours = {
         path.relative_to(ROOT).as_posix()
-        for package in ("app", "plugins")
+        for package in ("app", "homeport", "plugins")
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
-    assert ours | {"homeport.py"} == packed
+    assert ours == packed
 
 
 def test_the_wheel_says_under_which_licence_it_is_and_brings_its_text(wheel: Path) -> None:
@@ -101,10 +101,33 @@ def test_a_decoy_on_pythonpath_is_refused_and_not_one_line_of_it_runs(venv: Path
     assert not decoy.trace.exists()
 
 
+def test_the_module_runs_the_same_command_line(venv: Path, tmp_path: Path) -> None:
+    run = _in(venv, "python", "-m", "homeport", "version", cwd=tmp_path)
+
+    assert (0, VERSION + "\n", "") == (run.returncode, run.stdout, run.stderr)
+
+
+@pytest.mark.parametrize("module", ["homeport.plugin", "homeport.testing"])
+def test_what_authors_of_plugins_import_refuses_a_decoy_in_the_same_words(
+    venv: Path, decoy: Decoy, module: str
+) -> None:
+    refused = _homeport(venv, "version", cwd=decoy.folder, PYTHONPATH=str(decoy.folder)).stderr
+    statement = f"try: import {module}\nexcept ImportError as error: print(error, end='')"
+
+    run = _in(venv, "python", "-c", statement, cwd=venv, PYTHONPATH=str(decoy.folder))
+
+    assert (0, refused, "") == (run.returncode, run.stdout, run.stderr)
+    assert not decoy.trace.exists()
+
+
 def _homeport(venv: Path, *arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return _in(venv, "homeport", *arguments, cwd=cwd, **environ)
+
+
+def _in(venv: Path, command: str, *arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOMEPORT"))}
     return subprocess.run(
-        [str(venv / "bin" / "homeport"), *arguments],
+        [str(venv / "bin" / command), *arguments],
         cwd=cwd,
         env=clean | environ,
         capture_output=True,

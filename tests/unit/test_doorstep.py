@@ -11,7 +11,7 @@ import pytest
 
 import homeport
 
-CHECKOUT = Path(homeport.__file__).parent
+CHECKOUT = Path(homeport.__file__).parent.parent
 PACKAGES = ("app", "plugins")
 
 

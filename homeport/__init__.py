@@ -2,9 +2,11 @@
 
 Both are names that a folder on ``PYTHONPATH`` or another distribution easily shadows, and a scheduler that runs
 somebody else's ``app`` is worse than one that does not start. So nothing of either package is executed before its
-place has been compared with the record of the installed distribution.
+place has been compared with the record of the installed distribution. ``homeport`` itself is not compared: where
+another package of that name is imported, that one runs, and this check does not.
 
-Not here: anything else. The command line is ``app.__main__``.
+Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``; both begin with
+``require_own_packages``. Not here: anything else. The command line is ``app.__main__``.
 """
 
 import base64
@@ -64,6 +66,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command_line(argv)
 
 
+def require_own_packages() -> None:
+    """Raise ``ImportError`` with the words of ``main`` unless ``app`` and ``plugins`` are Homeport's own.
+
+    Not ``SystemExit``: what imports a plugin may be a test runner, an editor or a type checker, which must survive it.
+    """
+    reasons = tuple(refusals(installed()))
+    if reasons:
+        raise ImportError("".join(map(str, reasons)), name=reasons[0].package)
+
+
 def installed() -> Distribution | None:
     """The installed distribution, or None in a plain checkout."""
     try:
@@ -86,10 +98,11 @@ def refusals(dist: Distribution | None) -> Iterator[Refusal]:
 
 
 def expectation(package: str, dist: Distribution | None) -> Expectation:
-    """What the distribution's record says; in a plain checkout, what lies beside this file."""
+    """What the distribution's record says; in a plain checkout, what lies beside this package."""
     init = f"{package}/__init__.py"
     if dist is None:
-        return Expectation(Path(__file__).parent / init, "beside homeport.py, as no distribution is installed")
+        beside = Path(__file__).parent.parent / init
+        return Expectation(beside, "beside the package homeport, as no distribution is installed")
     authority = f"the installed {DISTRIBUTION} {dist.version}"
     checkout = _editable_checkout(dist)
     if checkout is not None:
@@ -172,7 +185,3 @@ def _path_entry(folder: Path) -> str:
 def _in_pythonpath(folder: Path) -> bool:
     value = os.environ.get("PYTHONPATH", "")
     return bool(value) and any(Path(entry).resolve() == folder.resolve() for entry in value.split(os.pathsep))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Tests of a plugin without a cluster: pods, nodes and a handle, and the plugin run over a cluster written in YAML.
+
+``docs/plugins/first-filter.md`` shows them. They are part of the contract of ``homeport.plugin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from homeport import require_own_packages
+
+require_own_packages()
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.cache.cluster import Cluster
+from app.cache.counters import at_once
+from app.config.profile import Profile
+from app.feeds.saved import in_memory_handle, load_objects, objects_in
+from app.framework.interface import Handle, PluginSpec
+from app.framework.node_info import Candidates
+from app.framework.parts import Part, extras_of
+from app.framework.status import Code, Status
+from app.kube.core_v1 import Node, Pod, core_v1, decode_node, decode_pod
+from app.runtime.declared import DeclaredObjects
+from app.runtime.guard import Guard, PluginError
+from app.runtime.profiles import core_for, has_point, resolve
+from app.runtime.registry import Registry
+from app.runtime.waiting import WaitingPods
+from app.telemetry.metrics import Metrics
+from app.verbs.evaluate import framework_in_memory
+from app.verbs.verdict import judged
+from plugins import IN_TREE
+
+__all__ = ["PluginError", "PluginVerdict", "make_handle", "make_node", "make_pod", "run_plugin"]
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_CLUSTER: Final = "cluster"
+"""How messages name the YAML that a test gives."""
+
+_NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
+"""Points that every profile must have, and who takes part where the plugin under test does not."""
+
+_CODES: Final = {code.word: code for code in Code}
+
+
+class PluginVerdict(Struct, frozen=True):
+    """What one plugin says of one pod.
+
+    ``pre_filter``: Success unless the plugin's preFilter rejects the pod; without Success both mappings are empty.
+    ``filter``: each node's status; where the plugin raised, an Error with the exception. ``score``: each node that
+    passes, 0 to 100, normalized and before the weight of a profile; empty if the plugin has no score for the pod.
+    """
+
+    pre_filter: Status
+    filter: Mapping[str, Status]
+    score: Mapping[str, int]
+
+    @property
+    def passed(self) -> list[str]:
+        """Names of the nodes that pass, in the order of the cluster."""
+        return [name for name, status in self.filter.items() if status.is_success]
+
+    @property
+    def reasons(self) -> dict[str, tuple[str, ...]]:
+        """Reasons of each node that does not pass."""
+        return {name: status.reasons for name, status in self.filter.items() if not status.is_success}
+
+
+def make_pod(
+    name: str = "web-1",
+    *,
+    namespace: str = "default",
+    labels: Mapping[str, str] = _NOTHING,
+    metadata: Mapping[str, Any] = _NOTHING,
+    spec: Mapping[str, Any] = _NOTHING,
+    status: Mapping[str, Any] = _NOTHING,
+) -> Pod:
+    """Return a pod with every part that a plugin can declare. Mappings are spelled as in a manifest.
+
+    The UID is ``namespace/name`` unless ``metadata`` has one. Raises ``msgspec.DecodeError``.
+    """
+    own = {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "resourceVersion": "1", "labels": labels}
+    return decode_pod(msgspec.json.encode({"metadata": {**own, **metadata}, "spec": spec, "status": status}))
+
+
+def make_node(
+    name: str = "n1",
+    *,
+    labels: Mapping[str, str] = _NOTHING,
+    metadata: Mapping[str, Any] = _NOTHING,
+    spec: Mapping[str, Any] = _NOTHING,
+    status: Mapping[str, Any] = _NOTHING,
+) -> Node:
+    """Return a node with every part and every annotation. Mappings are spelled as in a manifest.
+
+    The UID is the name unless ``metadata`` has one. Raises ``msgspec.DecodeError``.
+    """
+    own = {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}
+    return decode_node(msgspec.json.encode({"metadata": {**own, **metadata}, "spec": spec, "status": status}))
+
+
+def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any] = _NOTHING) -> Handle:
+    """Return the handle of a plugin over a cluster in YAML; binds and writes change it in memory.
+
+    ``handle.objects`` holds the kinds that ``spec`` declares for ``args``, and raises for others, as in production.
+    Raises ``ValueError`` for a cluster that cannot be read or invalid arguments.
+    """
+    parsed = spec.args.model_validate(dict(args))
+    kinds = {*spec.kinds(parsed), *(it.kind for it in spec.writes(parsed))}
+    cache = Cluster(core_v1(extras_of(Part), None))
+    load_objects(_objects(cluster), cache, kinds, _CLUSTER)
+    handle = in_memory_handle(cache, WaitingPods())
+    return replace(handle, objects=DeclaredObjects(spec.name, kinds, handle.objects))
+
+
+def run_plugin(
+    spec: PluginSpec[Any], cluster: str, *, pod: str = "", args: Mapping[str, Any] = _NOTHING
+) -> PluginVerdict:
+    """Run a plugin alone, from preFilter to score, for one waiting pod of a cluster in YAML, on every node.
+
+    ``cluster``: manifests as ``kubectl get -o yaml`` writes them, or shorter: ``apiVersion`` is ``v1`` and a pod's
+    namespace ``default`` where they are left out, and so are UIDs. ``pod`` is the name of the pod to judge; it may be
+    left out if exactly one pod has no ``spec.nodeName``. ``args`` as in a profile's ``pluginConfig``.
+
+    Raises ``ValueError`` for a cluster, arguments or a plugin that Homeport would refuse at start, and
+    ``PluginError`` where the plugin fails in preScore or score, or gives a score beyond 0 to 100.
+    """
+    registry = Registry([*IN_TREE, spec], {})
+    (profile,) = resolve([Profile.model_validate(_profile(spec, args))], registry)
+    cache = Cluster(core_for((profile,)))
+    load_objects(_objects(cluster), cache, profile.kinds(), _CLUSTER)
+    framework = framework_in_memory(profile, cache, Guard(Metrics()))
+    judging = _waiting_pod(cache, pod)
+    with cache.without(judging.uid, judging.key):
+        verdict = at_once(lambda: judged(framework, judging, Candidates.of(cache.nodes)))
+    return PluginVerdict(
+        _status(verdict["preFilter"]),
+        {name: _status(found) for name, found in verdict["filter"].items()},
+        {name: scores[spec.name] for name, scores in verdict["score"].items() if spec.name in scores},
+    )
+
+
+def _profile(spec: PluginSpec[Any], args: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile with this plugin, and what every profile must have."""
+    names = [spec.name, *(name for point, name in _NEEDED.items() if not has_point(spec, point))]
+    multi_point = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}
+    return {
+        "schedulerName": "*",
+        "plugins": {"multiPoint": multi_point},
+        "pluginConfig": [{"name": spec.name, "args": dict(args)}],
+    }
+
+
+def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
+    for found in objects_in(cluster.encode(), _CLUSTER):
+        completed = {"apiVersion": "v1", **found}
+        if completed["kind"] == "Pod" and isinstance(found.get("metadata"), dict):
+            completed["metadata"] = {"namespace": "default", **found["metadata"]}
+        yield completed
+
+
+def _waiting_pod(cache: Cluster, name: str) -> Pod:
+    waiting = [it for it in cache.pods() if not it.node_name]
+    chosen = [it for it in waiting if name in ("", it.name, str(it))]
+    if len(chosen) != 1:
+        names = ", ".join(map(str, waiting)) or "none"
+        raise ValueError(f"{_CLUSTER}: expected one pod without spec.nodeName named {name!r}; waiting are: {names}")
+    return chosen[0]
+
+
+def _status(found: Mapping[str, Any]) -> Status:
+    return Status(_CODES[found["code"]], tuple(found["reasons"]), found["plugin"])
