@@ -277,10 +277,10 @@ class Settings(BaseSettings):
         description="The same for bind. It is also the longest that a pod can wait at Permit, of 15m at most.",
     )
     max_priority: int = Field(
-        default=10,
+        default=20,
         ge=1,
         le=100,
-        description="Top of the prioritize scale. Above 10 buys resolution: kube-scheduler does not clamp.",
+        description="Top of the prioritize scale. A higher top is finer and weighs more in kube-scheduler.",
     )
     max_body_bytes: int = Field(
         default=128 * 1024 * 1024, ge=1024, description="Larger request bodies are refused unread."

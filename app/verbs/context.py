@@ -43,7 +43,7 @@ class VerbContext(Struct, frozen=True):
     reader: Reader
     problem: Problem
     due: ExpectedBinds
-    max_priority: int = 10
+    max_priority: int = 20
     unserved: Unserved = field(default_factory=Unserved)
 
     def framework_for(self, pod: Pod) -> Framework | None:

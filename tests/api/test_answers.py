@@ -154,36 +154,36 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
             id="filter by whole nodes, no profile: all pass",
         ),
         pytest.param(
-            "prioritize", by_name(SOFT), Reply(200, scored(n1=0, n2=10, n3=10), "scored"), id="prioritize by name"
+            "prioritize", by_name(SOFT), Reply(200, scored(n1=0, n2=20, n3=20), "scored"), id="prioritize by name"
         ),
         pytest.param(
             "prioritize",
             by_object(SOFT),
-            Reply(200, scored(n1=0, n2=10, n3=10), "scored"),
+            Reply(200, scored(n1=0, n2=20, n3=20), "scored"),
             id="prioritize by whole nodes",
         ),
         pytest.param(
             "prioritize",
             by_name(SOFT, ["n3", "n1", "n3"]),
-            Reply(200, scored(n3=10, n1=0), "scored"),
+            Reply(200, scored(n3=20, n1=0), "scored"),
             id="prioritize, a host twice is scored once",
         ),
         pytest.param(
             "prioritize",
             by_name(SOFT, ["n9", "n1"]),
-            Reply(200, scored(n9=0, n1=10), "scored"),
+            Reply(200, scored(n9=0, n1=20), "scored"),
             id="prioritize, a node we do not know",
         ),
         pytest.param(
             "prioritize",
             by_object(SOFT, [UNKNOWN, NODES[1]]),
-            Reply(200, scored(n9=10, n2=10), "scored"),
+            Reply(200, scored(n9=20, n2=20), "scored"),
             id="prioritize, a whole node we do not know is judged by what was sent",
         ),
         pytest.param(
             "prioritize",
             by_object(SOFT, [OVERSIZED, NODES[1]]),
-            Reply(200, scored(n8=0, n2=10), "scored"),
+            Reply(200, scored(n8=0, n2=20), "scored"),
             id="prioritize, a whole node with more taints than are read",
         ),
         pytest.param(

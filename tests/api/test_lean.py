@@ -79,15 +79,15 @@ async def test_the_order_is_drawn_by_lot(api: Api, pod: JsonObject) -> None:
 
 async def test_scores_are_told_where_they_differ_from_the_commonest(api: Api) -> None:
     """In full: 0 for n1, which has a pod, and 10 for the others."""
-    assert [{"Host": "n1", "Score": -10}] == await lean(api, "prioritize", by_name(SOFT))
-    assert [{"Host": "n1", "Score": -10}] == await lean(api, "prioritize", by_object(SOFT))
+    assert [{"Host": "n1", "Score": -20}] == await lean(api, "prioritize", by_name(SOFT))
+    assert [{"Host": "n1", "Score": -20}] == await lean(api, "prioritize", by_object(SOFT))
 
 
 async def test_a_host_nobody_knows_scores_as_in_full(api: Api) -> None:
     """It has 0, as n1 has: as many hosts as have 10."""
     answer = await lean(api, "prioritize", by_name(SOFT, [*NAMES, "n9"]))
 
-    assert [{"Host": "n2", "Score": 10}, {"Host": "n3", "Score": 10}] == answer
+    assert [{"Host": "n2", "Score": 20}, {"Host": "n3", "Score": 20}] == answer
 
 
 @pytest.mark.parametrize("pod", [pytest.param(NEW, id="no soft constraint"), pytest.param(FOREIGN, id="foreign")])

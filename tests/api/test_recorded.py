@@ -59,7 +59,7 @@ def expected(call: Call) -> Reply:
             verdict = {**passed, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": ""}
             return Reply(200, verdict, "feasible")
         case "prioritize":
-            score = 10 if asked["pod"]["spec"].get("topologySpreadConstraints") else 0
+            score = 20 if asked["pod"]["spec"].get("topologySpreadConstraints") else 0
             return Reply(200, [{"Host": name, "Score": score} for name in asked_names(asked)], "scored")
         case "preempt":
             return Reply(200, call.answered, "candidates")

@@ -19,15 +19,21 @@ from tests.certificates import Authority
 from tests.chart.cluster import Cluster
 from tests.chart.notes import notes_of
 from tests.chart.rendering import CI_VALUES, RELEASES, ROOT, containers, files, pod_of, rendered, rendered_once
+from tests.conformance.live.prioritize import DEFAULT_WEIGHTS as DEFAULT_SCORES
 from tests.controlplane.binaries import RELEASES as KUBERNETES
 from tests.controlplane.client import Json
-from tests.controlplane.controlplane import ControlPlane
+from tests.controlplane.controlplane import ControlPlane, Scheduler
 
 EVERY: Final = [*CI_VALUES, *RELEASES]
 LEASES: Final = "leases"
 """Where these schedulers elect: not where other tests make the chart's own Leases."""
 
 IN_NOTES: Final = "/etc/kubernetes/homeport"
+FACTOR: Final = 5
+"""Of all score weights in mode `scheduler`."""
+
+BY_DEFAULT: Final = {"VolumeBinding": 5} | {name: FACTOR * weight for name, weight in DEFAULT_SCORES.items()}
+"""VolumeBinding scores behind a feature gate, with weight 1."""
 
 
 def mode_of(values: Path) -> str:
@@ -100,8 +106,64 @@ def test_kube_scheduler_reads_its_configuration(
     config = yaml.safe_load(files(found)["kube-scheduler.yaml"])
     config["leaderElection"]["resourceNamespace"] = LEASES
     cluster.make_namespace(LEASES)
+    own = of_values(values, "kubeScheduler", "plugins", {})
+    config["profiles"].append({"schedulerName": "stock", "plugins": own})
     with plane.start_scheduler(config, version, _gates(found)) as scheduler:
         assert scheduler.process.alive
+        in_effect = {it["schedulerName"]: _weights(it) for it in _profiles_in_effect(scheduler)}
+    stock = in_effect.pop("stock")
+    delegated_spread = {"PodTopologySpread"} if _disabled(config["profiles"][0], "PodTopologySpread") else set()
+    for weights in in_effect.values():
+        assert {it: FACTOR * stock.get(it, 1) for it in weights} == weights
+        assert delegated_spread == stock.keys() - weights.keys()
+
+
+@pytest.mark.parametrize(
+    ("plugins", "enabled", "score"),
+    [
+        pytest.param({}, BY_DEFAULT, {}, id="the default profile"),
+        pytest.param(
+            {"multiPoint": {"disabled": [{"name": "ImageLocality"}]}},
+            {name: weight for name, weight in BY_DEFAULT.items() if name != "ImageLocality"},
+            {},
+            id="one disabled",
+        ),
+        pytest.param(
+            {"multiPoint": {"enabled": [{"name": "NodeAffinity", "weight": 7}, {"name": "Other"}]}},
+            {**BY_DEFAULT, "NodeAffinity": 35, "Other": 5},
+            {},
+            id="one of another weight, and one without a weight, which is 1",
+        ),
+        pytest.param(
+            {"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeAffinity", "weight": 1}]}},
+            {"NodeAffinity": 5},
+            {},
+            id="all disabled but one",
+        ),
+        pytest.param(
+            {"score": {"enabled": [{"name": "NodeAffinity", "weight": 3}], "disabled": [{"name": "*"}]}},
+            BY_DEFAULT,
+            {"NodeAffinity": 15},
+            id="score alone",
+        ),
+    ],
+)
+def test_mode_scheduler_multiplies_all_weights(plugins: Json, enabled: Json, score: Json) -> None:
+    """So that the extender's least weight on a scale of 100 leaves the default balance."""
+    config = yaml.safe_load(files(rendered({"kubeScheduler": {"plugins": plugins}}))["kube-scheduler.yaml"])
+    (profile,) = config["profiles"]
+    disabled = plugins.get("multiPoint", {}).get("disabled", [])
+
+    assert enabled == _named(profile["plugins"]["multiPoint"])
+    assert [*disabled, {"name": "PodTopologySpread"}] == profile["plugins"]["multiPoint"]["disabled"]
+    assert score == _named(profile["plugins"].get("score", {}))
+
+
+def test_mode_service_leaves_weights_as_they_are(plane: ControlPlane) -> None:
+    plugins = {"multiPoint": {"enabled": [{"name": "NodeAffinity", "weight": 7}]}}
+    config = delegated(notes_of(plane, {"mode": "service", "kubeScheduler": {"plugins": plugins}}))
+
+    assert {"NodeAffinity": 7} == _named(config["profiles"][0]["plugins"]["multiPoint"])
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -125,12 +187,13 @@ def test_both_configurations_agree(plane: ControlPlane, values: Path, tmp_path: 
     text = files(found).get("kube-scheduler.yaml")
     config = yaml.safe_load(text) if text is not None else delegated(notes_of(plane, values))
     (extender,) = config["extenders"]
-    weight = settings_of_values(values, "extender", "weight", 2)
+    weight = of_values(values, "extender", "weight", 2)
+    factor = FACTOR if mode_of(values) == "scheduler" else 1
     delegated_spread = any(_disabled(it, "PodTopologySpread") for it in config["profiles"])
 
     assert [it.scheduler_name for it in settings.profiles] == [it["schedulerName"] for it in config["profiles"]]
     assert settings.http_timeout == float(extender["httpTimeout"].removesuffix("s"))
-    assert weight * 10 == extender["weight"] * settings.max_priority
+    assert weight * 10 * factor == extender["weight"] * settings.max_priority
     assert str(settings.port) == extender["urlPrefix"].removesuffix("/lean").rpartition(":")[2]
     assert not extender["ignorable"]
     assert extender["nodeCacheCapable"]
@@ -207,10 +270,11 @@ def verbs_of(found: list[Json], resource: str) -> list[list[str]]:
 
 
 def test_the_example_says_what_the_chart_says() -> None:
-    """But for what the chart decides by itself: who elects where, and the name that is served."""
+    """But for what the chart decides by itself: who elects where, the name that is served, and in-tree weights."""
     example = yaml.safe_load((ROOT / "examples" / "kube-scheduler" / "homeport.yaml").read_text())
     chart = yaml.safe_load(files(rendered({}))["kube-scheduler.yaml"])
     example["profiles"][0]["schedulerName"] = chart["profiles"][0]["schedulerName"]
+    del chart["profiles"][0]["plugins"]["multiPoint"]["enabled"]
 
     for key in ("percentageOfNodesToScore", "profiles", "extenders"):
         assert example[key] == chart[key], key
@@ -236,8 +300,27 @@ def delegated(notes: str) -> dict[str, Any]:
     return found
 
 
-def settings_of_values(values: Path, group: str, name: str, default: int) -> int:
-    return int((yaml.safe_load(values.read_text()) or {}).get(group, {}).get(name, default))
+def of_values(values: Path, group: str, name: str, default: Any) -> Any:
+    return (yaml.safe_load(values.read_text()) or {}).get(group, {}).get(name, default)
+
+
+def _profiles_in_effect(scheduler: Scheduler) -> list[Json]:
+    """Merged with kube-scheduler's defaults, as its log has them."""
+    (text,) = re.findall(r'"Using component config" config=<\n(.*?)\n >\n', scheduler.log(), re.DOTALL)
+    found: list[Json] = yaml.safe_load(text.replace("\t", ""))["profiles"]
+    return found
+
+
+def _weights(profile: Json) -> dict[str, int]:
+    """Those that are said, by plugin; `score` takes precedence."""
+    plugins = profile["plugins"]
+    named = {**_named(plugins["multiPoint"]), **_named(plugins["score"])}
+    return {name: weight for name, weight in named.items() if weight}
+
+
+def _named(point: Json) -> Json:
+    """The weights of the plugins enabled at an extension point; 0 where none is said."""
+    return {it["name"]: it.get("weight", 0) for it in point.get("enabled", ())}
 
 
 def _gates(found: tuple[Json, ...]) -> list[str]:

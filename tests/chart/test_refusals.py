@@ -57,8 +57,12 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         "kubeScheduler.plugins.multiPoint disables PodTopologySpread: that follows from plugins.podTopologySpread",
     ),
     "a weight of less than one": (
-        {"extender": {"maxPriority": 100}},
-        "extender.weight 2 cannot be had with extender.maxPriority 100: weight \u00d7 10 / maxPriority has to",
+        {**SERVICE, "extender": {"maxPriority": 100}},
+        "extender.weight 2 is not possible with extender.maxPriority 100 in mode service: weight \u00d7 10 /",
+    ),
+    "a weight that is not whole": (
+        {"extender": {"weight": 3}},
+        "extender.weight 3 is not possible with extender.maxPriority 100 in mode scheduler: weight \u00d7 50",
     ),
     "fewer names in full answers": (
         {"extender": {"lean": False, "atMost": 100}},

@@ -141,7 +141,7 @@ class TestSettings:
 
         found = load_settings({}, config=str(tmp_path / "homeport.yaml"))
 
-        assert (5.0, 10, ["default-scheduler"]) == (
+        assert (5.0, 20, ["default-scheduler"]) == (
             found.http_timeout,
             found.max_priority,
             [profile.scheduler_name for profile in found.profiles],

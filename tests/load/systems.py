@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.conformance.live.prioritize import Setting
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.controlplane.processes import ProcessGroup, free_port
 from tests.integration.service import SCHEDULER_CONFIG, Homeport, scheduler_config
@@ -30,24 +31,29 @@ _FEWEST: Final = 100
 
 
 class Variant(Struct, frozen=True):
-    """Homeport with these settings and words of its profile, beside a kube-scheduler as examples/ has it."""
+    """Homeport with these settings and words of its profile, beside a kube-scheduler as examples/ has it.
+
+    ``scheduled``: the profiles of kube-scheduler, where they are not those of its example.
+    """
 
     settings: Mapping[str, Any] = {}
     profile: Mapping[str, Any] = {}
     scheduler: Path = SCHEDULER_CONFIG
+    scheduled: Sequence[Mapping[str, Any]] = ()
 
 
 _WHOLE: Final = Variant({"maxPriority": 100}, {"preset": "complete"}, _COMPLETE_CONFIG)
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     "homeport": Variant(),
+    "mode-scheduler": Variant({"maxPriority": 100}, scheduled=[Setting(100, 1, others=5).profile()]),
     "one-by-one": Variant({"bindBatchWindow": "0s"}),
     "at-most": Variant(profile={"atMost": _FEWEST}),
     "complete": _WHOLE,
     "pick": replace(_WHOLE, profile={**_WHOLE.profile, "pick": True}),
 }
-"""``one-by-one`` holds no Binding; ``at-most`` answers a hundred names; ``complete`` has all filters and scores, and
-``pick`` answers the best alone."""
+"""``mode-scheduler`` has the scale and the weights of that mode of the chart; ``one-by-one`` holds no Binding;
+``at-most`` answers a hundred names; ``complete`` has all filters and scores, and ``pick`` answers the best alone."""
 
 
 class Running(Struct, frozen=True):
@@ -120,6 +126,8 @@ def with_homeport(
     """kube-scheduler beside a Homeport that runs; ``at`` is an address to call instead of its own."""
     config = dict(scheduler_config(extender, variant.scheduler))
     del config["percentageOfNodesToScore"]
+    if variant.scheduled:
+        config["profiles"] = variant.scheduled
     (entry,) = config["extenders"]
     entry["urlPrefix"] = entry["urlPrefix"].replace(extender.url, at or extender.url)
     return _scheduler(plane, config, percentage)

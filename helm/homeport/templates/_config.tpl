@@ -12,7 +12,7 @@
       "operatorPort" 8889
       "operatorTls" false
       "httpTimeout" .Values.extender.httpTimeout
-      "maxPriority" (int .Values.extender.maxPriority)
+      "maxPriority" (include "homeport.maxPriority" . | int)
       "leaderElection" (merge (dict "leaderElect" true "resourceNamespace" $namespace "resourceName" (include "homeport.fullname" .) "lockFile" "/tmp/homeport.lock") .Values.leaderElection)
       "profiles" (include "homeport.profiles" . | fromYamlArray) -}}
 {{- if eq .Values.mode "scheduler" -}}
@@ -92,9 +92,62 @@ kind: HomeportConfiguration
 {{ merge (include "homeport.ownSettings" . | fromYaml) .Values.config (include "homeport.presetSettings" . | fromYaml) | toYaml }}
 {{- end -}}
 
+{{/* The factor of all score weights. In mode `scheduler` it is 5, because the extender's least weight, 1, counts as 10
+     of an in-tree plugin on a scale of 100, and PodTopologySpread has 2. */}}
+{{- define "homeport.weightFactor" -}}
+{{- ternary 5 1 (eq .Values.mode "scheduler") -}}
+{{- end -}}
+
+{{/* The top of Homeport's scale: that of in-tree scores where this chart sets all weights. */}}
+{{- define "homeport.maxPriority" -}}
+{{- default (ternary 100 20 (eq .Values.mode "scheduler")) .Values.extender.maxPriority | int -}}
+{{- end -}}
+
+{{/* The score plugins of kube-scheduler's default profile with their weights times the factor, as a list: those that
+     `multiPoint` of the user's plugins neither disables nor enables. VolumeBinding scores behind a feature gate. */}}
+{{- define "homeport.weightedPlugins" -}}
+{{- $weights := dict
+      "TaintToleration" 3
+      "NodeAffinity" 2
+      "NodeResourcesFit" 1
+      "VolumeBinding" 1
+      "PodTopologySpread" 2
+      "InterPodAffinity" 2
+      "DynamicResources" 2
+      "NodeResourcesBalancedAllocation" 1
+      "ImageLocality" 1 -}}
+{{- $factor := include "homeport.weightFactor" . | int -}}
+{{- $multiPoint := default dict .Values.kubeScheduler.plugins.multiPoint -}}
+{{- $named := list -}}
+{{- range concat (default list $multiPoint.disabled) (default list $multiPoint.enabled) -}}
+{{- $named = append $named .name -}}
+{{- end -}}
+{{- if .Values.plugins.podTopologySpread.enabled -}}
+{{- $named = append $named "PodTopologySpread" -}}
+{{- end -}}
+{{- $weighted := list -}}
+{{- range $name, $weight := ternary dict $weights (has "*" $named) -}}
+{{- if not (has $name $named) -}}
+{{- $weighted = append $weighted (dict "name" $name "weight" (mul $weight $factor)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $weighted -}}
+{{- end -}}
+
 {{/* What a KubeSchedulerConfiguration says of Homeport, in both modes and in the notes. */}}
 {{- define "homeport.delegation" -}}
 {{- $plugins := deepCopy .Values.kubeScheduler.plugins -}}
+{{- $factor := include "homeport.weightFactor" . | int -}}
+{{- if gt $factor 1 -}}
+{{- range $point := list "multiPoint" "score" -}}
+{{- range default list (get (default dict (get $plugins $point)) "enabled") -}}
+{{- $_ := set . "weight" (mul (default 1 .weight) $factor) -}}
+{{- end -}}
+{{- end -}}
+{{- $multiPoint := default dict $plugins.multiPoint -}}
+{{- $enabled := concat (include "homeport.weightedPlugins" . | fromYamlArray) (default list $multiPoint.enabled) -}}
+{{- $_ := set $plugins "multiPoint" (merge (dict "enabled" $enabled) $multiPoint) -}}
+{{- end -}}
 {{- if .Values.plugins.podTopologySpread.enabled -}}
 {{- $multiPoint := default dict $plugins.multiPoint -}}
 {{- $disabled := append (default list $multiPoint.disabled) (dict "name" "PodTopologySpread") -}}
@@ -129,7 +182,7 @@ filterVerb: filter
 prioritizeVerb: prioritize
 preemptVerb: preempt
 bindVerb: bind
-weight: {{ div (mul .Values.extender.weight 10) .Values.extender.maxPriority }}
+weight: {{ div (mul .Values.extender.weight 10 (include "homeport.weightFactor" .)) (include "homeport.maxPriority" .) }}
 nodeCacheCapable: true
 httpTimeout: {{ .Values.extender.httpTimeout }}
 ignorable: false

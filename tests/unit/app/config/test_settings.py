@@ -66,7 +66,7 @@ class TestSources:
             "prioritize_timeout": None,
             "preempt_timeout": None,
             "bind_timeout": None,
-            "max_priority": 10,
+            "max_priority": 20,
             "max_body_bytes": 134217728,
             "max_in_flight": 100,
             "due_bind_wait": 0.05,

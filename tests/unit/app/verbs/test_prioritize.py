@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.config.settings import Settings
 from app.verbs.prioritize import quantised
+from tests.builders import HOSTNAME, ZONE, constraint, make_node, make_pod
+from tests.harness import SPREAD, World, only
 
 
 @pytest.mark.parametrize(
@@ -24,11 +28,27 @@ from app.verbs.prioritize import quantised
         pytest.param(45, 1, 100, 45, id="every score on the scale of 100"),
         pytest.param(50, 1, 1, 1, id="the coarsest scale"),
         pytest.param(49, 1, 1, 0, id="the coarsest scale, below half"),
+        pytest.param(96, 1, 10, 10, id="a scale of ten loses four points of a hundred"),
+        pytest.param(96, 1, 20, 19, id="a scale of twenty keeps them"),
         pytest.param(1, 0, 10, 0, id="no plugin scored"),
     ],
 )
 def test_a_score(total: int, weight: int, most: int, expected: int) -> None:
     assert expected == quantised(total, weight, most)
+
+
+def test_the_default_scale_tells_zones_of_eight_pods_from_one_of_nine() -> None:
+    """In-tree scores of free nodes are 100 and 96 there, as in kube-scheduler's own test of 27 pods on 300 nodes."""
+    peers = {"app": "web"}
+    nodes = [make_node(f"{zone}{number}", zone=zone) for zone, number in product("abc", range(100))]
+    homes = [*(f"{zone}{number}" for zone, number in product("abc", range(8))), "c8"]
+    pods = [make_pod(f"on-{home}", node=home, labels=peers) for home in homes]
+    spread = [constraint(HOSTNAME, soft=True, skew=3, app="web"), constraint(ZONE, soft=True, skew=5, app="web")]
+    scores = World(*nodes, *pods, profile=only(SPREAD)).spread_scores(make_pod("new", labels=peers, spread=spread))
+    free = [scores[number] for number, node in enumerate(nodes) if node.name in ("a99", "b99", "c99")]
+
+    assert [100, 100, 96] == free
+    assert [20, 20, 19] == [quantised(it, 1, Settings().max_priority) for it in free]
 
 
 @given(st.integers(1, 1000), st.integers(1, 100), st.data())
