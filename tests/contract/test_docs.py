@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import httpx
 import pytest
@@ -48,7 +48,8 @@ DOCUMENTS: Final = sorted(
         *(ROOT / "examples").rglob("*.md"),
     ]
 )
-ADRS: Final = sorted((ROOT / "docs" / "adr").glob("*.md"))
+ADRS: Final = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+ADR_INDEX: Final = ROOT / "docs" / "adr" / "README.md"
 NOT_BY_DEFAULT: Final = {
     spec.name: KUBE_SCHEDULER_DEFAULTS.get(spec.name, 0) for spec in IN_TREE if spec.name not in DEFAULT_WEIGHTS
 }
@@ -273,11 +274,85 @@ def reasons() -> dict[str, set[str]]:
     return found
 
 
+class Decision(NamedTuple):
+    """An ADR. ``status``: as below the title, with its link."""
+
+    path: str
+    number: int
+    title: str
+    status: str
+
+
+def decision(path: Path) -> Decision:
+    """Parse the head of an ADR. Raises ``ValueError`` unless one status in a known form follows the title."""
+    text = path.read_text(encoding="utf-8")
+    found = re.match(r"# (\d+)\. (.+)\n\nStatus: (accepted|superseded by \[\d+\]\(\d{4}-[a-z0-9-]+\.md\))\n\n", text)
+    if found is None or len(re.findall(r"^\W*Status:", text, re.MULTILINE)) != 1:
+        raise ValueError(f"{path.name}: no title followed by one status")
+    return Decision(path.name, int(found[1]), found[2], found[3])
+
+
+def successor(status: str) -> tuple[int, str] | None:
+    """Return number and file that supersede an ADR."""
+    found = re.fullmatch(r"superseded by \[(\d+)\]\((.+)\)", status)
+    return None if found is None else (int(found[1]), found[2])
+
+
 class TestDecisions:
     def test_no_two_have_one_number(self) -> None:
         numbers = [int(path.name.partition("-")[0]) for path in ADRS]
 
         assert sorted(set(numbers)) == numbers
+
+    def test_the_index_has_each_page_once_with_its_title_and_status(self) -> None:
+        rows = table(ADR_INDEX.read_text(encoding="utf-8"), "number")
+
+        assert [[f"[{it.number}]({it.path})", it.title, it.status] for it in map(decision, ADRS)] == [
+            [number, title, status] for number, title, _, status in rows
+        ]
+        assert [] == [title for _, title, decides, _ in rows if not decides]
+
+    def test_a_superseding_page_is_later_and_names_the_one_it_replaces(self) -> None:
+        pages = {(it.number, it.path): it for it in map(decision, ADRS)}
+        replaced = {page: key for page in pages.values() if (key := successor(page.status)) is not None}
+
+        assert [] == [page for page, key in replaced.items() if key not in pages or key <= (page.number, page.path)]
+        assert [] == [
+            page
+            for page, (_, path) in replaced.items()
+            if f"]({page.path})" not in (ADR_INDEX.parent / path).read_text()
+        ]
+
+    @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in ADRS])
+    def test_a_change_since_then_comes_from_a_later_page(self, path: Path) -> None:
+        lines = re.findall(r"^- Since (.*?): \S", path.read_text(encoding="utf-8"), re.MULTILINE)
+        later = {f"[{it.number}]({it.path})": it.number for it in map(decision, ADRS)}
+        numbers = [later.get(it, 0) for it in lines]
+
+        assert sorted(set(numbers)) == numbers
+        assert all(it > decision(path).number for it in numbers)
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            "# 3. A\n\n**Context.**",
+            "# 3. A\n\nStatus: proposed\n\n",
+            "# 3. A\n\nStatus: superseded by 4\n\n",
+            "# 3. A\n\n**Context.**\n\nStatus: accepted\n\n",
+            "# 3. A\n\nStatus: accepted\n\n**Status:** superseded by [4](0004-b.md)\n",
+        ],
+    )
+    def test_another_status_is_none(self, head: str, tmp_path: Path) -> None:
+        (page := tmp_path / "0003-a.md").write_text(head)
+
+        with pytest.raises(ValueError, match="one status"):
+            decision(page)
+
+    def test_the_two_forms_of_a_status(self, tmp_path: Path) -> None:
+        (page := tmp_path / "0003-a.md").write_text("# 3. A\n\nStatus: superseded by [12](0012-b.md)\n\nB")
+
+        assert (12, "0012-b.md") == successor(decision(page).status)
+        assert successor("accepted") is None
 
     @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in ADRS])
     def test_each_has_a_number_a_context_a_decision_and_consequences(self, path: Path) -> None:
