@@ -72,6 +72,11 @@ def test_the_wheel_holds_every_file_of_its_packages_and_no_other(wheel: Path) ->
     assert ours == packed
 
 
+def test_the_types_of_what_authors_of_plugins_import_are_those_of_app(wheel: Path) -> None:
+    """A type checker reads a package without ``py.typed`` as untyped, also where another one exports its names."""
+    assert {"app/py.typed", "homeport/py.typed"} <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_the_wheel_says_under_which_licence_it_is_and_brings_its_text(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         folder = f"homeport-{VERSION}.dist-info"

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, PreBindPlugin, Reads
-from app.framework.node_info import NodeInfo
-from app.framework.status import SUCCESS, Status, unresolvable
-from app.kube.core_v1 import Pod
-from app.kube.kinds import Kind, partial_kind
+from homeport.plugin import (
+    SUCCESS,
+    CycleState,
+    FilterPlugin,
+    Handle,
+    Kind,
+    NodeInfo,
+    PluginArgs,
+    PluginSpec,
+    Pod,
+    PreBindPlugin,
+    Reads,
+    Status,
+    partial_kind,
+    unresolvable,
+)
 
 NAME: Final = "RackLabels"
 RACKS: Final = partial_kind("racks.example/v1", "Rack")
