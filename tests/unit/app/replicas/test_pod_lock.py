@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -116,6 +117,15 @@ async def test_without_a_usable_file_nobody_has_ended(
     assert "lock file not usable" in capsys.readouterr().out
 
 
-def test_a_full_disk_names_the_predecessors_and_not_us(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert frozenset() == PodLock("/dev/full", "me").acquire()
+def test_a_full_disk_names_the_predecessors_and_not_us(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_space(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file.write_text("one\n")
+    monkeypatch.setattr(os, "pwrite", no_space)
+
+    assert frozenset({"one"}) == PodLock(str(file), "me").acquire()
+    assert "one\n" == file.read_text()
     assert "No space left" in capsys.readouterr().out
