@@ -56,10 +56,12 @@ def is_target(pod: Pod) -> bool:
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:
-    """Whether the pod, once on that node, is the machine's by KubeVirt's own rule.
+    """Return whether the pod, once on that node, is the machine's by KubeVirt's own rule.
 
     That is the newest it controls on ``status.nodeName``, or anywhere while that is empty (``CurrentVMIPod`` of
     ``pkg/controller/controller.go``). Of two created in one second KubeVirt takes either; here the UID decides.
+
+    A machine without a node does not migrate. If it has a target all the same, the watch of machines is late.
     """
     where = machine.node_name
     if where and where != node_name:
@@ -67,5 +69,7 @@ def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: M
     return all(
         (it.created, it.uid) < (pod.created, pod.uid)
         for it in pods.values()
-        if it.uid != pod.uid and it.namespace == machine.namespace and (not where or it.node_name == where)
+        if it.uid != pod.uid
+        and it.namespace == machine.namespace
+        and (it.node_name == where if where else not is_target(it))
     )

@@ -49,10 +49,13 @@ async def migrated(machines: Machines, to: str = "n2") -> Machines:
     return machines
 
 
-async def moves_unwritten(*, restarts: bool) -> Machines:
-    """A machine whose home n3 was to become n2 when a migration to n1 began; its source pod is gone."""
+async def moves_unwritten(*, restarts: bool, is_late: bool = False) -> Machines:
+    """A machine whose home n3 was to become n2 when a migration to n1 began; its source pod is gone.
+
+    ``is_late``: the watch has not shown yet that it runs on n2.
+    """
     machines = Machines({"policy": "soft"})
-    machines.machine(runs_on="n2")
+    machines.machine(runs_on="" if is_late else "n2")
     machines.change(MACHINE, own_home("n3", "another"))
     machines.node("n3", unschedulable=True)
     first = launcher("source", created="2026-11-21T10:00:00Z")
@@ -68,10 +71,11 @@ async def moves_unwritten(*, restarts: bool) -> Machines:
 
 
 class TestMigration:
+    @pytest.mark.parametrize("is_late", [True, False])
     @pytest.mark.parametrize("restarts", [True, False])
-    async def test_the_target_carries_a_home_that_is_not_written_yet(self, restarts: bool) -> None:
+    async def test_the_target_carries_a_home_that_is_not_written_yet(self, restarts: bool, is_late: bool) -> None:
         """A soft machine starts elsewhere and migrates before that home is written; then the source pod is gone."""
-        machines = await moves_unwritten(restarts=restarts)
+        machines = await moves_unwritten(restarts=restarts, is_late=is_late)
         machines.runs(node="n1", moved=("n2", "n1"))
         await machines.plugin.repair()
         assert own_home("n1", MOVED.uid) == machines.annotations()
