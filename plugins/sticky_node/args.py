@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
@@ -11,7 +12,16 @@ from pydantic.alias_generators import to_camel
 from app.framework.interface import PluginArgs
 from app.kube.durations import Seconds as Duration
 from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
-from plugins.sticky_node.table import Policy
+
+
+class Policy(StrEnum):
+    """How strict a home is."""
+
+    OFF = "off"
+    SOFT = "soft"
+    HARD = "hard"
+    GRACE = "grace"
+
 
 SHORTEST_GRACE: Final = 350.0
 """Seconds from the last heartbeat of a node that fails to the first moment at which its pods can be evicted: 50 s until
@@ -45,7 +55,6 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
 
 
 LabelSelector = Annotated[dict[str, Any], AfterValidator(_checked)]
-
 CLAIM: Final = ("v1", "PersistentVolumeClaim")
 STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
 LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")

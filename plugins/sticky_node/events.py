@@ -1,21 +1,27 @@
-"""What a person sees of homes on the object that keeps them, as Events; the same in the log is told elsewhere."""
+"""What a person sees of homes on the object that keeps them, as Events; the same in the log is told elsewhere.
+
+Tells the log, and people, of homes that somebody else than Homeport changed, as the watch of their owners shows it.
+
+Of homes that Homeport makes, ``recording`` tells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
+
+import structlog
 
 from app.framework.events import EventRecorder, EventType, Reference
 from app.kube.core_v1 import Pod
-from app.kube.kinds import NODES, AnnotatedObject, Kind
-from app.kube.names import is_subdomain
-from plugins.sticky_node.deciding import Decision
-from plugins.sticky_node.home import By, Claim, home_key, readable
+from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
+from app.kube.names import is_subdomain, shown
+from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, home_key, readable
+from plugins.sticky_node.args import Policy
+from plugins.sticky_node.home_state import Standing, State
 from plugins.sticky_node.owners import Owner
-from plugins.sticky_node.policies import POLICY
-from plugins.sticky_node.standing import Standing
-from plugins.sticky_node.table import Action, Policy, State
+from plugins.sticky_node.policy import POLICY, Action, Decision
 
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
@@ -182,3 +188,58 @@ def _about(
 def _node(name: str) -> Reference | None:
     """``None`` for what no node can be called."""
     return Reference(NODES.api_version, NODES.kind, "", name) if is_subdomain(name) else None
+
+
+_LOG: Final = structlog.get_logger(__name__)
+
+_WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPACES))
+"""Kinds that are read for something else, and keep no homes."""
+
+MOST_TOLD: Final = 50
+"""Homes of one object that are told of when it changes: anybody who may edit it may write hundreds at once."""
+
+
+def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder) -> None:
+    """One line, and one Event, for each home of the object that was given, moved or given up, ``MOST_TOLD`` at most."""
+    if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
+        return
+    told = 0
+    for key in sorted({*old.annotations, *new.annotations}):
+        if key == HOME or key.startswith(f"{HOME}."):
+            told += _tell_of(key.removeprefix(HOME), kind, old, new, recorder)
+            if told == MOST_TOLD:
+                return
+
+
+def _tell_of(
+    suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
+) -> bool:
+    """Whether there was anything to tell."""
+    slot = suffix[1:]
+    was, now = home_in(old, slot), home_in(new, slot)
+    is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")
+    ordinal = f", ordinal {slot}" if slot else ""
+    machine = f"{kind.kind} {new.namespace}/{new.name}{ordinal}"
+    if was and not now:
+        _LOG.info("home given up", machine=machine, node=readable(was))
+    elif was == now or is_ours:
+        return False
+    elif was:
+        _LOG.info("home moved", machine=machine, before=readable(was), node=readable(now))
+    else:
+        _LOG.info("home given", machine=machine, node=readable(now))
+    edited(recorder, kind, new, f" of{ordinal[1:]}" if ordinal else "", was, now)
+    return True
+
+
+_MOST_REASONS: Final = 4
+
+_LONGEST_REASON: Final = 160
+"""Characters."""
+
+
+def in_words(reasons: Sequence[str]) -> str:
+    """The first few, on one line. Names of resources among them are a tenant's."""
+    said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
+    more = len(reasons) - len(said)
+    return ", ".join((*said, f"and {more} more") if more else said)

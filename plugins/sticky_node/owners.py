@@ -10,25 +10,21 @@ from msgspec.structs import replace
 
 from app.framework.interface import Objects
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import Home
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, AnnotatedObject, Kind, owner_kind
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, decode_home, memory_name
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, AnnotatedObject, Kind, owner_kind
 from app.kube.labels import NO_LABELS
 from app.kube.meta_v1 import OwnerReference, PartialObject
 from app.kube.names import is_subdomain
 from app.kube.persistent_volumes import PersistentVolumeClaim
-from plugins.sticky_node.args import LEADER_WORKER_SET, OwnerRule
-from plugins.sticky_node.claims import Claims
-from plugins.sticky_node.memory import HOMES, remembered
-from plugins.sticky_node.slots import is_slot
-
-_JOBS: Final = owner_kind("batch/v1", "Job")
-_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-"""Label of the pods of an indexed Job, from Kubernetes 1.28 on."""
-
-_LEADER_WORKER_SETS: Final = owner_kind(*LEADER_WORKER_SET)
-_SET: Final = "leaderworkerset.sigs.k8s.io/name"
-_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
-_WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+from plugins.sticky_node.args import OwnerRule
+from plugins.sticky_node.pods import (
+    LEADER_SET,
+    LEADER_WORKER_SETS,
+    Claims,
+    is_led_by_pod,
+    is_slot,
+    slot_of,
+)
 
 T = TypeVar("T", bound=AnnotatedObject)
 
@@ -122,7 +118,7 @@ class Owners:
         if chains is None:
             return None
         for chain in chains:
-            slot = _slot(pod, chain) if chain.per_ordinal else ""
+            slot = slot_of(pod, chain.kinds) if chain.per_ordinal else ""
             if slot is None and chain is chains[-1]:
                 return None
             links = self._follow(chain, pod, reference)
@@ -241,8 +237,8 @@ class Owners:
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:
-            if kind == _LEADER_WORKER_SETS and links and _leads(pod, reference):
-                set_name = pod.labels[_SET]
+            if kind == LEADER_WORKER_SETS and links and is_led_by_pod(pod, reference):
+                set_name = pod.labels[LEADER_SET]
                 leader_set = self._objects.get(kind, namespace, set_name)
                 if leader_set is None:
                     return Missing(kind, namespace, set_name)
@@ -271,50 +267,19 @@ def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     return tuple(dict.fromkeys(Chain.of(rule).kinds[-1] for rule in rules))
 
 
-def _slot(pod: Pod, chain: Chain) -> str | None:
-    """What tells the owner's pods apart: an index that their controller wrote, or the number that the name ends in."""
-    if chain.kinds[-1] == _LEADER_WORKER_SETS:
-        return _place_in_group(pod)
-    if chain.kinds[0] == _JOBS:
-        index = pod.labels.get(_COMPLETION_INDEX, "")
-        return index if _is_number(index) else None
-    return _ordinal(pod, chain.kinds[0])
+HOMES: Final[Kind[Home]] = Kind(API_VERSION, KIND, decode_home)
 
 
-def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """The number the pod's name ends in; of a StatefulSet only the pod that it names so itself has one."""
-    name, dash, number = pod.name.rpartition("-")
-    if not dash or not _is_number(number):
+def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+    """What is remembered under an object's name, whatever its UID; ``None`` for what no node can be called."""
+    home = objects.get(HOMES, found.namespace, memory_name(kind.api_version, kind.kind, found.name, slot))
+    if home is None or not is_subdomain(home.node):
         return None
-    is_other = controller == STATEFUL_SETS and pod.owner is not None and pod.owner.name != name
-    return None if is_other else number
-
-
-def _place_in_group(pod: Pod) -> str | None:
-    """``group-worker``, if the pod has the name that a LeaderWorkerSet gives: its leader is worker 0."""
-    leader, group, worker = _leader_of(pod), pod.labels.get(_GROUP, ""), pod.labels.get(_WORKER, "")
-    if not leader or not _is_number(worker):
-        return None
-    expected = leader if worker == "0" else f"{leader}-{worker}"
-    return f"{group}-{worker}" if pod.name == expected else None
-
-
-def _leader_of(pod: Pod) -> str:
-    """The name of the pod that leads the group; the StatefulSet of the group's workers has it, too."""
-    name, group = pod.labels.get(_SET, ""), pod.labels.get(_GROUP, "")
-    return f"{name}-{group}" if name and _is_number(group) else ""
-
-
-def _leads(pod: Pod, controller: OwnerReference | None) -> bool:
-    """Whether that controller of the workers' StatefulSet is their leader, beyond which owner references do not lead.
-
-    Pods are no kind that can be looked up by name: from there the label that names the LeaderWorkerSet does.
-    """
-    if controller is None or (controller.api_version, controller.kind) != ("v1", "Pod"):
-        return False
-    leader = _leader_of(pod)
-    return leader != "" and leader == controller.name == (pod.owner.name if pod.owner is not None else "")
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    keeper = home.keeper
+    is_its = (keeper.api_version, keeper.kind, keeper.name, keeper.slot) == (
+        kind.api_version,
+        kind.kind,
+        found.name,
+        slot,
+    )
+    return home if is_its else None

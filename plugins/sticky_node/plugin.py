@@ -1,8 +1,20 @@
-"""Keeps a pod whose owner has a home from every other node; the first bind of the owner makes the home."""
+"""What goes on beside the decisions, in the process that decides.
+
+    homes      since when each is not usable is written on its owner, and people are told what changes
+    pods       those that wait are woken where filter may answer otherwise by now: kube-scheduler wakes nobody because
+               time has passed, or because a home was moved
+    refused    of those that wait for a home which takes pods, people are told why it does not take these
+
+Where nothing has moved that these rest on, nothing is looked at. Where something has, it is done in short steps, and
+once a second at most.
+
+
+Keeps a pod whose owner has a home from every other node; the first bind of the owner makes the home.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, Final, Self, final
 
@@ -43,31 +55,82 @@ from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
-from plugins.sticky_node.active import ActivePods, is_target
-from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
-from plugins.sticky_node.census import Census
-from plugins.sticky_node.chronicle import tell
-from plugins.sticky_node.clocks import Clocks
-from plugins.sticky_node.deciding import Decider, Decision
-from plugins.sticky_node.explaining import explain_home, explain_missing, explain_refused
-from plugins.sticky_node.home import Claim, home_pod, no_word, on_pod, recorded_home
-from plugins.sticky_node.listing import Describer, Listing
-from plugins.sticky_node.making import Making
-from plugins.sticky_node.memory import HOMES
-from plugins.sticky_node.owners import Missing, Owner, Owners, keepers_of, kinds_of
-from plugins.sticky_node.policies import Policies, kinds_of_policies
-from plugins.sticky_node.recording import Recorder
-from plugins.sticky_node.refused_pods import is_held
-from plugins.sticky_node.standing import KINDS, PARTS, Standings, node_annotations
-from plugins.sticky_node.standing_census import StandingCensus
-from plugins.sticky_node.table import Action, Policy, Reason
-from plugins.sticky_node.tries import Tries
-from plugins.sticky_node.upkeep import Upkeep
-from plugins.sticky_node.walk import Walk
-from plugins.sticky_node.watching import Watch
+from plugins.sticky_node.annotations import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.args import SHORTEST_GRACE, Policy, StickyNodeArgs
+from plugins.sticky_node.background import Steps, Walk
+from plugins.sticky_node.events import tell
+from plugins.sticky_node.grace import Clocks, Tries
+from plugins.sticky_node.home_state import KINDS, PARTS, Standings, node_annotations
+from plugins.sticky_node.owners import HOMES, Missing, Owner, Owners, keepers_of, kinds_of
+from plugins.sticky_node.pods import ActivePods, is_target
+from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reason, is_held, kinds_of_policies
+from plugins.sticky_node.reconciler import Upkeep
+from plugins.sticky_node.recorder import Making, Recorder
+from plugins.sticky_node.reports import (
+    Census,
+    Describer,
+    Listing,
+    StandingCensus,
+    explain_home,
+    explain_missing,
+    explain_refused,
+)
+from plugins.sticky_node.unusable_homes import WatchedHomes
+from plugins.sticky_node.waiting_pods import WatchedPods
+
+TICK_SECONDS: Final = 0.25
+"""Between two looks at whether anything has moved, and of writing in one go."""
+
+
+class Watch:
+    """``verdict``: what filter goes by for a pod · ``ends_at``: when time alone changes that, in seconds since 1970.
+
+    ``decided``: what the table says for a pod of an owner, now. These raise ``Unreadable``. ``kinds``: those that all
+    this rests on.
+    """
+
+    def __init__(
+        self,
+        owners: Owners,
+        standings: Standings,
+        policies: Policies,
+        clocks: Clocks,
+        handle: Handle,
+        *,
+        verdict: Callable[[Pod], Hashable],
+        ends_at: Callable[[Pod], float | None],
+        decided: Callable[[Owner, Pod], Decision],
+        kinds: Collection[Kind[Any]],
+    ) -> None:
+        self._sleep = handle.sleep
+        self._homes = WatchedHomes(owners, standings, policies, clocks, handle, kinds)
+        self._pods = WatchedPods(owners, handle, verdict, ends_at, decided, kinds, clocks)
+
+    def answered(self, pod: Pod, verdict: Hashable) -> None:
+        """Filter went by this for a pod. Only the first word for a pod counts: on the hot path, and cheap."""
+        self._pods.answered(pod, verdict)
+
+    async def run(self) -> None:
+        """Until it is cancelled. A write that waits for its answer keeps no pod waiting."""
+        self._homes.begin()
+        await self._pods.begin(Steps(self._sleep))
+        await together(self._watch_pods, self._watch_homes, self._pods.refused.run)
+
+    async def _watch_pods(self) -> None:
+        steps = Steps(self._sleep)
+        while True:
+            await self._pods.look(steps)
+            await self._sleep(TICK_SECONDS)
+
+    async def _watch_homes(self) -> None:
+        steps = Steps(self._sleep)
+        while True:
+            await self._homes.look(steps)
+            await self._homes.write(TICK_SECONDS, steps)
+            await self._sleep(TICK_SECONDS)
+
 
 _LOG: Final = structlog.get_logger(__name__)
-
 NAME: Final = "StickyNode"
 REASON_NOT_HOME: Final = Reason.NOT_HOME.value
 REASON_AWAY: Final = Reason.AWAY.value
@@ -77,7 +140,6 @@ REASON_OWNER_UNKNOWN: Final = "node(s) can't be judged before the pod's owner is
 REFUSALS: Final = {it: unresolvable(it.value).by(NAME) for it in Reason}
 NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
-
 
 _AT_ONCE_SECONDS: Final = 2.0
 """From a fault to the next begin: a Lease lasts longer, so that nobody else can have decided in between."""
@@ -324,7 +386,7 @@ class StickyNode(
         recorded = recorded_home(owner)
         decision = self._decider.of(owner, pod, recorded)
         if decision.makes_home(node_name, failback=self._failback):
-            decides = self._active.decides(pod, node_name, owner)
+            decides = self._active.decides(pod, node_name, owner.controller)
             self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides, replaces=recorded))
         return SUCCESS
 

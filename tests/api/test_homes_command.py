@@ -13,7 +13,7 @@ import yaml
 from app.__main__ import main
 from app.commands import service
 from app.commands.homes import HOME as HOME_KEY
-from plugins.sticky_node.home import HOME
+from plugins.sticky_node.annotations import HOME
 from tests.api.service import SAMPLE
 from tests.api.village import COMPLETE, DELEGATED, configured
 from tests.served import served

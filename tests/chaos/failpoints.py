@@ -59,19 +59,12 @@ HOMES: Final = (
     *(
         f"plugins.sticky_node.{name}"
         for name in (
-            "attempts",
-            "following",
-            "memory",
+            "background",
             "plugin",
-            "recording",
-            "refused_pods",
-            "remembering",
-            "sealing",
-            "steps",
-            "upkeep",
-            "watched_homes",
-            "watched_pods",
-            "watching",
+            "reconciler",
+            "recorder",
+            "unusable_homes",
+            "waiting_pods",
         )
     ),
 )

@@ -61,18 +61,18 @@ DELAYS: Final = (
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
     Rule("app.writes.api_writes:ApiWriter._sent:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule("app.writes.events:ApiRecorder._write:1", "error", "before", probability=0.1, error=UNAVAILABLE),
-    Rule("plugins.sticky_node.recording:Recorder.record:1", "error", "before", probability=0.3),
+    Rule("plugins.sticky_node.recorder:Recorder.record:1", "error", "before", probability=0.3),
 )
 """Reads that fail, answers and connections that take a while, decisions and patches that somebody overtakes, homes,
 marks and Events that cannot be written at once.
 """
 
-PERIODS: Final = {"plugins.sticky_node.watched_pods:SEARCH_SECONDS": 1.0, "app.writes.events:LOOK_SECONDS": 1.0}
+PERIODS: Final = {"plugins.sticky_node.waiting_pods:SEARCH_SECONDS": 1.0, "app.writes.events:LOOK_SECONDS": 1.0}
 
 FIRST: Final = (
     "plugins.sticky_node.plugin:StickyNode.post_bind:1:before",
-    "plugins.sticky_node.recording:Recorder.record:1:before",
-    "plugins.sticky_node.recording:Recorder.hear:1:before",
+    "plugins.sticky_node.recorder:Recorder.record:1:before",
+    "plugins.sticky_node.recorder:Recorder.hear:1:before",
     "app.writes.api_writes:ApiWriter.annotate:1:before",
 )
 """Where a kill leaves a home on a pod that has not reached its owner: whatever is short is to have that, too."""
@@ -94,12 +94,12 @@ ELSEWHERE: Final = (
     "app.controllers.plugin_runs:PluginRun.run:2:after",
     "app.controllers.plugin_runs:PluginRun.run:[34]:*",
     "plugins.sticky_node.plugin:StickyNode.run:1:after",
-    "plugins.sticky_node.watching:Watch.run:2:after",
+    "plugins.sticky_node.plugin:Watch.run:2:after",
     "app.writes.events:ApiRecorder._attempt:2:*",  # an Event that has had its hour
     "plugins.sticky_node.plugin:StickyNode.inquire:*",  # a home that is full: it is asked why, and nothing is written
-    "plugins.sticky_node.refused_pods:RefusedPods._ask:*",
-    "plugins.sticky_node.refused_pods:RefusedPods.run:[23]:*",
-    "plugins.sticky_node.watched_homes:WatchedHomes.look:3:*",  # claims that no rule selects
+    "plugins.sticky_node.waiting_pods:RefusedPods._ask:*",
+    "plugins.sticky_node.waiting_pods:RefusedPods.run:[23]:*",
+    "plugins.sticky_node.unusable_homes:WatchedHomes.look:3:*",  # claims that no rule selects
 )
 """Points that nothing here leads to, or too seldom to be counted on."""
 

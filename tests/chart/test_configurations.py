@@ -13,8 +13,7 @@ from app.config.settings import Settings, load_settings
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from plugins import DEFAULT_WEIGHTS, IN_TREE
-from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.table import Policy
+from plugins.sticky_node.args import Policy, StickyNodeArgs
 from tests.certificates import Authority
 from tests.chart.cluster import Cluster
 from tests.chart.notes import notes_of

@@ -14,8 +14,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from plugins.sticky_node.args import Mark, NamespaceRule, OwnerRule, StickyNodeArgs
-from plugins.sticky_node.table import Policy
+from plugins.sticky_node.args import Mark, NamespaceRule, OwnerRule, Policy, StickyNodeArgs
 from tests.chart.rendering import CHART, CI_VALUES, ROOT, RefusedError, containers, pod_of, rendered, rendered_once
 from tests.cluster.image import default_image
 from tests.controlplane import tools

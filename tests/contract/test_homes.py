@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
-from plugins.sticky_node.table import STATES, TABLE, Action, Policy, State, words_of
+from plugins.sticky_node.args import SHORTEST_GRACE, Policy, StickyNodeArgs
+from plugins.sticky_node.home_state import State
+from plugins.sticky_node.policy import STATES, TABLE, Action, words_of
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "homes.md").read_text()
 COLUMNS: Final = (Policy.HARD, Policy.SOFT, Policy.GRACE)

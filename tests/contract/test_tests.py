@@ -51,17 +51,6 @@ ELSEWHERE: Final = {
         f"plugins/dynamic_resources/{name}.py" for name in ("args", "judging")
     ],
     "tests/unit/plugins/dynamic_resources/test_inventory.py": ["plugins/dynamic_resources/uses.py"],
-    "tests/unit/plugins/sticky_node/test_listing.py": ["plugins/sticky_node/walk.py"],
-    "tests/unit/plugins/sticky_node/test_table.py": ["plugins/sticky_node/deciding.py"],
-    "tests/unit/plugins/sticky_node/test_told.py": ["plugins/sticky_node/chronicle.py"],
-    "tests/unit/plugins/sticky_node/test_identity.py": [
-        f"plugins/sticky_node/{name}.py" for name in ("attempts", "sealing")
-    ],
-    "tests/unit/plugins/sticky_node/test_memory.py": ["plugins/sticky_node/remembering.py"],
-    "tests/unit/plugins/sticky_node/test_moving.py": ["plugins/sticky_node/following.py"],
-    "tests/unit/plugins/sticky_node/test_plugin.py": [
-        f"plugins/sticky_node/{name}.py" for name in ("home", "making", "recording")
-    ],
     "tests/unit/plugins/node_volume_limits/test_plugin.py": [
         f"plugins/node_volume_limits/{name}.py" for name in ("attached", "sources")
     ],

@@ -10,7 +10,7 @@ import yaml
 
 from app.__main__ import main
 from app.kube.homes_v1alpha1 import memory_name
-from plugins.sticky_node.memory import HOMES
+from plugins.sticky_node.owners import HOMES
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane

@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.controllers.cases import Effect
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome, Verb
-from plugins.sticky_node.census import STATES
+from plugins.sticky_node.reports import STATES_OF_PODS
 from tests.api.service import SAMPLE, example, serving
 from tests.certificates import Authority
 from tests.observability.files import expressions
@@ -34,7 +34,7 @@ NOT_SHOWN: Final = {"homeport_feed_undecodable_total"}
 VALUES: Final[dict[str, frozenset[str]]] = {
     "outcome": frozenset(get_args(Outcome)) | {"answered", "unreachable", "misdirected", "unanswered"},
     "verb": frozenset(get_args(Verb)),
-    "state": frozenset(STATES),
+    "state": frozenset(STATES_OF_PODS),
     "certificate": frozenset({"serving", "authority", "client", "kubeconfig"}),
     "result": frozenset({"consistent", "different", *get_args(Effect)}),
 }

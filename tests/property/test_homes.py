@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import WriteConflict
 from app.kube.core_v1 import Pod
-from plugins.sticky_node.home import Claim, home_pod, recorded_home
+from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.owners import Owner
 from tests.unit.plugins.sticky_node.machines import (
     HOME,

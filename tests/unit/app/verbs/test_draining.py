@@ -22,12 +22,12 @@ from app.verbs import draining
 from app.verbs.context import VerbContext
 from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
 from app.verbs.outcome import VerbFailure
-from plugins.sticky_node.active import MIGRATION_JOB
+from plugins.sticky_node.pods import MIGRATION_JOB
 from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object
 from tests.fakes import NO, WANTS, FromSpec, Soft, spec_of
 from tests.harness import World, only
 from tests.unit.plugins.sticky_node.machines import DATABASE, Machines, launcher
-from tests.unit.plugins.sticky_node.test_listing import DATABASES, databases, member
+from tests.unit.plugins.sticky_node.test_reports import DATABASES, databases, member
 
 COMPLETE: Final[JsonObject] = {"preset": "complete"}
 FULL: Final = "NodeResourcesFit: Insufficient cpu"

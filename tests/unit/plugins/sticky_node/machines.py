@@ -20,8 +20,8 @@ from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.home_state import PARTS, node_annotations
 from plugins.sticky_node.plugin import SPEC, StickyNode
-from plugins.sticky_node.standing import PARTS, node_annotations
 from tests.builders import JsonObject, NodeFields, PodFields, controller, encoded, node_object, pod_object
 from tests.fakes import ManualClock, RecordingBinder, RecordingRecorder
 

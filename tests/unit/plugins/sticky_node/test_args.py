@@ -9,8 +9,8 @@ from app.framework.parts import Part
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from plugins.sticky_node import SPEC
 from plugins.sticky_node.args import KUBEVIRT, StickyNodeArgs
-from plugins.sticky_node.memory import HOMES
-from plugins.sticky_node.standing import KINDS
+from plugins.sticky_node.home_state import KINDS
+from plugins.sticky_node.owners import HOMES
 from tests.builders import JsonObject
 from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, LWS, MACHINE, SET
 

@@ -15,8 +15,8 @@ from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import AnnotatedObject, Kind
+from plugins.sticky_node.home_state import PARTS
 from plugins.sticky_node.plugin import StickyNode
-from plugins.sticky_node.standing import PARTS
 from tests.api.virtual import now
 from tests.builders import JsonObject, NodeFields, PodFields, encoded, node_object, pod_object, taint
 from tests.unit.plugins.sticky_node.machines import INSTANCE, MACHINE, NODES, Machines, reference

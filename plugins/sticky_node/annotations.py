@@ -1,0 +1,244 @@
+"""Where a home is written down, whose it is, and which pod's word for it still counts.
+
+A first bind writes the home onto the pod, in the Binding itself, so that no crash can separate the two. From there it
+is copied to the owner, together with the UID of the pod it came from:
+
+    on the owner   homeport.dev/home          the node                                (homeport.dev/home.3: ordinal 3)
+                   homeport.dev/home-pod      the UID of the pod that was heard last  (homeport.dev/home-pod.3)
+                   homeport.dev/home-owner    the owner's UID and the node, when Homeport last looked
+                   homeport.dev/home-machine  the systemUUID of the node then
+    on the pod     homeport.dev/home          the node
+                   homeport.dev/home-after    the ``home-pod`` its owner had then; absent if it had none
+                   homeport.dev/home-replaces the home its owner had then; absent if it had none
+
+A pod's word is open as long as its owner still has that ``home-pod``, so of all pods that were bound on the same word
+one is heard, once. It is heard in place of the home that was there when it was bound, and of no other: a newer edit by
+a person wins, and closes what was open. Nor does a home come back that a person removed: ``home-pod`` stays behind, and
+whose word is open was bound since. The target of a migration carries the open claim of the pod that it replaces, with
+that pod's node: that pod will be gone.
+
+Clones and restores copy annotations. What stands beside the UID of another object is not the owner's own, and counts
+for nothing, unless the home is another than the one that UID was written with: then a person has written it since.
+Without any UID a home is a person's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from app.kube.core_v1 import Node, Pod
+from app.kube.homes_v1alpha1 import Home
+from app.kube.kinds import AnnotatedObject
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.kube.names import is_subdomain, shown
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.pods import slots
+
+HOME: Final = f"{ANNOTATION_DOMAIN}home"
+HOME_POD: Final = f"{ANNOTATION_DOMAIN}home-pod"
+HOME_OWNER: Final = f"{ANNOTATION_DOMAIN}home-owner"
+HOME_MACHINE: Final = f"{ANNOTATION_DOMAIN}home-machine"
+HOME_SINCE: Final = f"{ANNOTATION_DOMAIN}home-since"
+HOME_AFTER: Final = f"{ANNOTATION_DOMAIN}home-after"
+HOME_REPLACES: Final = f"{ANNOTATION_DOMAIN}home-replaces"
+
+_GIVEN_UP: Final = "-"
+"""In place of a node, and the name of none."""
+
+_OF_A_HOME: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE)
+
+
+class By(StrEnum):
+    """What a claim comes from."""
+
+    BIND = "bind"
+    MIGRATION = "migration"
+    ADOPTION = "adoption"
+
+
+class Claim(Struct, frozen=True):
+    """A pod's word for a home: it goes, or has gone, to ``node`` while its owner's home was ``replaces``.
+
+    ``after``: the owner's ``home-pod`` at that time · ``decides``: it was the machine's active pod when last looked at
+    · ``replaces``: empty where there was no home.
+    """
+
+    pod: Pod
+    node: str
+    owner: Owner
+    after: str
+    decides: bool
+    replaces: str = ""
+    by: By = By.BIND
+
+    def is_open(self, owner: Owner) -> bool:
+        """Whether it may still be heard; ``owner`` in its newest form."""
+        return home_pod(owner) == self.after != self.pod.uid
+
+    def makes(self, owner: Owner) -> bool:
+        """Whether its node becomes the home if it is heard now: nobody has written another one since."""
+        return self.is_open(owner) and recorded_home(owner) == self.replaces
+
+
+def machine_of(node: Node) -> str:
+    """Which machine a node is: ``status.nodeInfo.systemUUID`` of its firmware; empty where that is not known."""
+    return node.state.machine
+
+
+def home_key(slot: str) -> str:
+    return _key(HOME, slot)
+
+
+def pod_key(slot: str) -> str:
+    return _key(HOME_POD, slot)
+
+
+def owner_key(slot: str) -> str:
+    return _key(HOME_OWNER, slot)
+
+
+def machine_key(slot: str) -> str:
+    return _key(HOME_MACHINE, slot)
+
+
+def _key(name: str, slot: str) -> str:
+    return f"{name}.{slot}" if slot else name
+
+
+def recorded_home(owner: Owner) -> str:
+    """The home on the owner, or the one that is remembered of an earlier object of its name.
+
+    Empty if there is none, a person removed it, or what stands there was copied from another object.
+    """
+    home = home_in(owner.found, owner.slot)
+    if home or owner.before is None or heard_in(owner.found, owner.slot):
+        return home
+    return owner.before.node
+
+
+def home_in(found: AnnotatedObject, slot: str) -> str:
+    """The same of an object that keeps homes."""
+    home = found.annotations.get(_key(HOME, slot), "")
+    return home if home and not is_foreign(found, slot) else ""
+
+
+def recorded_machine(owner: Owner) -> str:
+    """The systemUUID of the home's node when it became the home; empty if that is not known of this home."""
+    found, slot = owner.found, owner.slot
+    home = home_in(found, slot)
+    if owner.before is not None and not home and recorded_home(owner):
+        return owner.before.machine
+    _, _, node = found.annotations.get(owner_key(slot), "").partition(" ")
+    if is_foreign(found, slot) or node not in ("", home):
+        return ""  # copied, or a person has moved the home since
+    return found.annotations.get(machine_key(slot), "")
+
+
+def home_pod(owner: Owner) -> str:
+    """The UID of the pod whose word was heard last; of a home that is remembered, its owner's; else empty."""
+    heard = heard_in(owner.found, owner.slot)
+    if heard or owner.before is None or home_in(owner.found, owner.slot):
+        return heard
+    return _mark(owner.before)
+
+
+def _mark(before: Home) -> str:
+    return before.keeper.uid or before.uid
+
+
+def heard_in(found: AnnotatedObject, slot: str) -> str:
+    """The same of what stands on an object that keeps homes."""
+    heard = found.annotations.get(_key(HOME_POD, slot), "")
+    return heard if heard and not is_foreign(found, slot) else ""
+
+
+def is_released(owner: Owner) -> bool:
+    """Whether a person has removed the home."""
+    return bool(home_pod(owner)) and not recorded_home(owner)
+
+
+def is_foreign(found: AnnotatedObject, slot: str) -> bool:
+    """Whether what stands there of a home was copied from another object, and is as it was there."""
+    uid, _, node = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
+    home = found.annotations.get(_key(HOME, slot), "")
+    return uid not in ("", found.uid) and (not home or node in ("", home))
+
+
+def is_own(found: AnnotatedObject, slot: str) -> bool:
+    """Whether the owner's UID stands there, with a home or without: without, somebody has given one up."""
+    uid, _, _ = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
+    return uid == found.uid != ""
+
+
+def is_sealed(found: AnnotatedObject, slot: str) -> bool:
+    """Whether the owner's UID stands beside the home as it is: Homeport wrote it, or has seen it."""
+    return found.annotations.get(_key(HOME_OWNER, slot)) == _seal(
+        found.uid, found.annotations.get(_key(HOME, slot), "")
+    )
+
+
+def _seal(uid: str, home: str) -> str:
+    return f"{uid} {home}" if is_subdomain(home) else uid
+
+
+def slots_of(found: AnnotatedObject, *, per_ordinal: bool) -> list[str]:
+    """The slots of which anything is written on the object, within the bound of ``slots``."""
+    return slots(found.annotations, *_OF_A_HOME, per_ordinal=per_ordinal)
+
+
+def readable(home: str) -> str:
+    """What stands where a home does, for a person: anybody may have written anything there, of any length."""
+    return home if is_subdomain(home) else shown(home)
+
+
+def on_owner(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
+    """What a claim that is heard writes on its owner. Where it makes no home it is closed, and nothing else.
+
+    ``machine``: of the claim's node.
+    """
+    heard: dict[str, str | None] = {pod_key(owner.slot): claim.pod.uid}
+    if not claim.makes(owner):
+        return heard
+    return {home_key(owner.slot): claim.node, **heard, **sealed(owner, claim.node, machine)}
+
+
+def taken_back(owner: Owner, before: Home) -> dict[str, str | None]:
+    """What writes a home that is remembered onto the owner."""
+    heard = {home_key(owner.slot): before.node, pod_key(owner.slot): _mark(before)}
+    return {**heard, **sealed(owner, before.node, before.machine)}
+
+
+def sealed(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
+    """What tells a home from a copy of it, and a node from another of its name."""
+    written: dict[str, str | None] = {owner_key(owner.slot): _seal(owner.found.uid, home)}
+    if machine or machine_key(owner.slot) in owner.found.annotations:
+        written[machine_key(owner.slot)] = machine or None
+    return written
+
+
+def given_up(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
+    """What is to be written since somebody gave a home up: the next one is new, on whatever machine it is then."""
+    key = _key(HOME_MACHINE, slot)
+    is_left = key in found.annotations and is_own(found, slot) and not found.annotations.get(_key(HOME, slot))
+    return {key: None, _key(HOME_OWNER, slot): f"{found.uid} {_GIVEN_UP}"} if is_left else {}
+
+
+def without(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
+    """What removes all that is written of a home."""
+    keys = (_key(name, slot) for name in _OF_A_HOME)
+    return {key: None for key in keys if key in found.annotations}
+
+
+def on_pod(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
+    """What the Binding says of a claim, in place of whatever stands ``there``."""
+    said = {HOME_AFTER: claim.after, HOME_REPLACES: claim.replaces}
+    return {HOME: claim.node, **{key: value for key, value in said.items() if value or key in there}}
+
+
+def no_word(there: Mapping[str, str]) -> dict[str, str]:
+    """What the Binding says for a pod that makes no home: a Binding cannot remove what somebody else wrote there."""
+    return {HOME: ""} if there.get(HOME) else {}

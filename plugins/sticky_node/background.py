@@ -1,0 +1,316 @@
+"""Work on many things, in steps between which everything else has its turn.
+
+Goes over objects by turns: who was stopped before the end begins there the next time.
+
+What one round of upkeep may write, and what is left alone for a while since it was refused, or written so often.
+
+One walk over all homes and the pods they are about: who counts homes and who lists them go by the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from time import monotonic
+from typing import Final, Generic, Protocol, TypeVar
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.framework.interface import WHEREABOUTS, Clock, NotServed, ObjectGone, Objects, Sleep, Unreadable, WriteConflict
+from app.kube.api_errors import ApiUnavailable, UnknownOutcome
+from app.kube.core_v1 import Pod
+from app.kube.kinds import AnnotatedObject, Kind
+from app.kube.kubevirt_v1 import VirtualMachineInstance
+from plugins.sticky_node.annotations import HOME, recorded_home
+from plugins.sticky_node.owners import HOMES, Owner, Owners, Slot
+from plugins.sticky_node.pods import slots
+
+STEP_SECONDS: Final = 0.001
+"""Of one step, before it ends with the thing in hand."""
+
+
+class Steps:
+    """To be awaited after each thing that was looked at."""
+
+    def __init__(self, sleep: Sleep) -> None:
+        self._sleep = sleep
+        self._until = 0.0
+
+    async def __call__(self) -> None:
+        if monotonic() > self._until:
+            await self._sleep(0)
+            self._until = monotonic() + STEP_SECONDS
+
+
+T = TypeVar("T", bound=AnnotatedObject)
+
+
+class Every(Protocol):
+    """Where the objects are from: the picture, or ``Owners``, with ``None`` in place of those that keep no homes."""
+
+    def every(self, kind: Kind[T]) -> Iterator[T | None]: ...
+
+
+class Turns(Generic[T]):
+    """All objects of some kinds."""
+
+    def __init__(self, objects: Every, kinds: Iterable[Kind[T]]) -> None:
+        self._objects = objects
+        self._kinds = tuple(kinds)
+        self._at = ""
+
+    def __iter__(self) -> Iterator[tuple[Kind[T], T | None]]:
+        """Each once, as it is by then; ``None`` in place of each that is passed over, which takes time as well."""
+        first = self._at
+        is_there = not first
+        for kind, found in self._every():
+            is_there = is_there or (found is not None and found.uid == first)
+            if is_there and found is not None:
+                self._at = found.uid
+            yield kind, found if is_there else None
+        for kind, found in self._every() if first else ():
+            if found is not None:
+                if is_there and found.uid == first:
+                    break
+                self._at = found.uid
+            yield kind, found
+        self._at = ""
+
+    def _every(self) -> Iterator[tuple[Kind[T], T | None]]:
+        for kind in self._kinds:
+            for found in self._objects.every(kind):
+                yield kind, found
+
+
+_MOST_WRITES: Final = 25
+"""Of one part of a round: what is adopted by the thousand takes turns with everything else that is written."""
+
+_MOST_REFUSED: Final = 5
+"""Of one part of a round: where nothing can be written little is tried at a time."""
+
+_MOST_OF_ONE: Final = 5
+"""Writes of one object within ``_WITHIN_SECONDS``: somebody who takes them back each time gets no more."""
+
+_WITHIN_SECONDS: Final = 60.0
+_SHORTEST_REST: Final = 60.0
+
+_UNANSWERED_REST: Final = 2.0
+"""The first, where nobody answered: until it is tried again a home may not be written."""
+
+_LONGEST_REST: Final = 960.0
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class Enough(Exception):  # no error: the rest has its turn in the next round
+    """A part of a round has written as much as it may."""
+
+
+class _Rest(Struct):
+    """``seconds``: how long it was · ``until``: by the clock."""
+
+    seconds: float
+    until: float
+
+
+class _Often(Struct):
+    """Writes of one object ``since`` then, by the clock."""
+
+    since: float
+    writes: int = 0
+
+
+class Attempts:
+    """Each answers whether nothing is left to do for what was attempted, and raises ``Enough``."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rests: dict[str, _Rest] = {}
+        self._often: dict[str, _Often] = {}
+        self._causes: dict[bool, str] = {}
+        self._remembers_from = 0.0
+        self._refused = 0
+        self._of_part = 0
+        self.writes = 0
+
+    def begin(self) -> None:
+        """A round."""
+        self.writes = 0
+        now = self._clock()
+        self._rests = {key: it for key, it in self._rests.items() if it.until + _LONGEST_REST > now}
+        self._often = {key: it for key, it in self._often.items() if it.since + _WITHIN_SECONDS > now}
+
+    def begin_part(self) -> None:
+        """One of its parts."""
+        self._of_part = self._refused = 0
+
+    def end(self) -> None:
+        """It has looked at everything: where nothing is refused any more, a cause is told anew when it comes back."""
+        if not self._rests:
+            self._causes.clear()
+
+    def may_remember(self) -> bool:
+        """Whether it is worth looking: not for a while after the kind was found to be missing."""
+        return self._clock() >= self._remembers_from
+
+    async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
+        """One write on an object: refused, it is left alone for a minute, and longer each time it is refused again;
+        where nobody answers, for two seconds at first.
+
+        Each cause is told once. ``key``: its UID, and what of it is written if that is not all · ``work`` may answer
+        ``False``: something is left.
+        """
+        return await self._try(key, work, of_memory=False)
+
+    async def of_memory(self, key: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """One write of a Home: who may not write that records homes all the same. ``key``: namespace and name.
+
+        Where the kind is not served none is tried for a minute.
+        """
+        if not self.may_remember():
+            return False
+        return await self._try(f"Home {key}", work, of_memory=True)
+
+    async def _try(self, key: str, work: Callable[[], Awaitable[bool | None]], *, of_memory: bool) -> bool:
+        now = self._clock()
+        rest = self._rests.get(key)
+        often = self._often.setdefault(key, _Often(now))
+        if (rest is not None and rest.until > now) or often.writes == _MOST_OF_ONE:
+            return False
+        if self._of_part == _MOST_WRITES:
+            raise Enough
+        self._of_part += 1
+        self.writes += 1
+        often.writes += 1
+        try:
+            is_done = await work() is not False
+        except (WriteConflict, Unreadable):
+            return False
+        except ObjectGone:
+            is_done = True
+        except OSError as cause:
+            if of_memory and isinstance(cause, NotServed):
+                self._remembers_from = self._clock() + _SHORTEST_REST
+            self._failed(key, cause, of_memory=of_memory)
+            return False
+        self._rests.pop(key, None)
+        return is_done
+
+    def _failed(self, key: str, failure: OSError, *, of_memory: bool) -> None:
+        cause = str(failure)
+        if cause != self._causes.get(of_memory):
+            self._causes[of_memory] = cause
+            _LOG.warning("homes not remembered" if of_memory else "homes not kept up", cause=cause)
+        before = self._rests.get(key)
+        is_refused = not isinstance(failure.__cause__, (ApiUnavailable, UnknownOutcome))
+        shortest = _SHORTEST_REST if is_refused else _UNANSWERED_REST
+        seconds = shortest if before is None else min(max(2 * before.seconds, shortest), _LONGEST_REST)
+        self._rests[key] = _Rest(seconds, self._clock() + seconds)
+        self._refused += 1
+        if self._refused == _MOST_REFUSED:
+            raise Enough
+
+
+AT_HOME, ELSEWHERE, WAITING, IDLE = WHEREABOUTS
+_STEP: Final = 64
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """An owner's home, empty where it has none and a pod. ``pod``: of several the one that got furthest.
+
+    ``waits_since``: when the oldest pod was made that has no node, as the API server has it; empty without one.
+    """
+
+    owner: Owner
+    home: str
+    pod: Pod | None = None
+    waits_since: str = ""
+
+    @property
+    def machine(self) -> str:
+        """One of ``WHEREABOUTS``."""
+        if self.pod is None:
+            return IDLE
+        if not self.pod.node_name:
+            return WAITING
+        return AT_HOME if self.pod.node_name == self.home else ELSEWHERE
+
+
+class Walk:
+    """Goes from the pods that may have an owner to the owners: each time anew.
+
+    What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
+    """
+
+    def __init__(self, owners: Owners, objects: Objects) -> None:
+        self._owners = owners
+        self._objects = objects
+
+    def __call__(self) -> Iterator[Kept | None]:
+        """Each home once, and ``None`` after each short step. Pods and owners may come and go meanwhile."""
+        seen: dict[Slot, Kept] = {}
+        for number, pod in enumerate(self._owners.pods()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            if not pod.terminating:
+                self._note(pod, seen)
+        for number, owner in enumerate(self._recorded()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            if owner is not None and (home := recorded_home(owner)):
+                found = seen.pop(owner.key, None)
+                yield Kept(owner, home) if found is None else replace(found, home=home)
+        for number, found in enumerate(seen.values()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            yield replace(found, home=recorded_home(found.owner))
+
+    def remembered(self) -> Iterator[Kept | None]:
+        """The homes of owners that are not there any more, and ``None`` after each short step."""
+        for number, home in enumerate(self._objects.every(HOMES) if self._owners.remembers() else ()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            with suppress(Unreadable):  # it is there
+                owner = self._owners.gone(home)
+                if owner is not None:
+                    yield Kept(owner, home.node)
+
+    def _note(self, pod: Pod, seen: dict[Slot, Kept]) -> None:
+        owner = None
+        with suppress(Unreadable):
+            owner = self._owners.of(pod)
+        if not isinstance(owner, Owner):
+            return
+        known = seen.get(owner.key)
+        if known is None or known.pod is None or _rank(owner, pod) > _rank(owner, known.pod):
+            since = "" if known is None else known.waits_since
+            known = seen[owner.key] = Kept(owner, "", pod, since)
+        if not pod.node_name:
+            since = min(pod.created, known.waits_since) if known.waits_since else pod.created
+            seen[owner.key] = replace(known, waits_since=since)
+
+    def _recorded(self) -> Iterator[Owner | None]:
+        """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name.
+
+        ``None`` in place of each object that keeps no homes.
+        """
+        for kind in self._owners.keepers():
+            per_ordinal = self._owners.is_per_ordinal(kind)
+            for found in self._owners.every(kind):
+                if found is None:
+                    yield None
+                    continue
+                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
+                    owner = Owner(kind, found, slot, found)
+                    yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)
+
+
+def _rank(owner: Owner, pod: Pod) -> int:
+    """How far a pod got. Where KubeVirt says which node its machine is on, the pod there is the machine."""
+    if not pod.node_name:
+        return 0
+    machine = owner.controller
+    if isinstance(machine, VirtualMachineInstance) and machine.node_name == pod.node_name:
+        return 3
+    return 2 if pod.node_name == recorded_home(owner) else 1

@@ -1,0 +1,292 @@
+"""Since when a home is not usable. Kubernetes does not say for most states of a node, so it is written down.
+
+    on the owner   homeport.dev/home-since   <state> <time> <node>    (homeport.dev/home-since.3: of ordinal 3)
+
+The time (RFC 3339) stays while one state in which the home is not usable follows another. With the node it is told
+from that of an earlier home. Where nothing can be written, or somebody removes it, what this process has seen counts.
+
+Where the home is usable and in-tree filters refuse it, the clock is the pod's own: since when its condition
+PodScheduled is False. That says so also of a pod with scheduling gates, and the time stays when they go.
+
+
+Soft homes that a pod is refused for once, because they were not among the nodes asked about.
+
+kube-scheduler shows a sample. Whether the home was left out by lot, or an in-tree filter refused it, tells what becomes
+of a nomination to it: the pod is refused everywhere, the sampling guard nominates it to its home, and either the home
+is asked about next, or others are while the pod is nominated there. Where nothing comes of it, time ends the try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.framework.interface import Clock, Handle
+from app.kube.core_v1 import Pod
+from app.kube.names import is_subdomain
+from plugins.sticky_node.annotations import HOME_SINCE
+from plugins.sticky_node.home_state import Standings, State
+from plugins.sticky_node.owners import Owner, Owners, Slot
+
+MOST_SEEN: Final = 1 << 15
+"""Homes whose times are kept in memory; the oldest are forgotten first."""
+
+_LONGEST: Final = 320
+"""Characters of what we write: a state, a time, the longest name of a node."""
+
+_AHEAD_SECONDS: Final = 60.0
+"""By which the clock of another replica may be ahead of ours."""
+
+_STATES: Final = {it.value.replace(" ", "-"): it for it in State}
+_WORDS: Final = {state: word for word, state in _STATES.items()}
+
+
+class Since(Struct, frozen=True):
+    """What is written of a home: its state then, and since when it is not usable, in seconds since 1970."""
+
+    state: State
+    time: float
+
+
+class _Seen(Struct, frozen=True):
+    """What this process knows of a home. ``since``: ``None`` while it is usable.
+
+    ``void``: what is written and no longer holds, for the home was usable since.
+    """
+
+    home: str
+    since: float | None
+    void: str = ""
+
+
+class _Asked(Struct, frozen=True):
+    """When a pod asked last since when its home is not usable. ``home``: that one, empty once it was usable again."""
+
+    home: str
+    time: float
+
+
+class Clocks:
+    """Reads what is written, and remembers what is not."""
+
+    def __init__(self, standings: Standings, owners: Owners, handle: Handle) -> None:
+        self._standings = standings
+        self._owners = owners
+        self._now = handle.wall_clock
+        self._is_asked = handle.is_asked
+        self._seen: dict[Slot, _Seen] = {}
+        self._begun: dict[Slot, Owner] = {}
+        self._asked: dict[Slot, _Asked] = {}
+        self._gated: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """This process decides from now on: what it has seen earlier may have ended and begun again meanwhile."""
+        self._seen.clear()
+        self._begun.clear()
+        self._asked.clear()
+        self._gated.clear()
+
+    def since(self, owner: Owner, home: str) -> float | None:
+        """Since when the home is not usable, in seconds since 1970; ``None`` if it is, by its node alone.
+
+        To a question it says what is known, and begins nothing.
+        """
+        if self._standings.of_node(home, owner).state is State.USABLE:
+            return None
+        if self._is_asked():
+            return self.known(owner, home)
+        self._asked.pop(owner.key, None)
+        self._asked[owner.key] = _Asked(home, self._now())
+        if len(self._asked) > MOST_SEEN:
+            del self._asked[next(iter(self._asked))]
+        return self.began(owner, home)
+
+    def since_pod(self, owner: Owner, pod: Pod) -> float | None:
+        """Since when the pod waits for a home that is usable, as far as it has been told that no node was found.
+
+        One that is back is waited for anew, whatever its pod has waited before; with gates a pod waits for nothing.
+        """
+        since = seconds(pod.unschedulable_since) if pod.unschedulable_since else None
+        if since is None:
+            return None
+        asked = self._asked.get(owner.key)
+        return max(since, self._gated.get(pod.uid, since), since if asked is None else asked.time)
+
+    def gated(self, pod: Pod) -> None:
+        """The pod has scheduling gates: once they are gone, it waits from when they were seen last."""
+        if len(self._gated) >= MOST_SEEN and pod.uid not in self._gated:
+            del self._gated[next(iter(self._gated))]
+        self._gated[pod.uid] = self._now()
+
+    def ungated(self, pods: Container[str]) -> None:
+        """Forget when pods had gates, but these. By UID."""
+        self._gated = {uid: time for uid, time in self._gated.items() if uid in pods}
+
+    def known(self, owner: Owner, home: str) -> float | None:
+        """The same of a home that is known not to be usable, as far as it is told: to ask begins nothing."""
+        written, seen = self._written(owner, home), self._of(owner, home)
+        return written.time if written is not None else None if seen is None else seen.since
+
+    def began(self, owner: Owner, home: str) -> float:
+        """The same of a home that is known not to be usable. What is written is remembered: somebody may remove it."""
+        seen, time = self._of(owner, home), self.known(owner, home)
+        if time is None:
+            time = self._now()
+            self._begun[owner.key] = owner
+        if seen is None or seen.since != time:
+            self._note(owner, _Seen(home, time) if seen is None else replace(seen, since=time))
+        return time
+
+    def ended(self, owner: Owner, home: str) -> None:
+        """The home is usable: what is still written counts no more."""
+        asked = self._asked.get(owner.key)
+        if asked is not None and asked.home:
+            self._asked[owner.key] = _Asked("", self._now())
+        void = owner.found.annotations.get(since_key(owner.slot), "")
+        if void:
+            self._note(owner, _Seen(home, None, void))
+        else:
+            self._seen.pop(owner.key, None)
+        self._begun.pop(owner.key, None)
+
+    def text(self, owner: Owner, home: str, state: State) -> str:
+        """What is to stand on the owner of a home that is not usable."""
+        said = f"{_WORDS[state]} {rfc3339(self.began(owner, home))}"
+        return f"{said} {home}" if is_subdomain(home) else said
+
+    def is_asked(self, owner: Owner, home: str) -> bool:
+        """Whether a pod has asked since when this home is not usable, and it was not usable since."""
+        asked = self._asked.get(owner.key)
+        return asked is not None and asked.home == home
+
+    def take_begun(self) -> list[Owner]:
+        """The owners of homes whose time was noted in memory since this was last called."""
+        begun, self._begun = list(self._begun.values()), {}
+        return begun
+
+    def forget(self, slot: Slot) -> None:
+        """The owner is gone."""
+        self._asked.pop(slot, None)
+        self._seen.pop(slot, None)
+        self._begun.pop(slot, None)
+
+    def _written(self, owner: Owner, home: str) -> Since | None:
+        text = owner.found.annotations.get(since_key(owner.slot), "")
+        if not text:
+            return None
+        seen = self._of(owner, home)
+        return None if seen is not None and seen.void == text else read_since(text, home, self._now())
+
+    def _of(self, owner: Owner, home: str) -> _Seen | None:
+        seen = self._seen.get(owner.key)
+        return seen if seen is not None and seen.home == home else None
+
+    def _note(self, owner: Owner, seen: _Seen) -> None:
+        self._seen.pop(owner.key, None)
+        self._seen[owner.key] = seen
+        if len(self._seen) > MOST_SEEN:
+            self.forget(next(iter(self._seen)))
+
+
+def since_key(slot: str) -> str:
+    """The annotation that says since when the home of the slot is not usable."""
+    return f"{HOME_SINCE}.{slot}" if slot else HOME_SINCE
+
+
+def read_since(text: str, home: str, now: float) -> Since | None:
+    """What the annotation says of this home. Anybody may have written it: ``None`` for what we would not have.
+
+    That is something overlong or unprintable, a state that there is not, a time without a zone, before 1970 or in the
+    future, another home.
+    """
+    if len(text) > _LONGEST or not text.isprintable():
+        return None
+    word, _, rest = text.partition(" ")
+    said, _, node = rest.partition(" ")
+    state, time = _STATES.get(word), seconds(said)
+    if state is None or time is None or not 0 <= time <= now + _AHEAD_SECONDS or node not in ("", home):
+        return None
+    return Since(state, time)
+
+
+def seconds(time: str) -> float | None:
+    """Since 1970, of a time in RFC 3339; ``None`` for none, and for one that is none."""
+    try:
+        found = datetime.fromisoformat(time)
+        return found.timestamp() if found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def rfc3339(time: float) -> str:
+    """A time in seconds since 1970, to the second; empty for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+LONGEST_TRY_SECONDS: Final = 1.0
+"""And at most one more until the pod is woken: a pod waits for its soft home no longer than 2 s."""
+
+_MOST_TRIES: Final = 4096
+"""Pods that are remembered; the oldest are forgotten, and may then be tried once more."""
+
+
+class _Try(Struct):
+    """``ends_at``: on the clock that is never set."""
+
+    home: str
+    ends_at: float
+    over: bool = False
+    failed: bool = False
+
+
+class Tries:
+    """By the pod's UID. ``clock``: one that is never set, in seconds; ``wall_clock``: seconds since 1970."""
+
+    def __init__(self, clock: Clock, wall_clock: Clock) -> None:
+        self._now = clock
+        self._wall_clock = wall_clock
+        self._tries: dict[str, _Try] = {}
+
+    def begin(self, uid: str, home: str) -> bool:
+        """Whether the pod is to be refused: its first try of that home is not over."""
+        known = self._tries.get(uid)
+        if known is None or known.home != home:
+            if len(self._tries) >= _MOST_TRIES:
+                del self._tries[next(iter(self._tries))]
+            self._tries[uid] = _Try(home, self._now() + LONGEST_TRY_SECONDS)
+            return True
+        if self._now() >= known.ends_at:
+            known.over = True
+        return not known.over
+
+    def end(self, uid: str, home: str) -> None:
+        """The home did not take the pod: the rest may."""
+        self.begin(uid, home)
+        self._tries[uid].over = True
+
+    def fail(self, uid: str, home: str) -> None:
+        """The pod was to be bound there, and was not: it may go anywhere now."""
+        self.end(uid, home)
+        self._tries[uid].failed = True
+
+    def has_failed(self, uid: str, home: str) -> bool:
+        known = self._tries.get(uid)
+        return known is not None and known.home == home and known.failed
+
+    def is_over(self, uid: str, home: str) -> bool:
+        known = self._tries.get(uid)
+        return known is not None and known.home == home and (known.over or self._now() >= known.ends_at)
+
+    def ends_at(self, uid: str, home: str) -> float | None:
+        """Until when the pod is refused, in seconds since 1970; ``None`` if it is not."""
+        known = self._tries.get(uid)
+        if known is None or known.home != home or known.over:
+            return None
+        return self._wall_clock() + known.ends_at - self._now()

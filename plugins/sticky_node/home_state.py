@@ -1,0 +1,274 @@
+"""How it is about a home, for the rows of the table: whether its node is there, stays, takes pods, and is the machine.
+
+Source of the marks: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter,
+the heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint keeps nobody out: it marks
+nothing.
+
+That a node is gone is the API server's word: the picture has it from a consistent list and every event since, and
+before a pod of that home is judged the node is read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from app.framework.interface import Handle, Unreadable
+from app.framework.parts import Part
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Kind
+from app.kube.kubevirt_v1 import VirtualMachineInstance
+from app.kube.node_state import FALSE, TRUE, NodeState
+from app.kube.taints import NO_SCHEDULE, UNSCHEDULABLE, LatestTolerance, Taint
+from plugins.sticky_node.annotations import recorded_machine
+from plugins.sticky_node.args import Mark, StickyNodeArgs
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.pods import MIGRATION_JOB, Volumes, is_target
+
+
+class State(StrEnum):
+    """How it is about a home, for one pod. In order: the first that applies counts."""
+
+    NONE = "none"
+    """There is none yet, it was released, or the policy is ``off``."""
+
+    TARGET = "target"
+    """The pod is the target of a migration or an evacuation."""
+
+    VOLUME_ELSEWHERE = "volume elsewhere"
+    """A bound volume of the pod cannot be reached from the home."""
+
+    OTHER_MACHINE = "other machine"
+    """A node of that name is there, and is not the machine it was; only with ``identity: machine``."""
+
+    GONE = "gone"
+    """There is no such node."""
+
+    LEAVING = "leaving"
+    """Its node is being taken away for good."""
+
+    AWAY = "away"
+    """Its node is there and takes no pods now."""
+
+    USABLE = "usable"
+
+
+KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
+
+PARTS: Final = (Part.NODE_STATE, Part.PENDING_VOLUMES)
+"""What is read and decoded for it."""
+
+SCHEDULABLE: Final = "kubevirt.io/schedulable"
+"""Label of a node: whether KubeVirt can start machines there."""
+
+AWAY_TAINTS: Final = (
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.kubernetes.io/out-of-service",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
+LEAVING_TAINTS: Final = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "cloud.google.com/impending-node-termination",
+)
+
+_MOST_UNMARKED: Final = 1 << 14
+"""Nodes of which it is kept that nothing is wrong with them, whoever asks."""
+
+_KUBEVIRT: Final = "kubevirt.io"
+_NOT_READY: Final = Taint("node.kubernetes.io/not-ready", NO_SCHEDULE)
+
+_OF_PRESSURE: Final[Mapping[str, Taint]] = {
+    "MemoryPressure": Taint("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
+    "DiskPressure": Taint("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
+    "PIDPressure": Taint("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
+    "NetworkUnavailable": Taint("node.kubernetes.io/network-unavailable", NO_SCHEDULE),
+}
+"""What the node lifecycle controller makes of conditions: who tolerates these tolerates those."""
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """``mark``: what says so, for a person; empty where nothing is wrong."""
+
+    state: State
+    mark: str = ""
+
+
+class _Found(Struct, frozen=True, gc=False):
+    """What is wrong with a node, and the taint by which a pod may tolerate it; ``None``: no pod may."""
+
+    standing: Standing
+    taint: Taint | None = None
+
+
+_OtherMark: TypeAlias = tuple[str, str | None, _Found]
+"""A key, the value that it has to have, if any does not do, and what it says."""
+
+_USABLE: Final = Standing(State.USABLE)
+_GONE: Final = Standing(State.GONE, "there is no such node")
+_UNREADABLE: Final = Standing(State.AWAY, "the node cannot be read")
+_OTHER_MACHINE: Final = Standing(State.OTHER_MACHINE, "another machine has its name")
+_TARGET: Final = Standing(State.TARGET, f"label {MIGRATION_JOB}")
+_TERMINATING: Final = _Found(Standing(State.LEAVING, "being deleted"))
+_CORDONED: Final = _Found(Standing(State.AWAY, "cordoned"), UNSCHEDULABLE)
+_FALSE: Final = "false"
+_NO_MACHINES: Final = _Found(Standing(State.AWAY, f"label {SCHEDULABLE}={_FALSE}"))
+
+
+class Standings:
+    """Tells how it is about homes, by nodes and volumes as the picture has them."""
+
+    def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
+        self._nodes = handle.nodes
+        self._volumes = Volumes(handle.objects)
+        self._tolerance = LatestTolerance()
+        self._unmarked: dict[str, Node] = {}
+        self._compares_machines = args.identity == "machine"
+        self._taints = _by_key(args.maintenance)
+        self._annotations = _others("annotation", ((it.annotation, it.value) for it in args.maintenance))
+        self._labels = _others("label", ((it.label, it.value) for it in args.maintenance))
+
+    def of_node(self, home: str, owner: Owner) -> Standing:
+        """By the home's node alone, whatever pods tolerate. Never raises."""
+        return self._by_node(home, owner, None)
+
+    def of(self, home: str, owner: Owner, pod: Pod) -> Standing:
+        """For one pod of the owner: what it tolerates of the node does not count, as with kube-scheduler.
+
+        That a node is leaving cannot be tolerated, nor can a kubelet that is not heard of.
+        """
+        if is_target(pod):
+            return _TARGET
+        away = self._volume_elsewhere(home, pod)
+        return self._by_node(home, owner, pod) if away is None else away
+
+    def reaches_volumes(self, pod: Pod, node: Node) -> bool:
+        """Whether the pod's bound volumes can be used from the node; of what cannot be said, they can."""
+        return self._volumes.unreached(pod, node) is None
+
+    def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> Standing:
+        try:
+            info = self._nodes.get(home)
+        except Unreadable:
+            return _UNREADABLE
+        if info is None:
+            return _GONE
+        node = info.node
+        if self._compares_machines and is_other_machine(node, owner):
+            return _OTHER_MACHINE
+        if self._unmarked.get(home) is node:
+            return _USABLE
+        found = None
+        for found in self._marks(node, owner):
+            if pod is None or not self._tolerates(pod, found.taint):
+                return found.standing
+        if found is None and node.labels.get(SCHEDULABLE) != _FALSE:
+            self._keep_unmarked(home, node)
+        return _USABLE
+
+    def _keep_unmarked(self, home: str, node: Node) -> None:
+        if len(self._unmarked) >= _MOST_UNMARKED:
+            self._unmarked.clear()
+        self._unmarked[home] = node
+
+    def _tolerates(self, pod: Pod, taint: Taint | None) -> bool:
+        return taint is not None and self._tolerance.of(pod.spec.tolerations).tolerates(taint)
+
+    def _volume_elsewhere(self, home: str, pod: Pod) -> Standing | None:
+        if not pod.spec.pending_volumes:
+            return None
+        try:
+            info = self._nodes.get(home)
+        except Unreadable:
+            return None
+        found = self._volumes.unreached(pod, home if info is None else info.node)
+        return None if found is None else Standing(State.VOLUME_ELSEWHERE, str(found))
+
+    def _marks(self, node: Node, owner: Owner) -> Iterator[_Found]:
+        """What is wrong with the node, the worst first."""
+        state = node.state
+        if state.terminating:
+            yield _TERMINATING
+        marked = [it for it in node.taints if it.key in self._taints and it.keeps_out] if node.taints else ()
+        for taint in marked:
+            if taint.key in LEAVING_TAINTS:
+                yield _Found(_tainted(State.LEAVING, taint))
+        if node.unschedulable:
+            yield _CORDONED
+        if state.ready != TRUE or state.pressure:
+            yield from _unwell(state)
+        for taint in marked:
+            if _is(taint.value, self._taints[taint.key]):
+                yield _Found(_tainted(State.AWAY, taint), taint)
+        yield from self._other_marks(node)
+        if node.labels.get(SCHEDULABLE) == _FALSE and is_kubevirt(owner):
+            yield _NO_MACHINES
+
+    def _other_marks(self, node: Node) -> Iterator[_Found]:
+        """Annotations first. Most nodes have none."""
+        if node.annotations:
+            yield from _marked(self._annotations, node.annotations)
+        if self._labels:
+            yield from _marked(self._labels, node.labels)
+
+
+def _by_key(marks: Iterable[Mark]) -> Mapping[str, frozenset[str | None]]:
+    """The taints that matter, each with the values that do; ``None``: any."""
+    found: dict[str, frozenset[str | None]] = {}
+    for it in marks:
+        if it.taint:
+            found[it.taint] = found.get(it.taint, frozenset()) | {it.value}
+    return found | dict.fromkeys((*AWAY_TAINTS, *LEAVING_TAINTS), frozenset((None,)))
+
+
+def _others(what: str, marks: Iterable[tuple[str, str | None]]) -> tuple[_OtherMark, ...]:
+    return tuple((key, value, _Found(Standing(State.AWAY, f"{what} {key}"))) for key, value in marks if key)
+
+
+def _is(value: str, wanted: Collection[str | None]) -> bool:
+    return None in wanted or value in wanted
+
+
+def _marked(marks: Iterable[_OtherMark], there: Mapping[str, str]) -> Iterator[_Found]:
+    for key, value, found in marks:
+        if key in there and value in (None, there[key]):
+            yield found
+
+
+def _unwell(state: NodeState) -> Iterator[_Found]:
+    """By conditions. Where nobody has said anything of Ready yet, that says nothing."""
+    if state.ready not in (TRUE, ""):
+        yield _Found(Standing(State.AWAY, f"Ready is {state.ready}"), _NOT_READY if state.ready == FALSE else None)
+    for condition in state.pressure:
+        yield _Found(Standing(State.AWAY, condition), _OF_PRESSURE[condition])
+
+
+def _tainted(state: State, taint: Taint) -> Standing:
+    return Standing(state, f"taint {taint.key}")
+
+
+def is_kubevirt(owner: Owner) -> bool:
+    """Whether the owner's pods are machines of KubeVirt's."""
+    return isinstance(owner.controller, VirtualMachineInstance) or owner.kind.api_version.split("/")[0] == _KUBEVIRT
+
+
+def is_other_machine(node: Node, owner: Owner) -> bool:
+    """Whether the home was made on another machine of that name; not where either is unknown."""
+    was, now = recorded_machine(owner).lower(), node.state.machine
+    return bool(was and now) and was != now
+
+
+def node_annotations(args: StickyNodeArgs) -> frozenset[str]:
+    """The annotations of nodes that are marks."""
+    return frozenset(it.annotation for it in args.maintenance if it.annotation)

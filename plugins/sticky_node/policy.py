@@ -1,0 +1,280 @@
+"""What happens to a pod whose owner has a home: for each state of the home and each policy, one cell.
+
+Source of all of it: this table. Filter goes by it, `docs/homes.md` shows it, and every cell has a test.
+
+
+Which policy holds for a pod's home: the word nearest to it counts.
+
+In this order: the owner's annotation ``homeport.dev/policy``, the pod's own (which its template brings), the first
+namespace rule that matches, the owner rule, the default. An annotation that names no policy is passed over.
+
+
+What happens to one pod because of its home, now: the cell of the table, and until when it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.framework.interface import Clock, Objects
+from app.kube.core_v1 import Pod
+from app.kube.kinds import NAMESPACES, Kind
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.kube.selectors import Selector
+from plugins.sticky_node.args import Policy, StickyNodeArgs
+from plugins.sticky_node.grace import Clocks
+from plugins.sticky_node.home_state import Standing, Standings, State
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.pods import is_target
+
+
+class Action(StrEnum):
+    """What filter does."""
+
+    ALL = "all pass"
+    NOT_HOME = "all but home pass"
+    HOME = "only home passes"
+    TRY_HOME = "home is tried first"
+    VOLUME = "the volume's nodes pass"
+    WAIT = "the pod waits"
+
+
+class Reason(StrEnum):
+    """Why a node is refused. Constant texts: names and times are in Events and ``explain``."""
+
+    NOT_HOME = "node(s) were not the pod's home"
+    AWAY = "node(s) were not the pod's home, which takes no pods now"
+    GONE = "node(s) were not the pod's home, which is gone"
+    GRACE = "node(s) were not the pod's home, whose grace is not over"
+
+
+class Cell(Struct, frozen=True):
+    """``then``: what happens from the end of the grace on; ``None`` where nothing ends."""
+
+    action: Action
+    reason: Reason = Reason.NOT_HOME
+    then: Action | None = None
+
+
+_ALL: Final = Cell(Action.ALL)
+_WAITS_GRACE: Final = Cell(Action.WAIT, Reason.GRACE, Action.NOT_HOME)
+TABLE: Final[Mapping[State, Mapping[Policy, Cell]]] = {
+    State.NONE: {Policy.HARD: _ALL, Policy.SOFT: _ALL, Policy.GRACE: _ALL},
+    State.TARGET: {Policy.HARD: _ALL, Policy.SOFT: _ALL, Policy.GRACE: _ALL},
+    State.VOLUME_ELSEWHERE: {
+        Policy.HARD: Cell(Action.WAIT),
+        Policy.SOFT: Cell(Action.VOLUME),
+        Policy.GRACE: Cell(Action.VOLUME),
+    },
+    State.OTHER_MACHINE: {Policy.HARD: Cell(Action.WAIT, Reason.GONE), Policy.SOFT: _ALL, Policy.GRACE: _ALL},
+    State.GONE: {
+        Policy.HARD: Cell(Action.WAIT, Reason.GONE),
+        Policy.SOFT: _ALL,
+        Policy.GRACE: Cell(Action.WAIT, Reason.GRACE, Action.ALL),
+    },
+    State.LEAVING: {
+        Policy.HARD: Cell(Action.WAIT, Reason.AWAY),
+        Policy.SOFT: Cell(Action.NOT_HOME),
+        Policy.GRACE: Cell(Action.NOT_HOME),
+    },
+    State.AWAY: {
+        Policy.HARD: Cell(Action.WAIT, Reason.AWAY),
+        Policy.SOFT: Cell(Action.NOT_HOME),
+        Policy.GRACE: _WAITS_GRACE,
+    },
+    State.USABLE: {
+        Policy.HARD: Cell(Action.HOME),
+        Policy.SOFT: Cell(Action.TRY_HOME),
+        Policy.GRACE: Cell(Action.HOME, Reason.NOT_HOME, Action.TRY_HOME),
+    },
+}
+
+STATES: Final[Mapping[State, str]] = {
+    State.NONE: "there is none yet, it was released, or the policy is `off`",
+    State.TARGET: "the pod is the target of a migration or an evacuation",
+    State.VOLUME_ELSEWHERE: "a bound volume of the pod cannot be reached from there",
+    State.OTHER_MACHINE: "the node of that name is another machine (with `identity: machine`)",
+    State.GONE: "there is no such node",
+    State.LEAVING: "its node is being taken away for good",
+    State.AWAY: "its node is there and takes no pods now",
+    State.USABLE: "its node takes pods",
+}
+"""In words, in the table's order."""
+
+
+def words_of(cell: Cell) -> str:
+    """A cell for a person."""
+    said = cell.action.value
+    if cell.action is Action.WAIT:
+        said += f": `{cell.reason.value}`"
+    return said if cell.then is None else f"{said}; from the end of the grace on, {cell.then.value}"
+
+
+POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
+_BY_NAME: Final = {it.value: it for it in Policy}
+
+
+class Applied(Struct, frozen=True):
+    """``grace``: seconds · ``source``: whose word it is, for a person."""
+
+    policy: Policy
+    grace: float
+    source: str
+
+
+class _Rule(Struct, frozen=True):
+    selector: Selector
+    applied: Applied
+
+
+class Policies:
+    """Looks policies up."""
+
+    def __init__(self, args: StickyNodeArgs, objects: Objects) -> None:
+        self._objects = objects
+        self._grace = args.grace_period
+        self._of_namespaces = [_rule(number, args) for number in range(len(args.namespaces))]
+        self._of_kinds: dict[tuple[str, str], Applied] = {
+            rule.pair: Applied(rule.policy, args.grace_period, f"owners: {rule.kind}")
+            for rule in args.owners
+            if rule.policy is not None
+        }
+        self._default = Applied(args.policy, args.grace_period, "default")
+        self._seen: tuple[int, dict[str, Applied | None]] = (-1, {})
+
+    def of(self, owner: Owner, pod: Pod | None = None) -> Applied:
+        """``pod``: one of the owner's, if there is any. Raises ``Unreadable``."""
+        for source, there in (("owner", owner.found.annotations), ("pod", pod.annotations if pod else {})):
+            policy = _BY_NAME.get(there.get(POLICY, ""))
+            if policy is not None:
+                return Applied(policy, self._grace, source)
+        found = self._of_namespace(owner.found.namespace) if self._of_namespaces else None
+        if found is None:
+            found = self._of_kinds.get((owner.kind.api_version, owner.kind.kind), self._default)
+        return found
+
+    def is_off(self, owner: Owner, pod: Pod | None = None) -> bool:
+        """Whether its machine has no home; without a pod: whatever that says. Raises ``Unreadable``."""
+        return self.of(owner, pod).policy is Policy.OFF
+
+    def _of_namespace(self, name: str) -> Applied | None:
+        version = self._objects.version(NAMESPACES)
+        if version != self._seen[0]:
+            self._seen = (version, {})
+        known = self._seen[1]
+        if name not in known:
+            namespace = self._objects.get(NAMESPACES, "", name)
+            known[name] = next(
+                (it.applied for it in self._of_namespaces if namespace and it.selector.matches(namespace.labels)), None
+            )
+        return known[name]
+
+
+def kinds_of_policies(args: StickyNodeArgs) -> Sequence[Kind[Any]]:
+    """What the rules read."""
+    return (NAMESPACES,) if args.namespaces else ()
+
+
+def unknown_policy(owner: Owner) -> str:
+    """What stands in the owner's annotation and is no policy; empty otherwise."""
+    said = owner.found.annotations.get(POLICY, "")
+    return "" if said in _BY_NAME else said
+
+
+def _rule(number: int, args: StickyNodeArgs) -> _Rule:
+    rule = args.namespaces[number]
+    grace = args.grace_period if rule.grace_period is None else rule.grace_period
+    return _Rule(rule.selector, Applied(rule.policy, grace, f"namespaces[{number}]"))
+
+
+class Decision(Struct, frozen=True):
+    """``since``: since when the clock of a grace runs, ``ends_at``: until when, both in seconds since 1970 and only
+    where one runs. ``over``: it is over.
+    """
+
+    home: str
+    applied: Applied
+    standing: Standing
+    action: Action
+    reason: Reason = Reason.NOT_HOME
+    since: float | None = None
+    ends_at: float | None = None
+    over: bool = False
+
+    @property
+    def verdict(self) -> Hashable:
+        """All that the answers to filter rest on."""
+        return (self.home, self.action, self.reason)
+
+    def makes_home(self, node: str, *, failback: bool) -> bool:
+        """Whether a bind to the node makes it the home: there is none, or it was passed over.
+
+        ``failback``: a home that is passed over stays the home, unless it was given up for good.
+        """
+        if self.applied.policy is Policy.OFF or self.standing.state is State.TARGET or node == self.home:
+            return False
+        if not self.home:
+            return True
+        if self.action in (Action.HOME, Action.WAIT):
+            return False
+        return not failback or self.applied.policy is Policy.HARD
+
+
+class Decider:
+    """Goes by the table. ``now``: seconds since 1970."""
+
+    def __init__(
+        self, args: StickyNodeArgs, policies: Policies, standings: Standings, clocks: Clocks, now: Clock
+    ) -> None:
+        self._releases_gone = args.when_gone == "release"
+        self._policies = policies
+        self._standings = standings
+        self._clocks = clocks
+        self._now = now
+
+    def of(self, owner: Owner, pod: Pod, home: str) -> Decision:
+        """``home``: empty if there is none. Raises ``Unreadable``."""
+        applied = self._policies.of(owner, pod)
+        standing = Standing(State.NONE)
+        if applied.policy is Policy.OFF or not home:
+            if applied.policy is not Policy.OFF and is_target(pod):
+                standing = Standing(State.TARGET)
+            return Decision(home, applied, standing, Action.ALL)
+        standing = self._standings.of(home, owner, pod)
+        if self._is_released(applied, standing.state):
+            return Decision(home, applied, standing, Action.ALL)
+        cell = TABLE[standing.state][applied.policy]
+        if cell.then is None:
+            return Decision(home, applied, standing, cell.action, cell.reason)
+        since = self._since(owner, pod, home, standing.state)
+        if since is None:
+            return Decision(home, applied, standing, cell.action, cell.reason)
+        ends_at = since + applied.grace
+        if self._now() < ends_at:
+            return Decision(home, applied, standing, cell.action, cell.reason, since, ends_at)
+        return Decision(home, applied, standing, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
+
+    def holds(self, owner: Owner, home: str, applied: Applied, state: State) -> bool:
+        """Whether a pod waits while its home takes none; of a usable one, whether it would. Begins no clock."""
+        if applied.policy is Policy.OFF or not home or self._is_released(applied, state):
+            return False
+        cell = TABLE[State.AWAY if state is State.USABLE else state][applied.policy]
+        if cell.action is not Action.WAIT or cell.then is None or state is State.USABLE:
+            return cell.action is Action.WAIT
+        since = self._clocks.known(owner, home)
+        return since is None or self._now() < since + applied.grace
+
+    def _is_released(self, applied: Applied, state: State) -> bool:
+        return state is State.GONE and applied.policy is Policy.HARD and self._releases_gone
+
+    def _since(self, owner: Owner, pod: Pod, home: str, state: State) -> float | None:
+        return self._clocks.since_pod(owner, pod) if state is State.USABLE else self._clocks.since(owner, home)
+
+
+def is_held(decision: Decision) -> bool:
+    """Whether the pod may go to its home alone, which takes pods."""
+    return decision.action is Action.HOME and decision.standing.state is State.USABLE

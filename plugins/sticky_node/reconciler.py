@@ -1,0 +1,439 @@
+"""Tells homes that are an object's own from copies of another's, by what stands beside them.
+
+A home that a person wrote, or an earlier Homeport, gets the owner's UID beside it: a copy of it can be told then. What
+was copied is removed, so that whatever a person writes there later is plainly theirs.
+
+
+What outlives an owner: a Home for each machine that is remembered by its name.
+
+    kubectl get homes
+
+A machine that is made anew under its name finds its home there, before anything is written on it. Without the kind's
+definition in the cluster nothing is remembered, and homes end with their owners.
+
+
+A home that is the name's is remembered beyond its owner, and given back to an object made anew under that name.
+
+Keeps what is written of homes right where no bind does: in the background, in whoever decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from app.framework.interface import Handle, Objects, Unreadable, Writer
+from app.kube.core_v1 import Pod
+from app.kube.homes_v1alpha1 import Home, memory_name
+from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
+from app.kube.kubevirt_v1 import VirtualMachineInstance
+from app.kube.names import is_subdomain
+from plugins.sticky_node import events
+from plugins.sticky_node.annotations import (
+    given_up,
+    heard_in,
+    home_in,
+    home_key,
+    is_foreign,
+    is_sealed,
+    machine_key,
+    pod_key,
+    readable,
+    sealed,
+    slots_of,
+    taken_back,
+    without,
+)
+from plugins.sticky_node.args import StickyNodeArgs
+from plugins.sticky_node.background import Attempts, Enough, Steps, Turns
+from plugins.sticky_node.owners import HOMES, Owner, Owners, remembered
+from plugins.sticky_node.pods import ActivePods, is_slot
+from plugins.sticky_node.recorder import Following, Making, Recorder
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class _Wrong(Struct):
+    """What is not as it should be: the annotations that mend it · the slots with copies · whether that is all."""
+
+    written: dict[str, str | None] = {}
+    copied: list[str] = []
+    is_all: bool = True
+
+
+class Sealing:
+    """Goes over the objects that keep homes."""
+
+    def __init__(
+        self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: Attempts, handle: Handle
+    ) -> None:
+        self._owners = owners
+        self._active = active
+        self._recorder = recorder
+        self._attempts = attempts
+        self._objects = handle.objects
+        self._writer = handle.writer
+        self._events = handle.event_recorder
+        self._sleep = handle.sleep
+        self._in_order: dict[str, AnnotatedObject] = {}
+        self._turns = Turns(owners, owners.keepers())
+        self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
+
+    async def all(self) -> bool:
+        """Look at every owner that is not as it was when nothing was to be done; whether nothing is left to do."""
+        complete, steps = True, Steps(self._sleep)
+        seen: set[str] = set()
+        for kind, found in self._turns:
+            await steps()
+            if found is None:
+                continue
+            seen.add(found.uid)
+            if self._in_order.get(found.uid) is found:
+                continue
+            try:
+                wrong = self._wrong(kind, found) if found.annotations else _Wrong()
+            except Unreadable:
+                complete = False
+                continue
+            if wrong.written:
+                complete &= await self._attempts.of_owner(found.uid, partial(self._put_right, kind, found, wrong))
+            elif wrong.is_all:
+                self._in_order[found.uid] = found
+            complete &= wrong.is_all
+        for uid in self._in_order.keys() - seen:
+            del self._in_order[uid]
+        return complete
+
+    def _wrong(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Wrong:
+        """All that is to be put right on one object, in one write."""
+        written: dict[str, str | None] = {}
+        copied: list[str] = []
+        is_all = True
+        for slot in slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind)):
+            if is_foreign(found, slot):
+                copied.append(slot)
+                written |= without(found, slot)
+            elif home_in(found, slot) and not is_sealed(found, slot):
+                of_slot = self._sealed(kind, found, slot)
+                is_all &= of_slot is not None
+                written |= of_slot or {}
+            else:
+                written |= given_up(found, slot)
+        return _Wrong(written, copied, is_all)
+
+    async def _put_right(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, wrong: _Wrong) -> None:
+        await self._writer.annotate(kind, found, wrong.written)
+        for slot in wrong.copied:
+            self._not_inherited(kind, found, found.annotations.get(home_key(slot), ""))
+
+    def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None] | None:
+        """A person wrote it after whatever migration there was: its home does not follow that one any more.
+
+        ``None`` while the pod in which the machine runs since then is not in the picture.
+        """
+        home = home_in(found, slot)
+        running = self._running(found)
+        owner = Owner(kind, found, slot, running or found)
+        written = sealed(owner, home, self._recorder.machine(home))
+        if running is not None and running.moved_to == running.node_name != "":
+            pod = self._active.of(running)
+            if pod is None:
+                return None
+            written[pod_key(slot)] = pod.uid
+        return written
+
+    def _running(self, found: AnnotatedObject) -> VirtualMachineInstance | None:
+        """The instance of a machine, which has its name."""
+        if not self._has_machines:
+            return None
+        instance = self._objects.get(VIRTUAL_MACHINE_INSTANCES, found.namespace, found.name)
+        if instance is None:
+            return None
+        keeper = instance.owner.uid if instance.owner is not None else instance.uid
+        return instance if keeper == found.uid else None
+
+    def _not_inherited(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
+        if home:
+            machine = f"{kind.kind} {found.namespace}/{found.name}"
+            _LOG.info("home not inherited", machine=machine, node=readable(home))
+            events.not_inherited(self._events, kind, found, home)
+
+
+MOST_ORPHANS: Final = 1000
+"""Homes of a namespace whose machines are not there that are kept: the last ones that were written."""
+
+MOST_OF_NAMESPACE: Final = 10_000
+"""Homes of one namespace: those that are there are kept up, and no more are made."""
+
+MOST_REMEMBERED: Final = 512
+"""Homes of one object that are remembered."""
+
+
+class Memory:
+    """Reads what is remembered, and writes it."""
+
+    def __init__(self, objects: Objects, writer: Writer, wall_clock: Callable[[], float]) -> None:
+        """``wall_clock``: seconds since 1970."""
+        self._objects = objects
+        self._writer = writer
+        self._wall_clock = wall_clock
+
+    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+        return remembered(self._objects, kind, found, slot)
+
+    async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
+        """Remember a home, in place of whatever has its name. Raises what the writer raises, and ``Unreadable``."""
+        since = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
+        owner |= {"name": found.name, "uid": found.uid}
+        spec: dict[str, Any] = {"node": node, "since": since}
+        name = memory_name(kind.api_version, kind.kind, found.name, slot)
+        known = self._objects.get(HOMES, found.namespace, name)
+        if known is not None:
+            whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
+            await self._writer.change(HOMES, known, spec | whole)
+        else:
+            given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
+            await self._writer.create(HOMES, found.namespace, name, spec | given)
+
+    async def forget(self, home: Home) -> None:
+        """Raises what the writer raises."""
+        await self._writer.delete(HOMES, home)
+
+
+class Remembering:
+    """Goes over what is remembered, and over the owners whose homes are to be."""
+
+    def __init__(self, owners: Owners, attempts: Attempts, handle: Handle) -> None:
+        self._attempts = attempts
+        self._objects = handle.objects
+        self._writer = handle.writer
+        self._events = handle.event_recorder
+        self._sleep = handle.sleep
+        self._memory = Memory(handle.objects, handle.writer, handle.wall_clock)
+        self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
+        self._owners = owners
+        self._full: set[str] = set()
+        self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
+        self._turns = Turns(owners, self._kinds.values())
+        self._turns_of_homes = Turns(handle.objects, (HOMES,))
+
+    async def all(self) -> bool:
+        """Give back what is remembered, and forget what a person gave up."""
+        complete, steps = True, Steps(self._sleep)
+        for _, home in self._turns_of_homes if self._kinds else ():
+            await steps()
+            kind = None if home is None else self._kind_of(home)
+            if home is None or kind is None:
+                continue
+            try:
+                found = self._objects.get(kind, home.namespace, home.keeper.name)
+                slot = home.keeper.slot
+                if found is None or not self._owners.keeps(kind, found):
+                    continue
+                if self._memory.of(kind, found, slot) is not home or home_in(found, slot):
+                    continue
+            except Unreadable:
+                complete = False
+                continue
+            complete &= await self._settle(kind, found, home)
+        return complete
+
+    async def forget(self) -> bool:
+        """Of machines that are not there as many are kept as may be."""
+        complete, steps = True, Steps(self._sleep)
+        orphans: dict[str, list[Home]] = {}
+        for home in self._objects.every(HOMES) if self._kinds else ():
+            await steps()
+            kind = self._kind_of(home)
+            with suppress(Unreadable):  # it is there
+                if kind is not None and self._objects.get(kind, home.namespace, home.keeper.name) is None:
+                    orphans.setdefault(home.namespace, []).append(home)
+        for found_there in orphans.values():
+            found_there.sort(key=lambda it: it.since)
+            for home in found_there[:-MOST_ORPHANS]:
+                complete &= await self._forget(home)
+        return complete
+
+    def _kind_of(self, home: Home) -> Kind[AnnotatedObject] | None:
+        return self._kinds.get((home.keeper.api_version, home.keeper.kind))
+
+    async def _forget(self, home: Home) -> bool:
+        return await self._attempts.of_memory("/".join(home.key), partial(self._memory.forget, home))
+
+    async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
+        """An object is there and has no home: its own was given up, or it has its predecessor's."""
+        slot = home.keeper.slot
+        if home.keeper.uid == found.uid or heard_in(found, slot):
+            return await self._forget(home)
+        if not is_slot(slot) or is_foreign(found, slot):
+            return True
+        owner = Owner(kind, found, slot, found, home)
+        return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
+
+    async def _give_back(self, owner: Owner, home: Home) -> None:
+        await self._writer.annotate(owner.kind, owner.found, taken_back(owner, home))
+        _LOG.info("home remembered", machine=str(owner), node=home.node)
+        events.remembered(self._events, owner, home.node)
+
+    async def note(self) -> bool:
+        """Remember every home as it is now; whether nothing is left to do."""
+        if not self._kinds:
+            return True
+        if not self._attempts.may_remember():
+            return False
+        complete, steps = True, Steps(self._sleep)
+        seen: set[str] = set()
+        there: dict[str, set[str]] | None = None
+        for kind, found in self._turns:
+            await steps()
+            if found is None:
+                continue
+            seen.add(found.uid)
+            try:
+                slots = self._unnoted(kind, found)
+            except Unreadable:
+                complete = False
+                continue
+            for slot in slots:
+                name = memory_name(kind.api_version, kind.kind, found.name, slot)
+                there = await self._there(steps) if there is None else there
+                if self._has_room(there[found.namespace], found.namespace, name):
+                    key = f"{found.namespace}/{name}"
+                    complete &= await self._attempts.of_memory(key, partial(self._remember, kind, found, slot))
+        for uid in self._noted.keys() - seen:
+            del self._noted[uid]
+        return complete
+
+    async def _there(self, steps: Steps) -> dict[str, set[str]]:
+        """The names of the Homes of each namespace."""
+        there: dict[str, set[str]] = defaultdict(set)
+        for home in self._objects.every(HOMES):
+            await steps()
+            there[home.namespace].add(home.name)
+        return there
+
+    def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
+        """Whether one of that name may be written; it is counted then."""
+        if name not in there and len(there) >= MOST_OF_NAMESPACE:
+            if namespace not in self._full:
+                self._full.add(namespace)
+                _LOG.warning("homes not remembered", cause=f"namespace {namespace} has {MOST_OF_NAMESPACE} Homes")
+            return False
+        there.add(name)
+        return True
+
+    def _unnoted(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> tuple[str, ...]:
+        """The slots whose homes are to be remembered. That there are none is noted. Raises ``Unreadable``."""
+        if self._is_noted(found):
+            return ()
+        slots = tuple(self._to_remember(kind, found))
+        if not slots:
+            known = (self._memory.of(kind, found, slot) for slot in self._slots_of(kind, found))
+            self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
+        return slots
+
+    def _is_noted(self, found: AnnotatedObject) -> bool:
+        """Whether the object and what is remembered of it are as they were when nothing was to be done."""
+        known, homes = self._noted.get(found.uid, (None, ()))
+        return known is found and all(self._objects.get(HOMES, *home.key) is home for home in homes)
+
+    def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
+        """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
+        there = slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))
+        return list(filter(is_slot, there))[:MOST_REMEMBERED]
+
+    def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
+        """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""
+        for slot in self._slots_of(kind, found):
+            home = home_in(found, slot)
+            if home and is_sealed(found, slot) and is_subdomain(home):
+                known = self._memory.of(kind, found, slot)
+                told = (found.uid, home, found.annotations.get(machine_key(slot), ""))
+                if known is None or told != (known.keeper.uid, known.node, known.machine):
+                    yield slot
+
+    async def _remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> None:
+        machine = found.annotations.get(machine_key(slot), "")
+        await self._memory.keep(kind, found, slot, home_in(found, slot), machine)
+
+
+_PERIOD_SECONDS: Final = 1.0
+_LATER_SECONDS: Final = 10.0
+
+
+class Upkeep:
+    """``is_off`` tells whether the policy of an owner with that pod is ``off``: nothing of that machine is recorded."""
+
+    def __init__(
+        self,
+        args: StickyNodeArgs,
+        owners: Owners,
+        active: ActivePods,
+        making: Making,
+        recorder: Recorder,
+        handle: Handle,
+        *,
+        is_off: Callable[[Owner, Pod], bool],
+    ) -> None:
+        self._objects = handle.objects
+        self._clock = handle.clock
+        self._sleep = handle.sleep
+        self._attempts = Attempts(handle.clock)
+        self._sealing = Sealing(owners, active, recorder, self._attempts, handle)
+        self._remembering = Remembering(owners, self._attempts, handle)
+        self._following = Following(args, owners, active, making, recorder, self._attempts, handle, is_off)
+        self._parts = (
+            self._sealing.all,
+            self._remembering.all,
+            self._following.all,
+            self._remembering.note,
+            self._remembering.forget,
+        )
+        memory = (HOMES,) if owners.remembers() else ()
+        self._kinds = tuple(dict.fromkeys((*owners.keepers(), *owners.controllers(), *memory)))
+        self._seen: tuple[int, ...] = ()
+        self._is_at_it = False
+        self._again = 0.0
+
+    async def run(self) -> None:
+        """A round each second in which an owner or a machine has changed, and later on for what the last one left."""
+        while True:
+            versions = tuple(map(self._objects.version, self._kinds))
+            if versions != self._seen or self._clock() >= self._again:
+                self._seen = versions
+                is_done = await self.round()
+                wait = _PERIOD_SECONDS if self._attempts.writes else _LATER_SECONDS
+                self._again = inf if is_done else self._clock() + wait
+            await self._sleep(_PERIOD_SECONDS)
+
+    async def round(self) -> bool:
+        """Look at all owners and machines once; whether nothing is left to do. One at a time: another is left out."""
+        if self._is_at_it:
+            return False
+        self._is_at_it = True
+        try:
+            return await self._round()
+        finally:
+            self._is_at_it = False
+
+    async def _round(self) -> bool:
+        self._attempts.begin()
+        is_done = is_whole = True
+        for part in self._parts:
+            self._attempts.begin_part()
+            try:
+                is_done &= await part()
+            except Enough:
+                is_done = is_whole = False
+        if is_whole:
+            self._attempts.end()
+        return is_done

@@ -1,0 +1,380 @@
+"""How many homes there are and how their pods are, for people who watch many of them.
+
+How many homes cannot be used now, why, and on which nodes most of them are.
+
+Every home, for a person: where it is, how it is about it, and what cannot both be.
+
+What a person is told of a home: the same that filter goes by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from app.framework.interface import (
+    Explanation,
+    Figure,
+    Handle,
+    Home,
+    HomeOwner,
+    NodeVerdict,
+    Objects,
+    Table,
+    Unreadable,
+)
+from app.framework.node_info import Candidates
+from app.kube.core_v1 import Pod
+from app.kube.names import is_subdomain
+from plugins.sticky_node.annotations import HOME, Claim, home_key, readable, recorded_home
+from plugins.sticky_node.args import Policy
+from plugins.sticky_node.background import AT_HOME, ELSEWHERE, IDLE, WAITING, Kept, Walk
+from plugins.sticky_node.events import in_words
+from plugins.sticky_node.grace import Clocks, rfc3339
+from plugins.sticky_node.home_state import Standings, State
+from plugins.sticky_node.owners import Missing, Owner, Owners
+from plugins.sticky_node.pods import slots
+from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
+from plugins.sticky_node.recorder import Making
+
+AWAY: Final = "away"
+NODE_GONE: Final = "node_gone"
+UNRECORDED: Final = "unrecorded"
+
+STATES_OF_PODS: Final = (AT_HOME, AWAY, WAITING, IDLE, NODE_GONE, UNRECORDED)
+"""Each recorded home is in one of the first five: its pod runs there · runs elsewhere · waits · there is none · the
+node is not in the cluster. ``unrecorded``: made, and not written on the owner yet.
+"""
+
+_HOMES: Final = "Homes by state: at_home, away, waiting, idle, node_gone or unrecorded."
+_LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does."
+
+
+class Census:
+    """Counts homes anew each time."""
+
+    def __init__(self, walk: Walk, objects: Objects, making: Making) -> None:
+        self._walk = walk
+        self._objects = objects
+        self._making = making
+
+    def figures(self, now: datetime | None = None) -> Iterator[Figure | None]:
+        """``homes`` by state, and ``homes_longest_wait_seconds``; ``now`` in UTC."""
+        counts = dict.fromkeys(STATES_OF_PODS, 0)
+        oldest = ""
+        for kept in self._walk():
+            if kept is None:
+                yield None
+            elif kept.home:
+                counts[self._state(kept.home, kept.machine)] += 1
+                if kept.machine == WAITING and kept.waits_since:
+                    oldest = min(kept.waits_since, oldest or kept.waits_since)
+        counts[UNRECORDED] = len(self._making.made())
+        for state, count in counts.items():
+            yield Figure("homes", _HOMES, count, {"state": state})
+        yield Figure("homes_longest_wait_seconds", _LONGEST, _age(oldest, now or datetime.now(UTC)))
+
+    def _state(self, home: str, machine: str) -> str:
+        if self._objects.misses_node(home):
+            return NODE_GONE
+        return AWAY if machine == ELSEWHERE else machine
+
+
+def _age(created: str, now: datetime) -> float:
+    """Seconds since a time of Kubernetes'; 0 for none, and for one that is none."""
+    try:
+        return max(0.0, (now - datetime.fromisoformat(created)).total_seconds())
+    except (ValueError, TypeError):  # no time, or one without a zone
+        return 0.0
+
+
+STANDINGS: Final = tuple(
+    it.value.replace(" ", "_") for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE)
+)
+MOST_NODES: Final = 10
+OTHERS: Final = "(others)"
+
+NO_NODE: Final = "(gone)"
+"""Of homes that are no node: what stands there, anybody may have written."""
+
+_STEP: Final = 32
+_BY_STANDING: Final = (
+    "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
+)
+_BY_NODE: Final = (
+    f"Homes that are not usable, by node: the {MOST_NODES} nodes with most of them, {OTHERS}, and {NO_NODE} for those "
+    "that are no node."
+)
+
+
+class StandingCensus:
+    """Counts anew each time, from the owners. Of a policy it knows what is said of the owner, not what a pod says."""
+
+    def __init__(self, owners: Owners, standings: Standings, policies: Policies) -> None:
+        self._owners = owners
+        self._standings = standings
+        self._policies = policies
+
+    def figures(self) -> Iterator[Figure | None]:
+        """``homes_by_standing`` and ``homes_unusable``."""
+        counts: Counter[tuple[str, str]] = Counter()
+        nodes: Counter[str] = Counter()
+        for number, it in enumerate(self._homes()):
+            if number % _STEP == _STEP - 1:
+                yield None
+            if it is None:
+                continue
+            owner, home = it
+            with suppress(Unreadable):
+                policy = self._policies.of(owner).policy
+                state = self._standings.of_node(home, owner).state
+                counts[state.value.replace(" ", "_"), policy.value] += 1
+                if state is not State.USABLE:
+                    nodes[NO_NODE if state is State.GONE else home] += 1
+        for standing in STANDINGS:
+            for policy in Policy:
+                labels = {"standing": standing, "policy": policy.value}
+                yield Figure("homes_by_standing", _BY_STANDING, counts[standing, policy.value], labels)
+        for node, count in _bounded(nodes).items():
+            yield Figure("homes_unusable", _BY_NODE, count, {"node": node})
+
+    def _homes(self) -> Iterator[tuple[Owner, str] | None]:
+        """Beside the homes ``None`` for each object that was looked at, whether it has any or keeps none."""
+        for kind in self._owners.keepers():
+            per_ordinal = self._owners.is_per_ordinal(kind)
+            for found in self._owners.every(kind):
+                yield None
+                if found is None:
+                    continue
+                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal):
+                    owner = Owner(kind, found, slot, found)
+                    home = recorded_home(owner)
+                    if home:
+                        yield owner, home
+
+
+def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:
+    """The nodes with most, by name where they have as many; the sum of the rest. Always with those of no node."""
+    named = sorted((it for it in nodes if it != NO_NODE), key=lambda it: (-nodes[it], it))
+    rest = sum(nodes[it] for it in named[MOST_NODES:])
+    return {**{it: nodes[it] for it in named[:MOST_NODES]}, OTHERS: rest, NO_NODE: nodes.get(NO_NODE, 0)}
+
+
+NO_NAME: Final = "what is written there is no name of a node"
+_AWAY: Final = frozenset({State.AWAY, State.LEAVING})
+_ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
+
+_DATED: Final = _AWAY | _ORPHANED
+"""States of which it is written down when they began."""
+
+UNKNOWN: Final = "unknown"
+"""The state of a home that rests on something that cannot be read."""
+
+OWNER_GONE: Final = "owner gone"
+"""The state of a home that is remembered of an owner that is not there any more, whatever its node is like."""
+
+
+class Described(NamedTuple):
+    """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
+
+    ``mark``: what says so of its node, for a person · ``holds``: whether its pod waits while the node takes none.
+    """
+
+    state: str
+    policy: str
+    source: str
+    since: str = ""
+    mark: str = ""
+    holds: bool = True
+
+
+Describe = Callable[[Owner, str, Pod | None], Described]
+"""Takes an owner, its home (empty for none) and its pod. May raise ``Unreadable``."""
+
+
+class Listing:
+    """Lists homes anew each time. ``describe`` has the word on each."""
+
+    def __init__(self, walk: Walk, describe: Describe, handle: Handle) -> None:
+        self._walk = walk
+        self._describe = describe
+        self._serves = handle.serves
+
+    def homes(self) -> Iterator[Home | None]:
+        """``None`` after each short step."""
+        for kept in self._walk():
+            yield None if kept is None else self._home(kept, self._described(kept))
+        for kept in self._walk.remembered():
+            yield None if kept is None else self._home_of_nobody(kept)
+
+    def home_of(self, owner: Owner, pod: Pod) -> Home:
+        """That of the owner, with this one of its pods. Raises ``Unreadable``."""
+        kept = Kept(owner, recorded_home(owner), pod)
+        return self._home(kept, self._describe(owner, kept.home, pod))
+
+    def _described(self, kept: Kept) -> Described:
+        try:
+            return self._describe(kept.owner, kept.home, kept.pod)
+        except Unreadable:
+            return Described(UNKNOWN, "", "")
+
+    def _home(self, kept: Kept, told: Described) -> Home:
+        found, pod = kept.owner.found, kept.pod
+        kind = kept.owner.kind
+        return Home(
+            HomeOwner(kind.api_version, kind.kind, found.namespace, found.name, found.uid, kept.owner.slot),
+            readable(kept.home) if kept.home else "",
+            told.state.replace(" ", "_"),
+            kept.machine,
+            policy=told.policy,
+            policy_source=told.source,
+            since=told.since,
+            mark=told.mark,
+            pod=pod.name if pod is not None else "",
+            pod_node=pod.node_name if pod is not None else "",
+            contradiction=_contradiction(kept, told) if kept.home else "",
+            is_away=told.state in _AWAY,
+            is_orphaned=told.state in _ORPHANED,
+            is_judged=pod is None or self._serves(pod.spec.scheduler_name),
+            holds=told.holds,
+        )
+
+    def _home_of_nobody(self, kept: Kept) -> Home:
+        found = self._home(kept, self._described(kept))
+        return replace(found, state=OWNER_GONE.replace(" ", "_"), since="", is_orphaned=True)
+
+
+def _contradiction(kept: Kept, told: Described) -> str:
+    if not is_subdomain(kept.home):
+        return NO_NAME
+    if told.state == State.VOLUME_ELSEWHERE:
+        return f"its pod's volume is elsewhere: {told.mark}"
+    if kept.machine == ELSEWHERE and kept.pod is not None:
+        return f"its pod runs on {kept.pod.node_name}"
+    return ""
+
+
+class Describer:
+    """Implements ``Describe`` by what filter goes by, and begins no clock."""
+
+    def __init__(self, policies: Policies, standings: Standings, clocks: Clocks, decider: Decider) -> None:
+        self._policies = policies
+        self._standings = standings
+        self._clocks = clocks
+        self._decider = decider
+
+    def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
+        applied = self._policies.of(owner, pod)
+        if not home:
+            return Described(State.NONE, applied.policy, applied.source, holds=False)
+        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
+        since = None if found.state not in _DATED else self._clocks.known(owner, home)
+        return Described(
+            found.state,
+            applied.policy,
+            applied.source,
+            "" if since is None else rfc3339(since),
+            found.mark,
+            self._decider.holds(owner, home, applied, found.state),
+        )
+
+
+_COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
+_ASKED: Final = ("node", "in-tree filters refuse it for", "not asked here")
+_NOTHING: Final = "nothing that is known here"
+_NO_HOME: Final = "none yet: the first bind makes it"
+_HOME_OFF: Final = "none: the policy is off"
+
+
+def explain_missing(owner: Missing) -> Explanation:
+    return Explanation(unblock=(f"the pod's owner {owner} is not in the picture: it must exist first",))
+
+
+def explain_home(
+    owner: Owner, decision: Decision, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
+) -> Explanation:
+    """``decision``: what filter goes by · ``claim``: where the home comes from that is not recorded.
+
+    ``made``: the pod of the claim is there · ``cause``: why its home could not be written.
+    """
+    home, applied = decision.home, decision.applied
+    row = (
+        str(owner),
+        readable(home) if home else _HOME_OFF if applied.policy is Policy.OFF else _NO_HOME,
+        f"{applied.policy.value} ({applied.source})",
+        _state(decision),
+        decision.action.value,
+        _grace(decision),
+        claim is None and bool(home),
+        _made_by(claim, made=made, cause=cause),
+    )
+    return Explanation((Table("home", _COLUMNS, (row,)),), _unblock(owner, decision, nodes))
+
+
+def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
+    """Of a pod that may go to its home alone, which takes pods. ``verdict``: what in-tree filters say of the home.
+
+    ``None``: other filters of the profile refuse it, which is told of each node. ``tried``: the scheduler has found no
+    node for the pod, so that somebody does; that it is not known who, is told then.
+    """
+    home, tables = readable(decision.home), tuple[Table, ...]()
+    if verdict is None:
+        said = "other plugins refuse the pod there"
+    else:
+        said = in_words(verdict.reasons)
+        if not said and not tried:
+            return Explanation()
+        tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
+    if not said:
+        return Explanation(tables)
+    cures = (
+        f"node {home} is the home, and does not take the pod: {said}: see to that",
+        f"move the home or release it: set or remove {home_key(owner.slot)} on {owner}",
+        f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
+    )
+    ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
+    return Explanation(tables, (*cures, *ends))
+
+
+def _state(decision: Decision) -> str:
+    standing = decision.standing
+    said = STATES[standing.state] if standing.state is not State.NONE else standing.state.value
+    return f"{said}: {standing.mark}" if standing.mark not in ("", said) else said
+
+
+def _grace(decision: Decision) -> str:
+    if decision.since is None or decision.ends_at is None:
+        return ""
+    word = "over since" if decision.over else "until"
+    return f"since {rfc3339(decision.since)}, {word} {rfc3339(decision.ends_at)}"
+
+
+def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
+    if claim is None:
+        return ""
+    if not made:
+        return f"{claim.pod}, which is being bound to {claim.node}"
+    return f"{claim.pod} on {claim.node}, not recorded{': ' if cause else ''}{cause}"
+
+
+def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
+    """What would let the pod in where it waits for its home."""
+    home, state = readable(decision.home), decision.standing.state
+    key = f"set or remove {home_key(owner.slot)} on {owner}"
+    if decision.action is Action.WAIT:
+        cures = {
+            State.GONE: f"node {home} is not there: bring it back, or {key}",
+            State.OTHER_MACHINE: f"node {home} is another machine: bring the old one back, or {key}",
+            State.VOLUME_ELSEWHERE: f"{decision.standing.mark}: move the home there, or {key}",
+        }
+        cure = cures.get(state, f"node {home} takes no pods: {decision.standing.mark}: let it take them, or {key}")
+        ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
+        return (cure, *ends)
+    if decision.action is Action.HOME and decision.home not in nodes.name_set:
+        return (f"node {home} is not among the nodes asked about: see why it does not pass, or {key}",)
+    return ()

@@ -1,0 +1,384 @@
+"""What becomes of homes: since when one is not usable is written on its owner, and every change is told.
+
+Who writes tells. Several profiles may have the plugin, each looks at the same owners, and one of them comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+import structlog
+from msgspec import Struct
+
+from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.kube.api_errors import ApiError
+from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
+from plugins.sticky_node import events
+from plugins.sticky_node.annotations import HOME, HOME_SINCE, readable, recorded_home
+from plugins.sticky_node.args import Policy
+from plugins.sticky_node.background import Steps
+from plugins.sticky_node.grace import Clocks, read_since, since_key
+from plugins.sticky_node.home_state import Standing, Standings, State
+from plugins.sticky_node.owners import Owner, Owners, Slot
+from plugins.sticky_node.pods import slots
+from plugins.sticky_node.policy import Policies, unknown_policy
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks, at least."""
+
+PACE_SECONDS: Final = 0.02
+"""After each write, of which there is one at a time: at most 50 a second, however many live on a node that goes."""
+
+REST_SECONDS: Final = 5.0
+"""After it was written an owner is left alone: nodes come and go."""
+
+LONGEST_REST: Final = 960.0
+"""Seconds; twice as long each time that the same is to be written again: two profiles may not agree about a home."""
+
+AGAIN_SECONDS: Final = 60.0
+"""At most, before an owner that could not be written is tried again: ever longer, and after those that were not yet.
+
+As long also until any is, where it is likely that the right to write them is missing.
+"""
+
+_REFUSING: Final = 3
+"""Namespaces of which the API server forbade the writes, and none was done since: then a right is missing.
+
+That one or two forbid them is a rule of theirs, and keeps no others waiting.
+"""
+
+_FORBIDDEN: Final = 403
+_PAUSE_SECONDS: Final = 1.0
+_ATTEMPTS: Final = 5
+_OF_OWNER: Final = "owner"
+
+_ANY: Final = Standing(State.NONE)
+"""Nobody cares how it is about the node."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class _Home(Struct, frozen=True):
+    """One home as it is. ``standing``: by its node alone; ``NONE`` where the policy is ``off``."""
+
+    owner: Owner
+    node: str
+    standing: Standing
+
+
+_Homes: TypeAlias = Mapping[str, _Home]
+"""Of one owner, by slot."""
+
+
+class _Known(Struct, frozen=True):
+    """An owner as it was looked at last, with its homes as they were then."""
+
+    found: AnnotatedObject
+    homes: _Homes
+
+
+class _Unwritten(Struct):
+    """``given``: the slots whose homes are new, or moved, since the owner was written or right.
+
+    ``pause``: seconds it was left alone after it could not be written last; 0 before that.
+    """
+
+    kind: Kind[AnnotatedObject]
+    found: AnnotatedObject
+    not_before: float
+    given: set[str]
+    pause: float = 0.0
+
+
+class _Rest(Struct, frozen=True):
+    """What was written on an owner last, and for how many seconds, until when, it is left alone since."""
+
+    changes: Mapping[str, str | None]
+    seconds: float
+    until: float
+
+
+class WatchedHomes:
+    """Looks at the owners that changed, and at all of them once a node did."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        standings: Standings,
+        policies: Policies,
+        clocks: Clocks,
+        handle: Handle,
+        kinds: Collection[Kind[Any]],
+    ) -> None:
+        self._owners = owners
+        self._keepers: Final = tuple(owners.keepers())
+        self._shared: Final = tuple(it for it in kinds if it == NAMESPACES)
+        self._standings = standings
+        self._policies = policies
+        self._clocks = clocks
+        self._objects = handle.objects
+        self._nodes = handle.nodes
+        self._writer = handle.writer
+        self._events = handle.event_recorder
+        self._clock = handle.clock
+        self._now = handle.wall_clock
+        self._sleep = handle.sleep
+        self.begin()
+
+    def begin(self) -> None:
+        """This process decides from now on: what others have seen meanwhile, it has not."""
+        self._known: dict[str, _Known] = {}
+        self._stamp: tuple[object, object] = (None, None)
+        self._looked_at = -LOOK_SECONDS
+        self._unwritten: dict[str, _Unwritten] = {}
+        self._resting: list[tuple[float, int, str]] = []
+        self._due: list[tuple[float, int, str]] = []
+        self._numbers = count()
+        self._rests: dict[str, _Rest] = {}
+        self._told_unwritten: dict[Slot, State] = {}
+        self._barred_until = 0.0
+        self._pause = 0.0
+        self._forbidden: set[str] = set()
+        self._is_failure_said = False
+
+    # looked at
+
+    async def look(self, steps: Steps) -> None:
+        begun = {it.found.uid: it for it in self._clocks.take_begun()}
+        for owner in begun.values():
+            with suppress(Unreadable):
+                await self._look_again(owner.kind, owner.found, steps)
+            await steps()
+        now, stamp = self._clock(), self._stamp_now()
+        if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
+            return
+        is_first, all_of_them = self._stamp[0] is None, stamp[0] != self._stamp[0]
+        self._stamp, self._looked_at = stamp, now
+        there: set[str] = set()
+        for kind in self._keepers:
+            for found in self._owners.every(kind):
+                if found is None:
+                    await steps()
+                    continue
+                there.add(found.uid)
+                known = self._known.get(found.uid)
+                if all_of_them or known is None or known.found is not found:
+                    with suppress(Unreadable):  # looked at again once anything moves
+                        await self._look_at(kind, found, known, steps, is_first=is_first)
+                await steps()
+        for uid in self._known.keys() - there:
+            self._rests.pop(uid, None)
+            for home in self._known.pop(uid).homes.values():
+                self._told_unwritten.pop(home.owner.key, None)
+                self._clocks.forget(home.owner.key)
+
+    def _stamp_now(self) -> tuple[object, object]:
+        """What the states of all homes rest on, and what owners are there."""
+        version = self._objects.version
+        of_all = (self._nodes.generation, *(version(it) for it in self._shared))
+        return of_all, tuple(version(it) for it in self._keepers)
+
+    async def _look_at(
+        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, steps: Steps, *, is_first: bool
+    ) -> None:
+        homes = await self._homes(kind, found, steps)
+        for slot, was in known.homes.items() if known is not None else ():
+            if slot not in homes:
+                self._clocks.ended(Owner(kind, found, slot, found), was.node)
+        if await self._changes(found, homes, steps):
+            before = homes if is_first else {} if known is None else known.homes
+            given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
+            self._enqueue(kind, found).given.update(given)
+        else:
+            self._tell_right(homes)
+        self._tell_policy(Owner(kind, found, "", found), known)
+        self._known[found.uid] = _Known(found, homes)
+
+    async def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject, steps: Steps) -> None:
+        """At one owner, since a pod of its has asked or it is about to be written, if it was looked at before."""
+        found, known = self._objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
+        if found is not None and known is not None and found.uid == asked.uid:
+            await self._look_at(kind, found, known, steps, is_first=False)
+
+    def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
+        uid = found.uid
+        if uid not in self._unwritten:
+            rest = self._rests.get(uid)
+            self._wait(uid, _Unwritten(kind, found, 0.0 if rest is None else rest.until, set()))
+        return self._unwritten[uid]
+
+    async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
+        homes: dict[str, _Home] = {}
+        for slot in slots(found.annotations, HOME, per_ordinal=self._owners.is_per_ordinal(kind)):
+            await steps()
+            owner = Owner(kind, found, slot, found)
+            node = recorded_home(owner)
+            if node:
+                homes[slot] = _Home(owner, node, self._standing(owner, node))
+        return homes
+
+    def _standing(self, owner: Owner, node: str) -> Standing:
+        """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
+        applied = self._policies.of(owner)
+        is_off = applied.policy is Policy.OFF
+        if is_off and (applied.source == _OF_OWNER or not self._clocks.is_asked(owner, node)):
+            return _ANY
+        return self._standings.of_node(node, owner)
+
+    # told
+
+    def _tell_written(self, found: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
+        """What is news beside what was written on the owner before."""
+        for slot, home in homes.items():
+            written = read_since(found.annotations.get(since_key(slot), ""), home.node, self._now())
+            before = State.USABLE if written is None else written.state
+            told = self._told_unwritten.pop(home.owner.key, before)
+            self._tell(home, told, is_given=slot in given)
+
+    def _tell_unwritten(self, homes: _Homes, given: Collection[str]) -> None:
+        """The same where nothing can be written."""
+        for slot, home in homes.items():
+            told = self._told_unwritten.get(home.owner.key, State.USABLE)
+            self._tell(home, told, is_given=slot in given)
+            self._told_unwritten[home.owner.key] = home.standing.state
+
+    def _tell_right(self, homes: _Homes) -> None:
+        """There is nothing to be written: of what could not be, people may still have been told."""
+        for home in homes.values():
+            told = self._told_unwritten.pop(home.owner.key, None)
+            if told is not None and home.standing.state is State.USABLE:
+                self._tell(home, told, is_given=False)
+
+    def _tell(self, home: _Home, before: State, *, is_given: bool) -> None:
+        now = home.standing.state
+        if now in (before, State.NONE) or (now is State.USABLE and before is State.NONE):
+            return
+        node = readable(home.node)
+        if now is State.USABLE:
+            _LOG.info("home returned", machine=str(home.owner), node=node)
+            events.returned(self._events, home.owner, home.node)
+        elif now is State.GONE and is_given:
+            _LOG.warning("home unknown", machine=str(home.owner), node=node)
+            events.unknown(self._events, home.owner, home.node)
+        else:
+            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.value, mark=home.standing.mark)
+            events.unusable(self._events, home.owner, home.node, home.standing)
+
+    def _tell_policy(self, owner: Owner, known: _Known | None) -> None:
+        said = unknown_policy(owner)
+        if said and (known is None or said != unknown_policy(Owner(owner.kind, known.found, "", known.found))):
+            _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
+            events.unknown_policy(self._events, owner, said)
+
+    # written
+
+    async def _changes(self, found: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
+        """What is to be written on the owner. What another profile may need stays."""
+        changes: dict[str, str | None] = {}
+        for slot, home in homes.items():
+            await steps()
+            written = found.annotations.get(since_key(slot))
+            wanted = self._since(home, written)
+            if wanted != written:
+                changes[since_key(slot)] = wanted
+        there = slots(found.annotations, HOME_SINCE, per_ordinal=True)
+        return {**changes, **dict.fromkeys(since_key(slot) for slot in there if slot not in homes)}
+
+    def _since(self, home: _Home, written: str | None) -> str | None:
+        match home.standing.state:
+            case State.NONE:
+                if self._policies.of(home.owner).source != _OF_OWNER:
+                    return written
+                self._clocks.ended(home.owner, home.node)
+                return None
+            case State.USABLE:
+                self._clocks.ended(home.owner, home.node)
+                return None
+            case state:
+                return self._clocks.text(home.owner, home.node, state)
+
+    async def write(self, seconds: float, steps: Steps) -> None:
+        """Write what waits, for so long at most: first what could be written so far, and then in the order it came."""
+        begun = self._clock()
+        while self._resting and self._resting[0][0] <= begun:
+            _, number, uid = heappop(self._resting)
+            heappush(self._due, (self._unwritten[uid].pause, number, uid))
+            await steps()
+        while self._due:
+            now = self._clock()
+            if now >= begun + seconds or now < self._barred_until:
+                return
+            _, _, uid = heappop(self._due)
+            it = self._unwritten[uid]
+            try:
+                await self._write(uid, it, steps)
+            except Unreadable:  # nothing is known against which to write
+                it.pause = _longer(it.pause)
+                self._later(uid, it, it.pause)
+            await self._sleep(PACE_SECONDS)
+
+    async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
+        await self._look_again(it.kind, it.found, steps)
+        del self._unwritten[uid]
+        for _ in range(_ATTEMPTS):
+            found = self._objects.get(it.kind, it.found.namespace, it.found.name)
+            if found is None or found.uid != uid:
+                return None
+            homes = await self._homes(it.kind, found, steps)
+            changes = await self._changes(found, homes, steps)
+            if not changes:
+                return None
+            try:
+                await self._writer.annotate(it.kind, found, changes)
+            except WriteConflict:
+                continue
+            except ObjectGone:
+                return None
+            except OSError as cause:
+                self._tell_unwritten(homes, it.given)
+                return self._failed(uid, it, cause)
+            self._pause = 0.0
+            self._forbidden.clear()
+            self._is_failure_said = False
+            self._rest(uid, changes)
+            return self._tell_written(found, homes, it.given)
+        return self._later(uid, it, _PAUSE_SECONDS)
+
+    def _rest(self, uid: str, changes: Mapping[str, str | None]) -> None:
+        before = self._rests.get(uid)
+        seconds = REST_SECONDS
+        if before is not None and before.changes == changes and self._clock() - before.until < before.seconds:
+            seconds = min(2 * before.seconds, LONGEST_REST)
+        self._rests[uid] = _Rest(changes, seconds, self._clock() + seconds)
+
+    def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
+        """Said once until something can be written. What holds is in memory."""
+        if not self._is_failure_said:
+            self._is_failure_said = True
+            machine = f"{it.kind.kind} {it.found.namespace}/{it.found.name}"
+            _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=str(cause))
+        refusal = cause.__cause__
+        if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
+            self._forbidden.add(it.found.namespace)
+        if len(self._forbidden) >= _REFUSING:
+            self._pause = _longer(self._pause)
+            self._barred_until = self._clock() + self._pause
+        it.pause = _longer(it.pause)
+        self._later(uid, it, it.pause)
+
+    def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
+        it.not_before = self._clock() + seconds
+        self._wait(uid, it)
+
+    def _wait(self, uid: str, it: _Unwritten) -> None:
+        """Of each that waits there is one entry, of those that rest or of those that are due."""
+        self._unwritten[uid] = it
+        heappush(self._resting, (it.not_before, next(self._numbers), uid))
+
+
+def _longer(pause: float) -> float:
+    return min(max(2 * pause, _PAUSE_SECONDS), AGAIN_SECONDS)

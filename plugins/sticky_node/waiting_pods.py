@@ -1,0 +1,383 @@
+"""Pods that wait for a home which takes pods and which in-tree filters refuse: why is asked for, and people are told.
+
+What is found out decides nothing: filter goes by what becomes of a nomination, and kube-scheduler by its own filters.
+
+
+Pods that wait for a home, or were made to wait by one: woken where filter may answer otherwise by now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
+from contextlib import suppress
+from math import inf
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from app.framework.interface import NOT_KNOWN, Handle, Unreadable
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+from plugins.sticky_node import events
+from plugins.sticky_node.annotations import readable
+from plugins.sticky_node.background import Steps
+from plugins.sticky_node.events import in_words
+from plugins.sticky_node.grace import Clocks
+from plugins.sticky_node.home_state import State
+from plugins.sticky_node.owners import Owner, Owners
+from plugins.sticky_node.policy import Action, Decision, is_held
+
+FIRST_ASK_SECONDS: Final = 3.0
+"""From the first word of the scheduler's: by then a home that was merely not shown is led to."""
+
+ASK_AGAIN_SECONDS: Final = 15.0
+
+LONGEST_ASK_SECONDS: Final = 480.0
+"""Until it is asked again. It doubles: what keeps a pod waiting may change, and most pods wait for one thing."""
+
+MOST: Final = 1024
+"""Pods that are asked about; there is no word on those that come later."""
+
+MOST_OF_NAMESPACE: Final = 128
+"""Of them: pods that never fit silence nobody else's."""
+
+TICK_SECONDS: Final = 0.25
+
+PACE_SECONDS: Final = 0.1
+"""From one pod to the next."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
+
+class _Refused(Struct):
+    """``not_before``: on the handle's clock. ``told``: the home and the reasons that people know."""
+
+    pod: Pod
+    not_before: float
+    pause: float = ASK_AGAIN_SECONDS
+    told: tuple[str, str] = ("", "")
+
+
+class RefusedPods:
+    """``newest``: a pod as it is now, ``None`` once it waits no more · ``decided``: what the table says for it."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        handle: Handle,
+        newest: Callable[[Pod], Pod | None],
+        decided: Callable[[Owner, Pod], Decision],
+    ) -> None:
+        self._owners = owners
+        self._newest = newest
+        self._decided = decided
+        self._why = handle.why
+        self._events = handle.event_recorder
+        self._clock = handle.clock
+        self._sleep = handle.sleep
+        self.begin()
+
+    def begin(self) -> None:
+        """This process decides from now on."""
+        self._pods: dict[str, _Refused] = {}
+        self._of_namespace: Counter[str] = Counter()
+
+    def knows(self, pod: Pod) -> bool:
+        """Whether it is asked about the pod."""
+        return pod.uid in self._pods
+
+    def note(self, pod: Pod) -> None:
+        """The scheduler has found no node for a pod that is held."""
+        if len(self._pods) < MOST and self._of_namespace[pod.namespace] < MOST_OF_NAMESPACE:
+            self._put(_Refused(pod, self._clock() + FIRST_ASK_SECONDS))
+
+    def _put(self, refused: _Refused) -> None:
+        self._pods[refused.pod.uid] = refused
+        self._of_namespace[refused.pod.namespace] += 1
+
+    def forget(self, uid: str) -> None:
+        """The pod waits no more."""
+        refused = self._pods.pop(uid, None)
+        if refused is not None:
+            self._of_namespace[refused.pod.namespace] -= 1
+            if not self._of_namespace[refused.pod.namespace]:
+                del self._of_namespace[refused.pod.namespace]
+
+    def said(self, pod: Pod, home: str) -> str:
+        """The reasons that were told last of this home; empty if there were none."""
+        refused = self._pods.get(pod.uid)
+        return refused.told[1] if refused is not None and refused.told[0] == home else ""
+
+    async def run(self) -> None:
+        """Until it is cancelled: one at a time."""
+        while True:
+            now = self._clock()
+            due = next((uid for uid, it in self._pods.items() if it.not_before <= now), None)
+            if due is None:
+                await self._sleep(TICK_SECONDS)
+            else:
+                await self._ask(due)
+                await self._sleep(PACE_SECONDS)
+
+    async def _ask(self, uid: str) -> None:
+        refused = self._pods[uid]
+        found = self._held(refused.pod)
+        verdict = NOT_KNOWN if found is None else await self._why(refused.pod, found[2].home)
+        now = self._held(refused.pod)
+        self.forget(uid)
+        if found is None or now is None:
+            return
+        pod, owner, decision = now
+        if decision.home == found[2].home and verdict.reasons:
+            self._tell(refused, owner, pod, decision, in_words(verdict.reasons))
+        refused.pod = pod
+        refused.not_before = self._clock() + refused.pause
+        refused.pause = min(2 * refused.pause, LONGEST_ASK_SECONDS)
+        self._put(refused)  # behind all others
+
+    def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
+        """The pod, if it still waits for a home that takes pods."""
+        newest = self._newest(pod)
+        if newest is None:
+            return None
+        try:
+            owner = self._owners.of(newest)
+            if not isinstance(owner, Owner):
+                return None
+            decision = self._decided(owner, newest)
+        except Unreadable:
+            return None
+        return (newest, owner, decision) if is_held(decision) else None
+
+    def _tell(self, refused: _Refused, owner: Owner, pod: Pod, decision: Decision, reasons: str) -> None:
+        told = (decision.home, reasons)
+        if told != refused.told:
+            refused.told = told
+            _LOG.info("home refuses", machine=str(owner), node=readable(decision.home), pod=str(pod), reasons=reasons)
+            events.refused(self._events, owner, pod, decision, reasons)
+
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at all pods that wait, at least."""
+
+NEW_SECONDS: Final = 5.0
+"""After its first refusal: the scheduler writes meanwhile what a clock may start with."""
+
+AGAIN_SECONDS: Final = 1.0
+"""After a later one: by then it is known what was begun."""
+
+NEW_LOOK_SECONDS: Final = 0.5
+
+SEARCH_SECONDS: Final = 30.0
+"""Between two searches for pods that wait and were never asked about: so exactly is known when one's gates went."""
+
+AT_ONCE: Final = 10
+"""Of those that are woken because this process has come to decide, in one tick: less than are woken in that time, so
+that who has a reason of his own need not queue up behind them.
+"""
+
+MOST_KNOWN: Final = 1 << 14
+"""Pods that are compared; the oldest are forgotten first, and found again by the next search."""
+
+
+class _Wait(Struct):
+    """A pod that filter was asked about. ``verdict``: what filter went by first, or what the pod was woken for.
+
+    ``answered``: what filter went by last, for whomever, unless it was compared since
+    ``new_until``: on the handle's clock, 0 once it is over
+    ``told``: what people know
+    """
+
+    pod: Pod
+    verdict: Hashable
+    answered: Hashable
+    new_until: float
+    ends_at: float | None = None
+    told: Hashable = None
+
+
+class WatchedPods:
+    """Keeps what filter went by for each pod that waits, and compares. ``refused``: those that their home refuses."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        handle: Handle,
+        verdict: Callable[[Pod], Hashable],
+        ends_at: Callable[[Pod], float | None],
+        decided: Callable[[Owner, Pod], Decision],
+        kinds: Collection[Kind[Any]],
+        clocks: Clocks,
+    ) -> None:
+        self.refused = RefusedPods(owners, handle, self.waiting, decided)
+        self._owners = owners
+        self._clocks = clocks
+        self._verdict = verdict
+        self._ends_at = ends_at
+        self._decided = decided
+        self._kinds: Final = tuple(kinds)
+        self._objects = handle.objects
+        self._nodes = handle.nodes
+        self._activate = handle.activate
+        self._serves = handle.serves
+        self._events = handle.event_recorder
+        self._clock = handle.clock
+        self._now = handle.wall_clock
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self.refused.begin()
+        self._waits: dict[str, _Wait] = {}
+        self._new: dict[str, _Wait] = {}
+        self._backlog: deque[Pod] = deque()
+        self._stamp: object = None
+        self._deadline = inf
+        self._looked_at = self._looked_at_new = self._searched_at = -inf
+
+    def answered(self, pod: Pod, verdict: Hashable) -> None:
+        """Whoever asks for an explanation asks filter too: a later answer takes no pod's turn to be woken.
+
+        It may begin what ends by time alone: also a pod that is known is looked at shortly after.
+        """
+        now, wait = self._clock(), self._waits.get(pod.uid)
+        if wait is not None:
+            wait.answered = verdict
+            wait.new_until = max(wait.new_until, now + AGAIN_SECONDS)
+            self._new[pod.uid] = wait
+            return
+        if len(self._waits) >= MOST_KNOWN:
+            oldest = next(iter(self._waits))
+            del self._waits[oldest]
+            self._new.pop(oldest, None)
+        self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
+
+    async def begin(self, steps: Steps) -> None:
+        """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
+        self._forget_all()
+        self._stamp, self._searched_at = self._stamp_now(), self._clock()
+        async for pod in self._waiting(set(), steps):
+            with suppress(Unreadable):
+                if isinstance(owner := self._owners.of(pod), Owner):
+                    decision = self._decided(owner, pod)
+                    is_held = decision.action in (Action.WAIT, Action.HOME)
+                    (self._backlog.append if is_held else self._backlog.appendleft)(pod)
+                    self._meet(pod, decision)
+
+    async def look(self, steps: Steps) -> None:
+        """Wake those whose verdict has changed since."""
+        now = self._clock()
+        self._wake_backlog()
+        if self._new and now - self._looked_at_new >= NEW_LOOK_SECONDS:
+            self._looked_at_new = now
+            await self._look_at(list(self._new.values()), steps)
+        if now - self._searched_at >= SEARCH_SECONDS:
+            self._searched_at = now
+            await self._search(steps)
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        stamp = self._stamp_now()
+        if stamp != self._stamp or self._now() >= self._deadline:
+            self._stamp, self._looked_at = stamp, now
+            self._deadline = inf
+            await self._look_at(list(self._waits.values()), steps)
+
+    def _stamp_now(self) -> object:
+        """What verdicts rest on, beside time."""
+        return (self._nodes.generation, *map(self._objects.version, self._kinds))
+
+    async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
+        """Those of this profile, each once. Pods may come and go while it is read.
+
+        ``pending`` gets the UIDs of all that have no node; those that have gates are noted.
+        """
+        for pod in self._owners.pods():
+            await steps()
+            if pod.node_name or pod.uid in pending:
+                continue
+            pending.add(pod.uid)
+            if pod.spec.gated:
+                self._clocks.gated(pod)
+            if _waits(pod) and self._serves(pod.spec.scheduler_name):
+                yield pod
+
+    async def _search(self, steps: Steps) -> None:
+        """A pod that in-tree filters refuse everywhere never comes to ours. Nor does one wait for us."""
+        pending: set[str] = set()
+        async for pod in self._waiting(pending, steps):
+            if pod.uid not in self._waits:
+                with suppress(Unreadable):
+                    if isinstance(owner := self._owners.of(pod), Owner):
+                        self._meet(pod, self._decided(owner, pod))
+        self._clocks.ungated(pending)
+        if self._owners.follows_claims:  # who shares a claim moves no version
+            self._stamp = None
+
+    def _meet(self, pod: Pod, decision: Decision) -> None:
+        """A pod that nothing holds is left alone: it can only be held later."""
+        if decision.action is not Action.ALL:
+            self.answered(pod, self._verdict(pod))
+
+    async def _look_at(self, waits: Collection[_Wait], steps: Steps) -> None:
+        for wait in waits:
+            with suppress(Unreadable):
+                self._look_at_one(wait)
+            await steps()
+
+    def _look_at_one(self, wait: _Wait) -> None:
+        pod = self.waiting(wait.pod)
+        if pod is None:
+            self._waits.pop(wait.pod.uid, None)
+            self._new.pop(wait.pod.uid, None)
+            self.refused.forget(wait.pod.uid)
+            return
+        now, verdict = self._now(), self._verdict(pod)
+        is_news = not verdict == wait.verdict == wait.answered
+        wait.pod, wait.verdict, wait.answered, wait.ends_at = pod, verdict, verdict, self._ends_at(pod)
+        if wait.ends_at is not None and wait.ends_at > now:
+            self._deadline = min(self._deadline, wait.ends_at)
+        if self._clock() >= wait.new_until:
+            self._new.pop(pod.uid, None)
+        is_untold = is_news or wait.told is None
+        is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
+        owner = self._owners.of(pod) if is_untold or is_refused else None
+        if is_news and owner is None:  # its claim keeps no homes any more, or is shared now
+            self._activate((pod,))
+        elif isinstance(owner, Owner):
+            decision = self._decided(owner, pod)
+            if is_news and decision.action is not Action.WAIT:
+                self._activate((pod,))
+            if is_untold:
+                self._tell(wait, owner, decision)
+            if is_refused and is_held(decision):
+                self.refused.note(pod)
+
+    def waiting(self, pod: Pod) -> Pod | None:
+        """The pod as it is now; ``None`` if it waits no more."""
+        found = self._owners.newest_pod(pod)
+        return found if found is not None and _waits(found) else None
+
+    def _wake_backlog(self) -> None:
+        pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
+        if pods:
+            self._activate(pods)
+
+    def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
+        state, told = decision.standing.state, wait.told
+        wait.told = (decision.home, state, decision.over)
+        if wait.told == told:
+            return
+        machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
+        if decision.over:
+            _LOG.info("grace over", machine=machine, node=node, pod=pod)
+            events.grace_over(self._events, owner, wait.pod, decision, self.refused.said(wait.pod, decision.home))
+        elif state is State.VOLUME_ELSEWHERE:
+            _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
+            events.elsewhere(self._events, owner, wait.pod, decision)
+        elif decision.action is Action.WAIT:
+            events.waits(self._events, wait.pod, decision)
+
+
+def _waits(pod: Pod) -> bool:
+    return not (pod.node_name or pod.terminating or pod.spec.gated)

@@ -1,0 +1,900 @@
+"""Homes as a person sees them: each once, with what is known of it.
+
+Homes are counted by how their pods are.
+
+Homes are counted by what their nodes are like; nodes by how many homes they keep from their pods.
+
+What a person is told of a home, and what would unblock a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Unpack
+
+import pytest
+from msgspec.structs import replace
+
+from app.framework.interface import NOT_KNOWN, Explanation, Figure, Home, HomeOwner, Keeper, NodeVerdict, Table
+from app.framework.node_info import Candidates
+from app.kube.core_v1 import Pod
+from app.kube.kinds import NAMESPACES, NODES
+from plugins.sticky_node.args import Policy
+from plugins.sticky_node.background import Walk
+from plugins.sticky_node.home_state import State
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.policy import Action, Applied, Decision
+from plugins.sticky_node.reports import MOST_NODES, NO_NAME, NO_NODE, OTHERS, STATES_OF_PODS, Described, Listing
+from tests.api.virtual import virtual_time
+from tests.builders import PodFields, taint
+from tests.unit.plugins.sticky_node.machines import (
+    DATABASE,
+    HOME,
+    MACHINE,
+    SET,
+    Machines,
+    launcher,
+    make_pod,
+    reference,
+)
+from tests.unit.plugins.sticky_node.test_reconciler import home_object, remember
+from tests.unit.plugins.sticky_node.watched import Watched, make_node
+
+DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "policy": "hard"}]}
+SETS = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def member(name: str = "db-0", of: str = "db", **fields: Unpack[PodFields]) -> Pod:
+    given: PodFields = {"owner": reference(DATABASE, of), **fields}
+    return make_pod(name, **given)
+
+
+def databases(home: str, *pods: Pod) -> Machines:
+    """One database with a home, or with none."""
+    machines = Machines(DATABASES)
+    machines.add(DATABASE, **({"home": home} if home else {}))
+    for pod in pods:
+        machines.cluster.upsert_pod(pod)
+    return machines
+
+
+def listed(machines: Machines) -> list[Home]:
+    return [it for it in machines.plugin.homes() if it is not None]
+
+
+def only(machines: Machines) -> Home:
+    (found,) = listed(machines)
+    return found
+
+
+def test_all_that_is_known_of_a_home() -> None:
+    assert Home(
+        HomeOwner("example.com/v1", "Database", "default", "db", "uid-Database-db"),
+        "n1",
+        "usable",
+        "at_home",
+        policy="hard",
+        policy_source="owners: Database",
+        pod="db-0",
+        pod_node="n1",
+    ) == only(databases("n1", member(node="n1")))
+
+
+def test_without_a_rule_of_its_own_the_default_holds() -> None:
+    machines = Machines()
+    machines.machine(home="n1")
+
+    assert ("grace", "default") == (only(machines).policy, only(machines).policy_source)
+
+
+@pytest.mark.parametrize(
+    ("pods", "machine"),
+    [
+        pytest.param([], "idle", id="no pod"),
+        pytest.param([member(node="n1")], "at_home", id="it runs there"),
+        pytest.param([member(node="n2")], "elsewhere", id="it runs elsewhere"),
+        pytest.param([member()], "waiting", id="it waits"),
+        pytest.param([member(node="n2"), member("db-1", node="n1"), member("db-2")], "at_home", id="the best of three"),
+        pytest.param([member(node="n1", terminating=True)], "idle", id="it ends"),
+    ],
+)
+def test_where_its_pod_is(pods: list[Pod], machine: str) -> None:
+    assert machine == only(databases("n1", *pods)).machine
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "mark", "away", "orphaned"),
+    [
+        pytest.param({}, "usable", "", False, False, id="nothing is said against it"),
+        pytest.param({"unschedulable": True}, "away", "cordoned", True, False, id="cordoned"),
+        pytest.param({"taints": [taint(UNREACHABLE)]}, "away", f"taint {UNREACHABLE}", True, False, id="unreachable"),
+        pytest.param({"taints": [taint("dedicated")]}, "usable", "", False, False, id="a taint that pods may tolerate"),
+        pytest.param(None, "gone", "there is no such node", False, True, id="there is no such node"),
+    ],
+)
+def test_how_its_node_is(node: dict[str, Any] | None, state: str, mark: str, away: bool, orphaned: bool) -> None:
+    machines = databases("n9")
+    if node is not None:
+        machines.cluster.upsert_node(make_node("n9", **node))
+
+    found = only(machines)
+    assert (state, mark, away, orphaned) == (found.state, found.mark, found.is_away, found.is_orphaned)
+
+
+def test_of_what_cannot_be_read_nothing_is_known() -> None:
+    """The policy is its namespace's, perhaps, and that cannot be read."""
+    machines = Machines({"namespaces": [{"namespaceSelector": {"matchLabels": {"soft": "yes"}}, "policy": "soft"}]})
+    machines.machine(home="n1")
+    machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
+
+    found = only(machines)
+    assert ("n1", "unknown", "", False) == (found.node, found.state, found.policy, found.is_away)
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "written", "since"),
+    [
+        pytest.param(True, "away 2026-11-22T10:00:00Z", "2026-11-22T10:00:00Z", id="as it is written"),
+        pytest.param(True, "", "", id="nobody has written it"),
+        pytest.param(True, "away yesterday", "", id="no time"),
+        pytest.param(False, "away 2026-11-22T10:00:00Z", "", id="it is usable again"),
+    ],
+)
+def test_since_when_it_is_away(unschedulable: bool, written: str, since: str) -> None:
+    machines = Machines(DATABASES)
+    machines.handle = replace(machines.handle, wall_clock=lambda: 1_800_000_000.0)
+    machines.restart()
+    machines.cluster.upsert_node(make_node("n1", unschedulable=unschedulable))
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home-since": written})
+
+    assert since == only(machines).since
+
+
+def test_to_ask_begins_no_clock() -> None:
+    machines = databases("n9", member())
+    clocks = machines.plugin._listing._describe._clocks  # type: ignore[attr-defined]
+
+    assert [("", "gone")] * 2 == [(it.since, it.state) for it in (only(machines), only(machines))]
+    assert [] == clocks.take_begun()
+
+
+@pytest.mark.parametrize(
+    ("home", "node", "told"),
+    [
+        pytest.param("n1", "n1", "", id="all is well"),
+        pytest.param("n1", "n2", "its pod runs on n2", id="it runs elsewhere"),
+        pytest.param("N 1", "n2", NO_NAME, id="no name of a node"),
+    ],
+)
+def test_what_cannot_both_be(home: str, node: str, told: str) -> None:
+    assert told == only(databases(home, member(node=node))).contradiction
+
+
+def test_what_anybody_wrote_is_shown_in_bounds() -> None:
+    assert f"'{'x' * 64}...'" == only(databases("x" * 250 + "/")).node
+
+
+def test_an_owner_without_a_home_is_listed_for_its_pod() -> None:
+    assert ("", "none", "elsewhere", "n2", "") == (
+        (found := only(databases("", member(node="n2")))).node,
+        found.state,
+        found.machine,
+        found.pod_node,
+        found.contradiction,
+    )
+    assert [] == listed(databases(""))
+
+
+def test_each_ordinal_has_a_home_of_its_own() -> None:
+    machines = Machines(SETS)
+    machines.change(SET, {"homeport.dev/home.0": "n1", "homeport.dev/home.10": "n2"})
+    machines.cluster.upsert_pod(make_pod("db-10", owner=reference(SET), node="n2"))
+
+    found = [(it.owner.slot, it.node, it.machine, it.pod) for it in listed(machines)]
+
+    assert [("0", "n1", "idle", ""), ("10", "n2", "at_home", "db-10")] == found
+    assert [Keeper("apps/v1", "StatefulSet", per_slot=True)] == list(machines.plugin.keepers())
+
+
+def test_the_pod_where_kubevirt_has_the_machine_is_the_machine() -> None:
+    """The other one is a migration's target, which goes home."""
+    machines = Machines()
+    machines.machine(home="n1", runs_on="n2")
+    machines.cluster.upsert_pod(launcher("source", node="n2"))
+    machines.cluster.upsert_pod(launcher("target", node="n1"))
+
+    found = only(machines)
+    assert ("elsewhere", "source", "its pod runs on n2") == (found.machine, found.pod, found.contradiction)
+
+
+def test_a_machine_that_was_made_anew_lives_where_it_is_remembered_to() -> None:
+    machines = Machines()
+    machines.add(MACHINE)
+    remember(machines, home_object(uid="uid-of-before", node="n2"))
+
+    found = only(machines)
+    assert ("db", "n2", "usable", "idle") == (found.owner.name, found.node, found.state, found.machine)
+
+
+def test_the_home_of_an_owner_that_is_gone_is_listed_while_it_is_remembered() -> None:
+    machines = Machines()
+    remember(machines, home_object(uid="uid-of-before", node="n2"))
+
+    found = only(machines)
+    assert HomeOwner("kubevirt.io/v1", "VirtualMachine", "default", "db", "uid-of-before") == found.owner
+    assert ("n2", "owner_gone", "idle", True, False) == (
+        found.node,
+        found.state,
+        found.machine,
+        found.is_orphaned,
+        found.is_away,
+    )
+    machines.add(MACHINE)
+    assert ("usable", False) == (only(machines).state, only(machines).is_orphaned)
+
+
+@pytest.mark.parametrize(
+    ("node", "is_away", "mark"),
+    [({"unschedulable": True}, True, "cordoned"), (None, False, "there is no such node")],
+)
+def test_what_is_wrong_with_its_node_is_told_too(node: Any, is_away: bool, mark: str) -> None:
+    machines = Machines()
+    if node is None:
+        machines.cluster.delete_node("n2")
+    else:
+        machines.node("n2", **node)
+    remember(machines, home_object(node="n2"))
+
+    assert ("owner_gone", is_away, True, mark, "") == (
+        (found := only(machines)).state,
+        found.is_away,
+        found.is_orphaned,
+        found.mark,
+        found.since,
+    )
+
+
+def test_of_ordinals_each_is_remembered_by_itself() -> None:
+    machines = Machines(SETS)
+    for slot, node in (("0", "n1"), ("1", "n2")):
+        remember(machines, home_object(apiVersion="apps/v1", kind="StatefulSet", slot=slot, node=node))
+
+    assert [("0", "n1"), ("1", "n2")] == sorted((it.owner.slot, it.node) for it in listed(machines))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(home_object(kind="Database"), id="of a kind that keeps none here"),
+        pytest.param(home_object(slot="3"), id="with an ordinal, of a kind that has none"),
+        pytest.param(home_object(name="d\x1b[2J"), id="of what no object is called"),
+        pytest.param(home_object(node="Not A Node"), id="on what no node is called"),
+        pytest.param({**home_object(), "metadata": {"name": "mine", "namespace": "default"}}, id="by another name"),
+    ],
+)
+def test_a_home_that_no_owner_would_find_is_not_listed(found: Any) -> None:
+    """Whoever may write Homes may write anything."""
+    machines = Machines()
+    remember(machines, found)
+
+    assert [] == listed(machines)
+
+
+def test_where_homes_end_with_their_owners_none_is_remembered() -> None:
+    machines = Machines({"owners": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "remember": "uid"}]})
+    remember(machines, home_object())
+
+    assert [] == listed(machines)
+
+
+def test_those_that_are_gone_are_gone_through_in_short_steps() -> None:
+    machines = Machines()
+    for number in range(200):
+        remember(machines, home_object(name=f"db-{number}"))
+
+    steps = list(machines.plugin.homes())
+    longest = max(map(len, "".join("." if it is None else "h" for it in steps).split(".")))
+    assert (200, True) == (sum(it is not None for it in steps), longest <= 64)
+
+
+ALWAYS = ("usable", "away", "leaving", "gone", "other machine", "volume elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("policy", "states"),
+    [
+        pytest.param("hard", ALWAYS, id="hard: until it is released"),
+        pytest.param("grace", ("usable", "away", "gone"), id="grace: where there is one"),
+        pytest.param("soft", (), id="soft: never"),
+        pytest.param("off", (), id="off: never"),
+    ],
+)
+def test_a_home_holds_its_pod_where_the_table_lets_it_wait(policy: str, states: tuple[str, ...]) -> None:
+    machines = databases("n1")
+    applied = Applied(Policy(policy), 300.0, "default")
+    (kept,) = [it for it in machines.plugin._listing._walk() if it is not None]
+    holds = machines.plugin._decider.holds
+
+    assert states == tuple(it for it in ALWAYS if holds(kept.owner, "n1", applied, State(it)))
+    assert not holds(kept.owner, "n1", applied, State.TARGET)
+    assert not holds(kept.owner, "", applied, State.NONE)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "holds"), [pytest.param(299, True, id="not yet over"), pytest.param(300, False, id="over")]
+)
+def test_a_grace_holds_until_it_is_over(seconds: int, holds: bool) -> None:
+    """As filter says of a pod that would come then."""
+    machines = Machines({**DATABASES, "owners": [{**DATABASES["owners"][0], "policy": "grace"}], "gracePeriod": 300})
+    machines.add(DATABASE, home="n1")
+    machines.node("n1", unschedulable=True)
+    machines.cluster.upsert_pod(running := member(node="n1"))
+    decided(machines, member("db-new"))
+    machines.wall_clock.now += seconds
+
+    found = machines.plugin.home_of(running)
+    assert [holds] * 2 == [only(machines).holds, found is not None and found.holds]
+    assert holds is (decided(machines, member("db-new")).action is Action.WAIT)
+
+
+@pytest.mark.parametrize(("when_gone", "holds"), [("wait", True), ("release", False)])
+def test_a_hard_home_that_is_gone_holds_unless_it_is_released_then(when_gone: str, holds: bool) -> None:
+    machines = Machines({**DATABASES, "whenGone": when_gone})
+    machines.add(DATABASE, home="n9")
+    machines.cluster.upsert_pod(member(node="n1"))
+
+    assert holds is only(machines).holds
+    assert holds is (decided(machines, member("db-new")).action is Action.WAIT)
+
+
+def decided(machines: Machines, pod: Pod) -> Decision:
+    """What filter goes by."""
+    owner = machines.plugin._owners.of(pod)
+    assert isinstance(owner, Owner)
+    return machines.plugin._decided(owner, pod)
+
+
+def test_each_pod_has_the_home_of_its_owner() -> None:
+    machines = databases("n1", first := member("db-0", node="n1"), second := member("db-1", node="n2"))
+
+    assert only(machines) == machines.plugin.home_of(first)
+    assert ("n1", "db-1", "n2", "elsewhere") == (
+        (found := machines.plugin.home_of(second)) and (found.node, found.pod, found.pod_node, found.machine)
+    )
+    assert machines.plugin.home_of(make_pod("web")) is None
+
+
+def test_a_copied_home_is_none() -> None:
+    """A clone has its source's annotations."""
+    machines = Machines(DATABASES)
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home-owner": "uid-of-the-source n1"})
+    machines.cluster.upsert_pod(member())
+
+    assert ("", "none", "waiting") == ((found := only(machines)).node, found.state, found.machine)
+
+
+def test_a_pod_of_another_scheduler_is_told_apart() -> None:
+    """Another profile has the word on it."""
+    machines = databases("n1", member(scheduler="other"))
+
+    assert not only(machines).is_judged
+
+
+def test_an_owner_that_cannot_be_read_any_more_hides_its_pod_alone() -> None:
+    """It is known as it could be read last."""
+    machines = databases("n1", member(node="n1"), member("two-0", "two", node="n2"))
+    machines.add(DATABASE, "two", home="n2")
+    machines.cluster.leave_out(DATABASE, ("default", "db"), "too large")
+
+    assert [("db", "idle"), ("two", "at_home")] == [(it.owner.name, it.machine) for it in listed(machines)]
+
+
+def test_whoever_describes_a_home_has_the_word() -> None:
+    machines = databases("n1", member(node="n1"))
+    asked: list[tuple[str, str, str]] = []
+
+    def describe(owner: Owner, home: str, pod: Pod | None) -> Described:
+        asked.append((owner.found.name, home, pod.name if pod else ""))
+        return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
+
+    plugin = machines.plugin
+    listing = Listing(Walk(plugin._owners, machines.cluster), describe, machines.handle)
+    (found,) = [it for it in listing.homes() if it is not None]
+
+    assert [("db", "n1", "db-0")] == asked
+    assert ("volume_elsewhere", "soft", "owner", "2026-11-22T10:00:00Z") == (
+        found.state,
+        found.policy,
+        found.policy_source,
+        found.since,
+    )
+    assert "its pod's volume is elsewhere: claim a, volume b" == found.contradiction
+
+
+@pytest.mark.parametrize(
+    ("state", "away", "orphaned"),
+    [
+        (State.LEAVING, True, False),
+        (State.AWAY, True, False),
+        (State.GONE, False, True),
+        (State.OTHER_MACHINE, False, True),
+        (State.TARGET, False, False),
+    ],
+)
+def test_states_that_say_that_the_home_is_away_or_lost(state: State, away: bool, orphaned: bool) -> None:
+    machines = databases("n1")
+    walk = Walk(machines.plugin._owners, machines.cluster)
+    listing = Listing(walk, lambda *_: Described(state, "hard", "default"), machines.handle)
+
+    (found,) = [it for it in listing.homes() if it is not None]
+    assert (away, orphaned) == (found.is_away, found.is_orphaned)
+
+
+def test_others_get_their_turn() -> None:
+    machines = Machines(DATABASES)
+    for number in range(200):
+        machines.add(DATABASE, f"db{number}", home="n1")
+        machines.cluster.upsert_pod(member(f"p-{number}", f"db{number}"))
+
+    found = list(machines.plugin.homes())
+
+    assert (200, True) == (len([it for it in found if it]), found.count(None) >= 4)
+
+
+KEPT_BY_DATABASES = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]}
+BY_ORDINAL = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database", "perOrdinal": True}]}
+NOW = datetime(2026, 11, 21, 10, 0, 30, tzinfo=UTC)
+EARLY, LATE = "2026-11-21T10:00:00Z", "2026-11-21T10:00:20Z"
+
+
+def databases_with(*pods: Pod, **homes: str) -> Machines:
+    """Databases by name, each with its home if it has one."""
+    machines = Machines(KEPT_BY_DATABASES)
+    for name, node in homes.items():
+        machines.add(DATABASE, name, **({"home": node} if node else {}))
+    for pod in pods:
+        machines.cluster.upsert_pod(pod)
+    return machines
+
+
+def counted(machines: Machines) -> dict[str, float]:
+    """The states that some home is in."""
+    found = [it for it in machines.plugin._census.figures(NOW) if it is not None and it.name == "homes"]
+    assert list(STATES_OF_PODS) == [it.labels["state"] for it in found]
+    return {it.labels["state"]: it.value for it in found if it.value}
+
+
+def longest(machines: Machines) -> float:
+    (found,) = [
+        it for it in machines.plugin._census.figures(NOW) if it is not None and it.name == "homes_longest_wait_seconds"
+    ]
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("pods", "state"),
+    [
+        pytest.param([], "idle", id="no pod"),
+        pytest.param([member(node="n1")], "at_home", id="it runs there"),
+        pytest.param([member(node="n2")], "away", id="it runs elsewhere"),
+        pytest.param([member()], "waiting", id="it waits"),
+        pytest.param([member(node="n1", terminating=True), member("db-1")], "waiting", id="the old one ends"),
+        pytest.param([member(node="n2"), member("db-1", node="n1")], "at_home", id="one of two is there"),
+        pytest.param([member(), member("db-1", node="n2")], "away", id="one waits, one runs elsewhere"),
+        pytest.param([member(node="n1", of="other")], "idle", id="another owner's"),
+        pytest.param([member(node="n1", phase="Succeeded")], "idle", id="it has finished"),
+    ],
+)
+def test_a_home_is_in_one_state(pods: list[Pod], state: str) -> None:
+    assert {state: 1} == counted(databases_with(*pods, db="n1"))
+
+
+def test_without_its_node_a_home_is_nothing_else() -> None:
+    assert {"node_gone": 2} == counted(databases_with(member(), one="n9", db="n9"))
+
+
+def test_a_node_that_cannot_be_read_is_not_gone() -> None:
+    machines = databases_with(member(), one="n9", db="n9")
+    machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+
+    assert {"waiting": 1, "idle": 1} == counted(machines)
+
+
+def test_an_owner_without_a_home_does_not_count() -> None:
+    assert {} == counted(databases_with(member(node="n1"), db=""))
+
+
+def test_each_ordinal_has_a_home_of_its_own_when_counted() -> None:
+    machines = Machines(BY_ORDINAL)
+    machines.change(
+        DATABASE, {"homeport.dev/home.0": "n1", "homeport.dev/home.1": "n2", "homeport.dev/home-pod.0": "u"}
+    )
+    machines.cluster.upsert_pod(member("db-0", node="n1"))
+    machines.cluster.upsert_pod(member("db-1"))
+
+    assert {"at_home": 1, "waiting": 1} == counted(machines)
+
+
+def test_a_machine_is_reached_through_its_instance() -> None:
+    machines = Machines()
+    machines.machine(home="n1")
+    machines.cluster.upsert_pod(launcher(node="n2"))
+
+    assert {"away": 1} == counted(machines)
+
+
+async def test_what_could_not_be_written_is_unrecorded_until_it_is() -> None:
+    machines = databases_with(db="")
+    machines.writer.unwritable.add("db")
+    await machines.bind(member(), "n1")
+    assert {"unrecorded": 1} == counted(machines)
+
+    machines.writer.unwritable.clear()
+    await machines.plugin.repair()
+    assert {"at_home": 1} == counted(machines)
+
+
+def test_an_owner_that_cannot_be_read_hides_its_pod_alone() -> None:
+    machines = databases_with(member(node="n1"), member("two-0", "two", node="n1"), db="n1", two="n1")
+    machines.cluster.leave_out(DATABASE, ("default", "db"), "too large")
+
+    assert {"at_home": 1, "idle": 1} == counted(machines)
+
+
+@pytest.mark.parametrize(
+    ("pods", "seconds"),
+    [
+        pytest.param([], 0, id="nobody waits"),
+        pytest.param([member(created=LATE)], 10, id="one"),
+        pytest.param([member(created=LATE), member("two-0", "two", created=EARLY)], 30, id="the oldest of two"),
+        pytest.param([member(created=EARLY, node="n2"), member("db-1", created=EARLY)], 0, id="it runs elsewhere"),
+        pytest.param([member(created=EARLY, node="n1")], 0, id="it runs"),
+        pytest.param([member(created="2026-11-21T10:00:40Z")], 0, id="by a clock that is ahead"),
+        pytest.param([member(created="")], 0, id="nobody knows since when"),
+        pytest.param([member(created="2026-11-21T10:00:20")], 0, id="of no zone"),
+        pytest.param([member(created="yesterday")], 0, id="no time"),
+    ],
+)
+def test_the_longest_wait_is_that_of_the_oldest_pod(pods: list[Pod], seconds: float) -> None:
+    assert seconds == longest(databases_with(*pods, db="n1", two="n1"))
+
+
+def test_others_get_their_turn_when_counted() -> None:
+    machines = databases_with(*(member(f"p-{number}", f"db{number}") for number in range(200)))
+    for number in range(200):
+        machines.add(DATABASE, f"db{number}", home="n1")
+
+    found = list(machines.plugin.figures())
+
+    assert found.count(None) >= 4
+    assert all(isinstance(it, Figure) for it in found if it is not None)
+
+
+def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home() -> None:
+    machines = Machines(KEPT_BY_DATABASES)
+    machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home.1": "n2"})
+
+    assert {"idle": 1} == counted(machines)
+
+
+def figures(machines: Watched, name: str) -> list[Figure]:
+    return [it for it in machines.plugin.figures() if it is not None and it.name == name]
+
+
+def counted_by_node_state(machines: Watched) -> dict[tuple[str, str], float]:
+    """By standing and policy, where there are some."""
+    found = figures(machines, "homes_by_standing")
+    assert 5 * len(Policy) == len(found)
+    return {(it.labels["standing"], it.labels["policy"]): it.value for it in found if it.value}
+
+
+def unusable(machines: Watched) -> dict[str, float]:
+    return {it.labels["node"]: it.value for it in figures(machines, "homes_unusable")}
+
+
+@virtual_time
+async def test_each_home_counts_once_by_its_node_and_its_policy() -> None:
+    machines = Watched()
+    machines.cordon("n1")
+    machines.leaves("n2")
+    for name, home, policy in (
+        ("a", "n1", "hard"),
+        ("b", "n1", "grace"),
+        ("c", "n2", "soft"),
+        ("d", "n3", "off"),
+        ("e", "N 9", "grace"),
+        ("f", "n3", "nonsense"),
+    ):
+        machines.machine(name, home=home, policy=policy)
+    machines.machine("none")
+
+    assert {
+        ("away", "hard"): 1,
+        ("away", "grace"): 1,
+        ("leaving", "soft"): 1,
+        ("usable", "off"): 1,
+        ("gone", "grace"): 1,
+        ("usable", "grace"): 1,
+    } == counted_by_node_state(machines)
+    assert {"n1": 2, "n2": 1, OTHERS: 0, NO_NODE: 1} == unusable(machines)
+
+
+@virtual_time
+async def test_each_ordinal_has_a_home_of_its_own_when_unusable() -> None:
+    machines = Watched(BY_ORDINAL)
+    machines.cordon("n1")
+    machines.change(
+        DATABASE, {"homeport.dev/home.0": "n1", "homeport.dev/home.1": "n2", "homeport.dev/home-pod.0": "u"}
+    )
+
+    assert {("away", "grace"): 1, ("usable", "grace"): 1} == counted_by_node_state(machines)
+
+
+@virtual_time
+async def test_nodes_are_bounded_and_what_a_tenant_wrote_is_no_label() -> None:
+    machines = Watched()
+    for number in range(MOST_NODES + 5):
+        machines.cluster.upsert_node(make_node(f"node-{number:02}", unschedulable=True))
+        for copy in range(2 if number < MOST_NODES else 1):
+            machines.add(MACHINE, f"vm-{number}-{copy}", home=f"node-{number:02}")
+        machines.add(MACHINE, f"lost-{number}", home=f"written-by-{number}")
+
+    found = unusable(machines)
+
+    assert {f"node-{number:02}" for number in range(MOST_NODES)} | {OTHERS, NO_NODE} == set(found)
+    assert (5, MOST_NODES + 5) == (found[OTHERS], found[NO_NODE])
+
+
+@virtual_time
+async def test_without_any_home_there_is_nothing_by_name() -> None:
+    assert {OTHERS: 0, NO_NODE: 0} == unusable(Watched())
+
+
+@virtual_time
+async def test_a_namespace_that_cannot_be_read_hides_its_homes() -> None:
+    rule = {"namespaceSelector": {"matchLabels": {"homes": "on"}}, "policy": "hard"}
+    machines = Watched({"namespaces": [rule]})
+    machines.machine(home="n1")
+    machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
+
+    assert {} == counted_by_node_state(machines)
+
+
+@virtual_time
+async def test_a_node_that_cannot_be_read_is_away() -> None:
+    machines = Watched()
+    machines.machine(home="n9")
+    machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+
+    assert {("away", "grace"): 1} == counted_by_node_state(machines)
+
+
+@virtual_time
+async def test_others_get_their_turn_when_unusable() -> None:
+    machines = Watched()
+    for number in range(200):
+        machines.add(MACHINE, f"vm-{number}", home="n1")
+
+    assert list(machines.plugin._standing_census.figures()).count(None) >= 4
+
+
+@virtual_time
+async def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home_when_unusable() -> None:
+    machines = Watched()
+    machines.change(MACHINE, {HOME: "n1", f"{HOME}.1": "n2", f"{HOME}.2": "nowhere"})
+
+    assert {("usable", "grace"): 1} == counted_by_node_state(machines)
+    assert {OTHERS: 0, NO_NODE: 0} == unusable(machines)
+
+
+HEAD = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
+KEEPER = "VirtualMachine default/db"
+AWAY = "its node is there and takes no pods now"
+GONE = "there is no such node"
+WAITS = "the pod waits"
+USABLE = ("its node takes pods", "only home passes", "")
+BEGINS, ENDS = "1970-01-01T00:00:00Z", "1970-01-01T00:15:00Z"
+MOVE = f"set or remove homeport.dev/home on {KEEPER}"
+
+
+def home(
+    node: str,
+    *,
+    recorded: bool,
+    made_by: str = "",
+    policy: str = "grace (default)",
+    told: tuple[str, str, str] = USABLE,
+) -> tuple[Table, ...]:
+    return (Table("home", HEAD, ((KEEPER, node, policy, *told, recorded, made_by),)),)
+
+
+def under_way(machines: Machines) -> None:
+    machines.machine()
+    machines.reserve(launcher("first"), "n1")
+
+
+@pytest.mark.parametrize(
+    ("there", "pod", "expected"),
+    [
+        pytest.param(lambda _: None, make_pod(), Explanation(), id="a pod without a home of any kind"),
+        pytest.param(
+            lambda _: None,
+            launcher(),
+            Explanation(
+                unblock=(
+                    "the pod's owner VirtualMachineInstance default/db is not in the picture: it must exist first",
+                )
+            ),
+            id="an owner that is not there",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(),
+            launcher(),
+            Explanation(home("none yet: the first bind makes it", recorded=False, told=("none", "all pass", ""))),
+            id="no home yet",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(home="n2"),
+            launcher(),
+            Explanation(home("n2", recorded=True)),
+            id="a home",
+        ),
+        pytest.param(
+            under_way,
+            launcher(),
+            Explanation(home("n1", recorded=False, made_by="default/first, which is being bound to n1")),
+            id="a home that is being made",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(home="n9"),
+            launcher(),
+            Explanation(
+                home("n9", recorded=True, told=(GONE, WAITS, f"since {BEGINS}, until {ENDS}")),
+                (
+                    f"node n9 is not there: bring it back, or set or remove homeport.dev/home on {KEEPER}",
+                    f"wait until {ENDS}",
+                ),
+            ),
+            id="a home that is gone, in its grace",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(home="n9", policy="hard"),
+            launcher(),
+            Explanation(
+                home("n9", recorded=True, policy="hard (owner)", told=(GONE, WAITS, "")),
+                (f"node n9 is not there: bring it back, or set or remove homeport.dev/home on {KEEPER}",),
+            ),
+            id="a hard home that is gone",
+        ),
+        pytest.param(
+            lambda machines: (machines.machine(home="n2"), machines.node("n2", unschedulable=True)),
+            launcher(annotations={"homeport.dev/policy": "hard"}),
+            Explanation(
+                home("n2", recorded=True, policy="hard (pod)", told=(f"{AWAY}: cordoned", WAITS, "")),
+                (f"node n2 takes no pods: cordoned: let it take them, or set or remove homeport.dev/home on {KEEPER}",),
+            ),
+            id="a hard home that is away",
+        ),
+        pytest.param(
+            lambda machines: machines.machine(home="n2", policy="off"),
+            launcher(),
+            Explanation(home("n2", recorded=True, policy="off (owner)", told=("none", "all pass", ""))),
+            id="a home that does not count",
+        ),
+    ],
+)
+def test_an_explanation(there: Callable[[Machines], None], pod: Pod, expected: Explanation) -> None:
+    machines = Machines()
+    there(machines)
+
+    assert expected == machines.plugin.explain(pod, Candidates.of(machines.nodes))
+
+
+async def test_a_home_that_could_not_be_recorded() -> None:
+    """It holds all the same: the same story as filter tells."""
+    machines = Machines()
+    machines.machine()
+    machines.writer.unwritable = {"db"}
+    await machines.bind(launcher("first"), "n1")
+    nodes = Candidates.of(machines.nodes)
+
+    assert ["n1"] == machines.allowed(launcher())
+    expected = home("n1", recorded=False, made_by="default/first on n1, not recorded: forbidden")
+    assert Explanation(expected) == machines.plugin.explain(launcher(), nodes)
+
+    machines.writer.unwritable = set()
+    await machines.plugin.repair()
+    assert Explanation(home("n1", recorded=True)) == machines.plugin.explain(launcher(), nodes)
+
+
+CURES = (
+    "node n2 is the home, and does not take the pod: {}: see to that",
+    f"move the home or release it: {MOVE}",
+    f"let the pod go elsewhere while its home does not take it: set homeport.dev/policy=soft on {KEEPER}",
+)
+FULL = "Insufficient cpu, Too many pods"
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "lastTransitionTime": BEGINS}
+
+
+def asked(said: str, unasked: str = "") -> tuple[Table, ...]:
+    return (
+        Table(
+            "asked of the home", ("node", "in-tree filters refuse it for", "not asked here"), (("n2", said, unasked),)
+        ),
+    )
+
+
+def cures(said: str) -> tuple[str, ...]:
+    return tuple(it.format(said) for it in CURES)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pod", "feasible", "verdict", "expected"),
+    [
+        pytest.param(
+            {"home": "n2"},
+            launcher(),
+            ["n2"],
+            NodeVerdict(("Insufficient cpu", "Too many pods"), ("InterPodAffinity",)),
+            Explanation(
+                asked("Insufficient cpu, Too many pods", "InterPodAffinity"), cures("Insufficient cpu, Too many pods")
+            ),
+            id="in-tree filters refuse it",
+        ),
+        pytest.param(
+            {"home": "n2", "policy": "hard"},
+            launcher(status={"conditions": [UNSCHEDULABLE]}),
+            ["n2"],
+            NodeVerdict((), ("InterPodAffinity", "VolumeZone")),
+            Explanation(asked("nothing that is known here", "InterPodAffinity, VolumeZone")),
+            id="the scheduler has found no node, and it is not known why",
+        ),
+        pytest.param(
+            {"home": "n2"},
+            launcher(),
+            ["n2"],
+            NodeVerdict((), ("InterPodAffinity", "VolumeZone")),
+            Explanation(),
+            id="nothing is known",
+        ),
+        pytest.param(
+            {"home": "n2"},
+            launcher(),
+            [],
+            NOT_KNOWN,
+            Explanation((), cures("other plugins refuse the pod there")),
+            id="another plugin of the profile refuses it",
+        ),
+        pytest.param(
+            {"home": "n2"},
+            launcher(
+                status={"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": BEGINS}]}
+            ),
+            [],
+            NOT_KNOWN,
+            Explanation((), (*cures("other plugins refuse the pod there"), f"wait until {ENDS}")),
+            id="in its grace",
+        ),
+        pytest.param({"home": "n2", "policy": "soft"}, launcher(), [], NOT_KNOWN, Explanation(), id="a soft home"),
+        pytest.param({"home": "n9"}, launcher(), [], NOT_KNOWN, Explanation(), id="a home that is gone"),
+        pytest.param({}, launcher(), ["n1"], NOT_KNOWN, Explanation(), id="no home"),
+        pytest.param({"home": "n2"}, launcher(node="n2"), ["n2"], NOT_KNOWN, Explanation(), id="a pod that has a node"),
+        pytest.param({"home": "n2"}, make_pod(), ["n2"], NOT_KNOWN, Explanation(), id="a pod without an owner"),
+    ],
+)
+async def test_what_is_found_out_beside_it(
+    annotations: dict[str, str], pod: Pod, feasible: list[str], verdict: NodeVerdict, expected: Explanation
+) -> None:
+    machines = Machines()
+    machines.machine("db", **annotations)
+
+    async def why(pod: Pod, node_name: str) -> NodeVerdict:
+        assert "n2" == node_name
+        return verdict
+
+    machines.handle = replace(machines.handle, why=why)
+    machines.restart()
+
+    assert expected == await machines.plugin.inquire(pod, feasible)
