@@ -24,18 +24,20 @@ Without any UID a home is a person's word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
+from app.framework.interface import Objects, Writer
 from app.kube.core_v1 import Node, Pod
-from app.kube.homes_v1alpha1 import Home
-from app.kube.kinds import AnnotatedObject
+from app.kube.homes_v1alpha1 import Home, memory_name
+from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.owners import HOMES, Owner, remembered
 from plugins.sticky_node.pods import slots
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
@@ -242,3 +244,35 @@ def on_pod(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
 def no_word(there: Mapping[str, str]) -> dict[str, str]:
     """What the Binding says for a pod that makes no home: a Binding cannot remove what somebody else wrote there."""
     return {HOME: ""} if there.get(HOME) else {}
+
+
+class HomeStore:
+    """Reads and writes the Home objects in which homes outlive their owners."""
+
+    def __init__(self, objects: Objects, writer: Writer, wall_clock: Callable[[], float]) -> None:
+        """``wall_clock``: seconds since 1970."""
+        self._objects = objects
+        self._writer = writer
+        self._wall_clock = wall_clock
+
+    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+        return remembered(self._objects, kind, found, slot)
+
+    async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
+        """Remember a home, in place of whatever has its name. Raises what the writer raises, and ``Unreadable``."""
+        since = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
+        owner |= {"name": found.name, "uid": found.uid}
+        spec: dict[str, Any] = {"node": node, "since": since}
+        name = memory_name(kind.api_version, kind.kind, found.name, slot)
+        known = self._objects.get(HOMES, found.namespace, name)
+        if known is not None:
+            whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
+            await self._writer.change(HOMES, known, spec | whole)
+        else:
+            given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
+            await self._writer.create(HOMES, found.namespace, name, spec | given)
+
+    async def forget(self, home: Home) -> None:
+        """Raises what the writer raises."""
+        await self._writer.delete(HOMES, home)

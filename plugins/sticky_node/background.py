@@ -1,11 +1,4 @@
-"""Work on many things, in steps between which everything else has its turn.
-
-Goes over objects by turns: who was stopped before the end begins there the next time.
-
-What one round of upkeep may write, and what is left alone for a while since it was refused, or written so often.
-
-One walk over all homes and the pods they are about: who counts homes and who lists them go by the same.
-"""
+"""Parts of background tasks: short steps, resumable iteration, back-off, a budget of writes, a walk over homes."""
 
 from __future__ import annotations
 
@@ -27,8 +20,14 @@ from plugins.sticky_node.annotations import HOME, recorded_home
 from plugins.sticky_node.owners import HOMES, Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
 
+_STEP: Final = 32
+"""Items between two pauses of a generator, which has no clock."""
+
 STEP_SECONDS: Final = 0.001
-"""Of one step, before it ends with the thing in hand."""
+"""Processor time after which a task lets others run, once it is done with the item at hand."""
+
+
+Item = TypeVar("Item")
 
 
 class Steps:
@@ -44,6 +43,20 @@ class Steps:
             self._until = monotonic() + STEP_SECONDS
 
 
+def in_steps(items: Iterable[Item | None]) -> Iterator[Item | None]:
+    """Yield the items that are not ``None``, and ``None`` after every ``_STEP`` items so that the caller can pause."""
+    for number, item in enumerate(items):
+        if number % _STEP == _STEP - 1:
+            yield None
+        if item is not None:
+            yield item
+
+
+def longer(pause: float, shortest: float, longest: float) -> float:
+    """Return the next pause of an exponential back-off, in seconds; 0 is the pause before the first one."""
+    return min(max(2 * pause, shortest), longest)
+
+
 T = TypeVar("T", bound=AnnotatedObject)
 
 
@@ -53,7 +66,7 @@ class Every(Protocol):
     def every(self, kind: Kind[T]) -> Iterator[T | None]: ...
 
 
-class Turns(Generic[T]):
+class ResumableIteration(Generic[T]):
     """All objects of some kinds."""
 
     def __init__(self, objects: Every, kinds: Iterable[Kind[T]]) -> None:
@@ -121,7 +134,7 @@ class _Often(Struct):
     writes: int = 0
 
 
-class Attempts:
+class WriteBudget:
     """Each answers whether nothing is left to do for what was attempted, and raises ``Enough``."""
 
     def __init__(self, clock: Clock) -> None:
@@ -205,7 +218,7 @@ class Attempts:
         before = self._rests.get(key)
         is_refused = not isinstance(failure.__cause__, (ApiUnavailable, UnknownOutcome))
         shortest = _SHORTEST_REST if is_refused else _UNANSWERED_REST
-        seconds = shortest if before is None else min(max(2 * before.seconds, shortest), _LONGEST_REST)
+        seconds = longer(0.0 if before is None else before.seconds, shortest, _LONGEST_REST)
         self._rests[key] = _Rest(seconds, self._clock() + seconds)
         self._refused += 1
         if self._refused == _MOST_REFUSED:
@@ -213,7 +226,6 @@ class Attempts:
 
 
 AT_HOME, ELSEWHERE, WAITING, IDLE = WHEREABOUTS
-_STEP: Final = 64
 
 
 class Kept(Struct, frozen=True, gc=False):
@@ -237,7 +249,7 @@ class Kept(Struct, frozen=True, gc=False):
         return AT_HOME if self.pod.node_name == self.home else ELSEWHERE
 
 
-class Walk:
+class HomeWalk:
     """Goes from the pods that may have an owner to the owners: each time anew.
 
     What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
@@ -250,27 +262,28 @@ class Walk:
     def __call__(self) -> Iterator[Kept | None]:
         """Each home once, and ``None`` after each short step. Pods and owners may come and go meanwhile."""
         seen: dict[Slot, Kept] = {}
-        for number, pod in enumerate(self._owners.pods()):
-            if number % _STEP == _STEP - 1:
+        for pod in in_steps(self._owners.pods()):
+            if pod is None:
                 yield None
-            if not pod.terminating:
+            elif not pod.terminating:
                 self._note(pod, seen)
-        for number, owner in enumerate(self._recorded()):
-            if number % _STEP == _STEP - 1:
+        for it in in_steps(self.owners()):
+            if it is None:
                 yield None
-            if owner is not None and (home := recorded_home(owner)):
+                continue
+            owner = it if recorded_home(it) else self._owners.keeper(it.kind, it.found, it.slot)
+            if home := recorded_home(owner):
                 found = seen.pop(owner.key, None)
                 yield Kept(owner, home) if found is None else replace(found, home=home)
-        for number, found in enumerate(seen.values()):
-            if number % _STEP == _STEP - 1:
-                yield None
-            yield replace(found, home=recorded_home(found.owner))
+        for found in in_steps(seen.values()):
+            yield None if found is None else replace(found, home=recorded_home(found.owner))
 
     def remembered(self) -> Iterator[Kept | None]:
         """The homes of owners that are not there any more, and ``None`` after each short step."""
-        for number, home in enumerate(self._objects.every(HOMES) if self._owners.remembers() else ()):
-            if number % _STEP == _STEP - 1:
+        for home in in_steps(self._objects.every(HOMES) if self._owners.remembers() else ()):
+            if home is None:
                 yield None
+                continue
             with suppress(Unreadable):  # it is there
                 owner = self._owners.gone(home)
                 if owner is not None:
@@ -290,10 +303,11 @@ class Walk:
             since = min(pod.created, known.waits_since) if known.waits_since else pod.created
             seen[owner.key] = replace(known, waits_since=since)
 
-    def _recorded(self) -> Iterator[Owner | None]:
-        """Every owner, once for each of its homes; one that has none may have one by what is remembered of its name.
+    def owners(self) -> Iterator[Owner | None]:
+        """Yield every owner once for each of its homes, or once without a slot if no home is written on it.
 
-        ``None`` in place of each object that keeps no homes.
+        What is remembered of an earlier object of its name is not looked up. ``None`` replaces each object that keeps
+        no homes.
         """
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
@@ -302,8 +316,7 @@ class Walk:
                     yield None
                     continue
                 for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
-                    owner = Owner(kind, found, slot, found)
-                    yield owner if recorded_home(owner) else self._owners.keeper(kind, found, slot)
+                    yield Owner(kind, found, slot, found)
 
 
 def _rank(owner: Owner, pod: Pod) -> int:

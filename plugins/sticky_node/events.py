@@ -1,8 +1,6 @@
-"""What a person sees of homes on the object that keeps them, as Events; the same in the log is told elsewhere.
+"""Events about homes, and the log lines and Events for homes that somebody other than Homeport changed.
 
-Tells the log, and people, of homes that somebody else than Homeport changed, as the watch of their owners shows it.
-
-Of homes that Homeport makes, ``recording`` tells.
+``Recorder`` reports homes that Homeport writes.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObjec
 from app.kube.names import is_subdomain, shown
 from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, home_key, readable
 from plugins.sticky_node.args import Policy
-from plugins.sticky_node.home_state import Standing, State
+from plugins.sticky_node.home_state import HomeState, State
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import POLICY, Action, Decision
 
@@ -78,7 +76,7 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeNotRecorded", _BINDING, note)
 
 
-def unusable(events: EventRecorder, owner: Owner, home: str, standing: Standing) -> None:
+def unusable(events: EventRecorder, owner: Owner, home: str, standing: HomeState) -> None:
     """The home was usable, or not usable for another reason. ``standing``: by its node alone, not ``USABLE``."""
     type_, reason = _UNUSABLE[standing.state]
     _about(events, owner, _node(home), type_, reason, _WATCHING, _how_it_is(home, standing))
@@ -143,7 +141,7 @@ def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision)
     events.event(Reference.to_pod(pod), _node(decision.home), "Warning", "HomeElsewhere", _WATCHING, note)
 
 
-def _how_it_is(home: str, standing: Standing) -> str:
+def _how_it_is(home: str, standing: HomeState) -> str:
     """``the home n1 is away (cordoned)``."""
     mark = f" ({standing.mark})" if standing.mark and standing.state is not State.GONE else ""
     said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.value

@@ -8,7 +8,6 @@ from that of an earlier home. Where nothing can be written, or somebody removes 
 Where the home is usable and in-tree filters refuse it, the clock is the pod's own: since when its condition
 PodScheduled is False. That says so also of a pod with scheduling gates, and the time stays when they go.
 
-
 Soft homes that a pod is refused for once, because they were not among the nodes asked about.
 
 kube-scheduler shows a sample. Whether the home was left out by lot, or an in-tree filter refused it, tells what becomes
@@ -29,7 +28,7 @@ from app.framework.interface import Clock, Handle
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.annotations import HOME_SINCE
-from plugins.sticky_node.home_state import Standings, State
+from plugins.sticky_node.home_state import HomeStates, State
 from plugins.sticky_node.owners import Owner, Owners, Slot
 
 MOST_SEEN: Final = 1 << 15
@@ -73,7 +72,7 @@ class _Asked(Struct, frozen=True):
 class Clocks:
     """Reads what is written, and remembers what is not."""
 
-    def __init__(self, standings: Standings, owners: Owners, handle: Handle) -> None:
+    def __init__(self, standings: HomeStates, owners: Owners, handle: Handle) -> None:
         self._standings = standings
         self._owners = owners
         self._now = handle.wall_clock

@@ -98,7 +98,7 @@ _OF_PRESSURE: Final[Mapping[str, Taint]] = {
 """What the node lifecycle controller makes of conditions: who tolerates these tolerates those."""
 
 
-class Standing(Struct, frozen=True, gc=False):
+class HomeState(Struct, frozen=True, gc=False):
     """``mark``: what says so, for a person; empty where nothing is wrong."""
 
     state: State
@@ -108,25 +108,25 @@ class Standing(Struct, frozen=True, gc=False):
 class _Found(Struct, frozen=True, gc=False):
     """What is wrong with a node, and the taint by which a pod may tolerate it; ``None``: no pod may."""
 
-    standing: Standing
+    standing: HomeState
     taint: Taint | None = None
 
 
 _OtherMark: TypeAlias = tuple[str, str | None, _Found]
 """A key, the value that it has to have, if any does not do, and what it says."""
 
-_USABLE: Final = Standing(State.USABLE)
-_GONE: Final = Standing(State.GONE, "there is no such node")
-_UNREADABLE: Final = Standing(State.AWAY, "the node cannot be read")
-_OTHER_MACHINE: Final = Standing(State.OTHER_MACHINE, "another machine has its name")
-_TARGET: Final = Standing(State.TARGET, f"label {MIGRATION_JOB}")
-_TERMINATING: Final = _Found(Standing(State.LEAVING, "being deleted"))
-_CORDONED: Final = _Found(Standing(State.AWAY, "cordoned"), UNSCHEDULABLE)
+_USABLE: Final = HomeState(State.USABLE)
+_GONE: Final = HomeState(State.GONE, "there is no such node")
+_UNREADABLE: Final = HomeState(State.AWAY, "the node cannot be read")
+_OTHER_MACHINE: Final = HomeState(State.OTHER_MACHINE, "another machine has its name")
+_TARGET: Final = HomeState(State.TARGET, f"label {MIGRATION_JOB}")
+_TERMINATING: Final = _Found(HomeState(State.LEAVING, "being deleted"))
+_CORDONED: Final = _Found(HomeState(State.AWAY, "cordoned"), UNSCHEDULABLE)
 _FALSE: Final = "false"
-_NO_MACHINES: Final = _Found(Standing(State.AWAY, f"label {SCHEDULABLE}={_FALSE}"))
+_NO_MACHINES: Final = _Found(HomeState(State.AWAY, f"label {SCHEDULABLE}={_FALSE}"))
 
 
-class Standings:
+class HomeStates:
     """Tells how it is about homes, by nodes and volumes as the picture has them."""
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
@@ -139,11 +139,11 @@ class Standings:
         self._annotations = _others("annotation", ((it.annotation, it.value) for it in args.maintenance))
         self._labels = _others("label", ((it.label, it.value) for it in args.maintenance))
 
-    def of_node(self, home: str, owner: Owner) -> Standing:
+    def of_node(self, home: str, owner: Owner) -> HomeState:
         """By the home's node alone, whatever pods tolerate. Never raises."""
         return self._by_node(home, owner, None)
 
-    def of(self, home: str, owner: Owner, pod: Pod) -> Standing:
+    def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
         """For one pod of the owner: what it tolerates of the node does not count, as with kube-scheduler.
 
         That a node is leaving cannot be tolerated, nor can a kubelet that is not heard of.
@@ -157,7 +157,7 @@ class Standings:
         """Whether the pod's bound volumes can be used from the node; of what cannot be said, they can."""
         return self._volumes.unreached(pod, node) is None
 
-    def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> Standing:
+    def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> HomeState:
         try:
             info = self._nodes.get(home)
         except Unreadable:
@@ -185,7 +185,7 @@ class Standings:
     def _tolerates(self, pod: Pod, taint: Taint | None) -> bool:
         return taint is not None and self._tolerance.of(pod.spec.tolerations).tolerates(taint)
 
-    def _volume_elsewhere(self, home: str, pod: Pod) -> Standing | None:
+    def _volume_elsewhere(self, home: str, pod: Pod) -> HomeState | None:
         if not pod.spec.pending_volumes:
             return None
         try:
@@ -193,7 +193,7 @@ class Standings:
         except Unreadable:
             return None
         found = self._volumes.unreached(pod, home if info is None else info.node)
-        return None if found is None else Standing(State.VOLUME_ELSEWHERE, str(found))
+        return None if found is None else HomeState(State.VOLUME_ELSEWHERE, str(found))
 
     def _marks(self, node: Node, owner: Owner) -> Iterator[_Found]:
         """What is wrong with the node, the worst first."""
@@ -233,7 +233,7 @@ def _by_key(marks: Iterable[Mark]) -> Mapping[str, frozenset[str | None]]:
 
 
 def _others(what: str, marks: Iterable[tuple[str, str | None]]) -> tuple[_OtherMark, ...]:
-    return tuple((key, value, _Found(Standing(State.AWAY, f"{what} {key}"))) for key, value in marks if key)
+    return tuple((key, value, _Found(HomeState(State.AWAY, f"{what} {key}"))) for key, value in marks if key)
 
 
 def _is(value: str, wanted: Collection[str | None]) -> bool:
@@ -249,13 +249,13 @@ def _marked(marks: Iterable[_OtherMark], there: Mapping[str, str]) -> Iterator[_
 def _unwell(state: NodeState) -> Iterator[_Found]:
     """By conditions. Where nobody has said anything of Ready yet, that says nothing."""
     if state.ready not in (TRUE, ""):
-        yield _Found(Standing(State.AWAY, f"Ready is {state.ready}"), _NOT_READY if state.ready == FALSE else None)
+        yield _Found(HomeState(State.AWAY, f"Ready is {state.ready}"), _NOT_READY if state.ready == FALSE else None)
     for condition in state.pressure:
-        yield _Found(Standing(State.AWAY, condition), _OF_PRESSURE[condition])
+        yield _Found(HomeState(State.AWAY, condition), _OF_PRESSURE[condition])
 
 
-def _tainted(state: State, taint: Taint) -> Standing:
-    return Standing(state, f"taint {taint.key}")
+def _tainted(state: State, taint: Taint) -> HomeState:
+    return HomeState(state, f"taint {taint.key}")
 
 
 def is_kubevirt(owner: Owner) -> bool:

@@ -14,7 +14,7 @@ Keeps a pod whose owner has a home from every other node; the first bind of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, Final, Self, final
 
@@ -57,78 +57,26 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
 from plugins.sticky_node.annotations import Claim, home_pod, no_word, on_pod, recorded_home
 from plugins.sticky_node.args import SHORTEST_GRACE, Policy, StickyNodeArgs
-from plugins.sticky_node.background import Steps, Walk
+from plugins.sticky_node.background import HomeWalk
 from plugins.sticky_node.events import tell
 from plugins.sticky_node.grace import Clocks, Tries
-from plugins.sticky_node.home_state import KINDS, PARTS, Standings, node_annotations
+from plugins.sticky_node.home_state import KINDS, PARTS, HomeStates, node_annotations
 from plugins.sticky_node.owners import HOMES, Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.pods import ActivePods, is_target
 from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reason, is_held, kinds_of_policies
-from plugins.sticky_node.reconciler import Upkeep
-from plugins.sticky_node.recorder import Making, Recorder
+from plugins.sticky_node.reconciler import Reconciler
+from plugins.sticky_node.recorder import PendingHomes, Recorder
 from plugins.sticky_node.reports import (
-    Census,
     Describer,
     Listing,
-    StandingCensus,
+    NodeStateFigures,
+    PodStateFigures,
     explain_home,
     explain_missing,
     explain_refused,
 )
-from plugins.sticky_node.unusable_homes import WatchedHomes
-from plugins.sticky_node.waiting_pods import WatchedPods
-
-TICK_SECONDS: Final = 0.25
-"""Between two looks at whether anything has moved, and of writing in one go."""
-
-
-class Watch:
-    """``verdict``: what filter goes by for a pod · ``ends_at``: when time alone changes that, in seconds since 1970.
-
-    ``decided``: what the table says for a pod of an owner, now. These raise ``Unreadable``. ``kinds``: those that all
-    this rests on.
-    """
-
-    def __init__(
-        self,
-        owners: Owners,
-        standings: Standings,
-        policies: Policies,
-        clocks: Clocks,
-        handle: Handle,
-        *,
-        verdict: Callable[[Pod], Hashable],
-        ends_at: Callable[[Pod], float | None],
-        decided: Callable[[Owner, Pod], Decision],
-        kinds: Collection[Kind[Any]],
-    ) -> None:
-        self._sleep = handle.sleep
-        self._homes = WatchedHomes(owners, standings, policies, clocks, handle, kinds)
-        self._pods = WatchedPods(owners, handle, verdict, ends_at, decided, kinds, clocks)
-
-    def answered(self, pod: Pod, verdict: Hashable) -> None:
-        """Filter went by this for a pod. Only the first word for a pod counts: on the hot path, and cheap."""
-        self._pods.answered(pod, verdict)
-
-    async def run(self) -> None:
-        """Until it is cancelled. A write that waits for its answer keeps no pod waiting."""
-        self._homes.begin()
-        await self._pods.begin(Steps(self._sleep))
-        await together(self._watch_pods, self._watch_homes, self._pods.refused.run)
-
-    async def _watch_pods(self) -> None:
-        steps = Steps(self._sleep)
-        while True:
-            await self._pods.look(steps)
-            await self._sleep(TICK_SECONDS)
-
-    async def _watch_homes(self) -> None:
-        steps = Steps(self._sleep)
-        while True:
-            await self._homes.look(steps)
-            await self._homes.write(TICK_SECONDS, steps)
-            await self._sleep(TICK_SECONDS)
-
+from plugins.sticky_node.unusable_homes import UnusableHomes
+from plugins.sticky_node.waiting_pods import WaitingPods
 
 _LOG: Final = structlog.get_logger(__name__)
 NAME: Final = "StickyNode"
@@ -192,13 +140,13 @@ class StickyNode(
         self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
-        self._making = Making()
-        self._recorder = Recorder(self._owners, self._active, self._making, handle)
-        walk = Walk(self._owners, handle.objects)
-        self._census = Census(walk, handle.objects, self._making)
-        self._standings = Standings(args, handle)
+        self._pending = PendingHomes()
+        self._recorder = Recorder(self._owners, self._active, self._pending, handle)
+        walk = HomeWalk(self._owners, handle.objects)
+        self._pod_state_figures = PodStateFigures(walk, handle.objects, self._pending)
+        self._standings = HomeStates(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._standing_census = StandingCensus(self._owners, self._standings, self._policies)
+        self._node_state_figures = NodeStateFigures(walk, self._standings, self._policies)
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
         self._clock = handle.clock
         self._failed_at = -inf
@@ -208,19 +156,13 @@ class StickyNode(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
         self._tries = Tries(handle.clock, handle.wall_clock)
-        self._upkeep = Upkeep(
-            args, self._owners, self._active, self._making, self._recorder, handle, is_off=self._policies.is_off
+        self._reconciler = Reconciler(
+            args, self._owners, self._active, self._pending, self._recorder, handle, is_off=self._policies.is_off
         )
-        self._watch = Watch(
-            self._owners,
-            self._standings,
-            self._policies,
-            clocks,
-            handle,
-            verdict=self._verdict,
-            ends_at=self._ends_at,
-            decided=self._decided,
-            kinds=_kinds(args),
+        kinds = _kinds(args)
+        self._unusable_homes = UnusableHomes(self._owners, self._standings, self._policies, clocks, handle, kinds)
+        self._waiting_pods = WaitingPods(
+            self._owners, handle, self._verdict, self._ends_at, self._decided, kinds, clocks
         )
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
@@ -247,7 +189,7 @@ class StickyNode(
 
     def _answered(self, pod: Pod, verdict: Hashable) -> None:
         if not self._is_asked():
-            self._watch.answered(pod, verdict)
+            self._waiting_pods.answered(pod, verdict)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         decision = state.read(_DECIDED).decision
@@ -387,11 +329,11 @@ class StickyNode(
         decision = self._decider.of(owner, pod, recorded)
         if decision.makes_home(node_name, failback=self._failback):
             decides = self._active.decides(pod, node_name, owner.controller)
-            self._making.begin(Claim(pod, node_name, owner, home_pod(owner), decides, replaces=recorded))
+            self._pending.begin(Claim(pod, node_name, owner, home_pod(owner), decides, replaces=recorded))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        self._making.drop(pod)
+        self._pending.drop(pod)
         owner = self._owners.of(pod)
         if isinstance(owner, Owner) and recorded_home(owner) == node_name:
             self._tries.fail(pod.uid, node_name)
@@ -401,9 +343,9 @@ class StickyNode(
 
         The target of a migration carries the machine's open claim: the pod that made it will be gone then.
         """
-        claim = self._making.of(pod)
+        claim = self._pending.of(pod)
         if claim is not None and not self._stands(claim):
-            self._making.drop(pod)
+            self._pending.drop(pod)
             claim = None
         if is_target(pod) and isinstance(owner := self._owners.of(pod), Owner):
             claim = self._recorder.open_claim(owner)
@@ -411,9 +353,9 @@ class StickyNode(
         return SUCCESS
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        claim = self._making.of(pod)
+        claim = self._pending.of(pod)
         if claim is not None:
-            self._making.arrived(claim)
+            self._pending.arrived(claim)
             await self._recorder.record(claim)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
@@ -422,8 +364,8 @@ class StickyNode(
             return Explanation()
         if isinstance(owner, Missing):
             return explain_missing(owner)
-        claim = None if recorded_home(owner) else self._making.holds(owner, pod) or self._making.of(pod)
-        made = claim is not None and self._making.is_made(claim.pod)
+        claim = None if recorded_home(owner) else self._pending.holds(owner, pod) or self._pending.of(pod)
+        made = claim is not None and self._pending.is_made(claim.pod)
         decision = self._decided(owner, pod)
         return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
 
@@ -436,8 +378,8 @@ class StickyNode(
         return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
     def figures(self) -> Iterator[Figure | None]:
-        yield from self._census.figures()
-        yield from self._standing_census.figures()
+        yield from self._pod_state_figures.figures()
+        yield from self._node_state_figures.figures()
 
     async def run(self) -> None:
         """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
@@ -447,10 +389,16 @@ class StickyNode(
         if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
         try:
-            await together(self._watch.run, self._upkeep.run)
+            await together(self._watch, self._reconciler.run)
         except Exception:
             self._failed_at = self._clock()
             raise
+
+    async def _watch(self) -> None:
+        """Tell people of homes and wake pods, until cancelled. A write that waits for its answer delays no pod."""
+        self._unusable_homes.begin()
+        await self._waiting_pods.begin()
+        await together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()
@@ -468,11 +416,11 @@ class StickyNode(
         Then put right what no bind does.
         """
         await self._recorder.record_open()
-        await self._upkeep.round()
+        await self._reconciler.round()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
         """One in the making, or the recorded home."""
-        claim = self._making.holds(owner, pod)
+        claim = self._pending.holds(owner, pod)
         return recorded_home(owner) if claim is None else claim.node
 
     def _stands(self, claim: Claim) -> bool:

@@ -1,21 +1,13 @@
-"""The homes of one object, as anybody may have written them on it.
+"""What pods say that matters to homes: their ordinal, their claims, where their volumes can be used, who is active.
 
-From a pod to the PersistentVolumeClaim that keeps its home, where a rule says that claims do.
+A pod may use several claims. One that a single node can mount comes before one that many can, and then the first by
+name. A claim that many nodes can mount keeps the home of a pod that uses it alone: several are meant to be spread. More
+than ``MOST_OTHERS`` other pods share it whatever they are.
 
-A pod may use several: one that a single node can mount comes before one that many can, and then the first by name. A
-claim that many nodes can mount keeps the home of a pod that uses it alone: several are meant to be spread. More than
-``MOST_OTHERS`` share it whatever they are.
+Only bound volumes restrict nodes. A volume that cannot be read, or does not exist, restricts nothing: kube-scheduler's
+own VolumeBinding refuses such a pod, or knows better.
 
-
-From which nodes the bound volumes of a pod can be used, by the node affinity of their PersistentVolumes.
-
-Only volumes that are bound say anything. What cannot be read, or is not there, says nothing: kube-scheduler's own
-VolumeBinding refuses such a pod, or knows better.
-
-
-Whose word counts: a machine may have several pods, and anybody who may create pods may claim to be one.
-
-An owner reference is as trustworthy as the right to create pods in its namespace: nobody else checks it.
+An owner reference is as trustworthy as the right to create pods in its namespace: Kubernetes does not check it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""What happens to a pod whose owner has a home: for each state of the home and each policy, one cell.
+"""The table of homes, the policy that applies to a pod's home, and the decision for one pod.
 
-Source of all of it: this table. Filter goes by it, `docs/homes.md` shows it, and every cell has a test.
+Filter, Events, ``explain`` and `docs/homes.md` all use this table, and every cell has a test.
 
-
-Which policy holds for a pod's home: the word nearest to it counts.
-
-In this order: the owner's annotation ``homeport.dev/policy``, the pod's own (which its template brings), the first
-namespace rule that matches, the owner rule, the default. An annotation that names no policy is passed over.
-
-
-What happens to one pod because of its home, now: the cell of the table, and until when it holds.
+The nearest policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the pod's own (which
+its template brings), the first namespace rule that matches, the owner rule, the default. An annotation that names no
+policy is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.selectors import Selector
 from plugins.sticky_node.args import Policy, StickyNodeArgs
 from plugins.sticky_node.grace import Clocks
-from plugins.sticky_node.home_state import Standing, Standings, State
+from plugins.sticky_node.home_state import HomeState, HomeStates, State
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.pods import is_target
 
@@ -198,7 +193,7 @@ class Decision(Struct, frozen=True):
 
     home: str
     applied: Applied
-    standing: Standing
+    standing: HomeState
     action: Action
     reason: Reason = Reason.NOT_HOME
     since: float | None = None
@@ -228,7 +223,7 @@ class Decider:
     """Goes by the table. ``now``: seconds since 1970."""
 
     def __init__(
-        self, args: StickyNodeArgs, policies: Policies, standings: Standings, clocks: Clocks, now: Clock
+        self, args: StickyNodeArgs, policies: Policies, standings: HomeStates, clocks: Clocks, now: Clock
     ) -> None:
         self._releases_gone = args.when_gone == "release"
         self._policies = policies
@@ -239,10 +234,10 @@ class Decider:
     def of(self, owner: Owner, pod: Pod, home: str) -> Decision:
         """``home``: empty if there is none. Raises ``Unreadable``."""
         applied = self._policies.of(owner, pod)
-        standing = Standing(State.NONE)
+        standing = HomeState(State.NONE)
         if applied.policy is Policy.OFF or not home:
             if applied.policy is not Policy.OFF and is_target(pod):
-                standing = Standing(State.TARGET)
+                standing = HomeState(State.TARGET)
             return Decision(home, applied, standing, Action.ALL)
         standing = self._standings.of(home, owner, pod)
         if self._is_released(applied, standing.state):

@@ -1,20 +1,10 @@
-"""Tells homes that are an object's own from copies of another's, by what stands beside them.
+"""Corrects what is written of homes where no bind does, and remembers homes beyond their owners.
 
-A home that a person wrote, or an earlier Homeport, gets the owner's UID beside it: a copy of it can be told then. What
-was copied is removed, so that whatever a person writes there later is plainly theirs.
+The owner's UID is written beside a home that a person, or an earlier Homeport, wrote: a copy on another object can be
+told apart then. A copied home is removed, so that whatever a person writes there later is plainly theirs.
 
-
-What outlives an owner: a Home for each machine that is remembered by its name.
-
-    kubectl get homes
-
-A machine that is made anew under its name finds its home there, before anything is written on it. Without the kind's
-definition in the cluster nothing is remembered, and homes end with their owners.
-
-
-A home that is the name's is remembered beyond its owner, and given back to an object made anew under that name.
-
-Keeps what is written of homes right where no bind does: in the background, in whoever decides.
+A home that belongs to a name is kept in a Home object (``kubectl get homes``). A machine that is made anew under its
+name finds its home there. Without the CustomResourceDefinition nothing is remembered, and homes end with their owners.
 """
 
 from __future__ import annotations
@@ -22,15 +12,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec import Struct
 
-from app.framework.interface import Handle, Objects, Unreadable, Writer
+from app.framework.interface import Handle, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, memory_name
 from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
@@ -38,6 +27,7 @@ from app.kube.kubevirt_v1 import VirtualMachineInstance
 from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import (
+    HomeStore,
     given_up,
     heard_in,
     home_in,
@@ -53,10 +43,10 @@ from plugins.sticky_node.annotations import (
     without,
 )
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.background import Attempts, Enough, Steps, Turns
-from plugins.sticky_node.owners import HOMES, Owner, Owners, remembered
+from plugins.sticky_node.background import Enough, ResumableIteration, Steps, WriteBudget
+from plugins.sticky_node.owners import HOMES, Owner, Owners
 from plugins.sticky_node.pods import ActivePods, is_slot
-from plugins.sticky_node.recorder import Following, Making, Recorder
+from plugins.sticky_node.recorder import MigratedHomes, PendingHomes, Recorder
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -69,11 +59,11 @@ class _Wrong(Struct):
     is_all: bool = True
 
 
-class Sealing:
+class HomeOwnership:
     """Goes over the objects that keep homes."""
 
     def __init__(
-        self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: Attempts, handle: Handle
+        self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: WriteBudget, handle: Handle
     ) -> None:
         self._owners = owners
         self._active = active
@@ -84,7 +74,7 @@ class Sealing:
         self._events = handle.event_recorder
         self._sleep = handle.sleep
         self._in_order: dict[str, AnnotatedObject] = {}
-        self._turns = Turns(owners, owners.keepers())
+        self._turns = ResumableIteration(owners, owners.keepers())
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:
@@ -177,54 +167,22 @@ MOST_REMEMBERED: Final = 512
 """Homes of one object that are remembered."""
 
 
-class Memory:
-    """Reads what is remembered, and writes it."""
-
-    def __init__(self, objects: Objects, writer: Writer, wall_clock: Callable[[], float]) -> None:
-        """``wall_clock``: seconds since 1970."""
-        self._objects = objects
-        self._writer = writer
-        self._wall_clock = wall_clock
-
-    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
-        return remembered(self._objects, kind, found, slot)
-
-    async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
-        """Remember a home, in place of whatever has its name. Raises what the writer raises, and ``Unreadable``."""
-        since = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
-        owner |= {"name": found.name, "uid": found.uid}
-        spec: dict[str, Any] = {"node": node, "since": since}
-        name = memory_name(kind.api_version, kind.kind, found.name, slot)
-        known = self._objects.get(HOMES, found.namespace, name)
-        if known is not None:
-            whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
-            await self._writer.change(HOMES, known, spec | whole)
-        else:
-            given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
-            await self._writer.create(HOMES, found.namespace, name, spec | given)
-
-    async def forget(self, home: Home) -> None:
-        """Raises what the writer raises."""
-        await self._writer.delete(HOMES, home)
-
-
-class Remembering:
+class RememberedHomes:
     """Goes over what is remembered, and over the owners whose homes are to be."""
 
-    def __init__(self, owners: Owners, attempts: Attempts, handle: Handle) -> None:
+    def __init__(self, owners: Owners, attempts: WriteBudget, handle: Handle) -> None:
         self._attempts = attempts
         self._objects = handle.objects
         self._writer = handle.writer
         self._events = handle.event_recorder
         self._sleep = handle.sleep
-        self._memory = Memory(handle.objects, handle.writer, handle.wall_clock)
+        self._store = HomeStore(handle.objects, handle.writer, handle.wall_clock)
         self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._turns = Turns(owners, self._kinds.values())
-        self._turns_of_homes = Turns(handle.objects, (HOMES,))
+        self._turns = ResumableIteration(owners, self._kinds.values())
+        self._turns_of_homes = ResumableIteration(handle.objects, (HOMES,))
 
     async def all(self) -> bool:
         """Give back what is remembered, and forget what a person gave up."""
@@ -239,7 +197,7 @@ class Remembering:
                 slot = home.keeper.slot
                 if found is None or not self._owners.keeps(kind, found):
                     continue
-                if self._memory.of(kind, found, slot) is not home or home_in(found, slot):
+                if self._store.of(kind, found, slot) is not home or home_in(found, slot):
                     continue
             except Unreadable:
                 complete = False
@@ -267,7 +225,7 @@ class Remembering:
         return self._kinds.get((home.keeper.api_version, home.keeper.kind))
 
     async def _forget(self, home: Home) -> bool:
-        return await self._attempts.of_memory("/".join(home.key), partial(self._memory.forget, home))
+        return await self._attempts.of_memory("/".join(home.key), partial(self._store.forget, home))
 
     async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
         """An object is there and has no home: its own was given up, or it has its predecessor's."""
@@ -337,7 +295,7 @@ class Remembering:
             return ()
         slots = tuple(self._to_remember(kind, found))
         if not slots:
-            known = (self._memory.of(kind, found, slot) for slot in self._slots_of(kind, found))
+            known = (self._store.of(kind, found, slot) for slot in self._slots_of(kind, found))
             self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
         return slots
 
@@ -356,21 +314,21 @@ class Remembering:
         for slot in self._slots_of(kind, found):
             home = home_in(found, slot)
             if home and is_sealed(found, slot) and is_subdomain(home):
-                known = self._memory.of(kind, found, slot)
+                known = self._store.of(kind, found, slot)
                 told = (found.uid, home, found.annotations.get(machine_key(slot), ""))
                 if known is None or told != (known.keeper.uid, known.node, known.machine):
                     yield slot
 
     async def _remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> None:
         machine = found.annotations.get(machine_key(slot), "")
-        await self._memory.keep(kind, found, slot, home_in(found, slot), machine)
+        await self._store.keep(kind, found, slot, home_in(found, slot), machine)
 
 
 _PERIOD_SECONDS: Final = 1.0
 _LATER_SECONDS: Final = 10.0
 
 
-class Upkeep:
+class Reconciler:
     """``is_off`` tells whether the policy of an owner with that pod is ``off``: nothing of that machine is recorded."""
 
     def __init__(
@@ -378,7 +336,7 @@ class Upkeep:
         args: StickyNodeArgs,
         owners: Owners,
         active: ActivePods,
-        making: Making,
+        making: PendingHomes,
         recorder: Recorder,
         handle: Handle,
         *,
@@ -387,16 +345,16 @@ class Upkeep:
         self._objects = handle.objects
         self._clock = handle.clock
         self._sleep = handle.sleep
-        self._attempts = Attempts(handle.clock)
-        self._sealing = Sealing(owners, active, recorder, self._attempts, handle)
-        self._remembering = Remembering(owners, self._attempts, handle)
-        self._following = Following(args, owners, active, making, recorder, self._attempts, handle, is_off)
+        self._attempts = WriteBudget(handle.clock)
+        self._ownership = HomeOwnership(owners, active, recorder, self._attempts, handle)
+        self._remembered = RememberedHomes(owners, self._attempts, handle)
+        self._migrated = MigratedHomes(args, owners, active, making, recorder, self._attempts, handle, is_off)
         self._parts = (
-            self._sealing.all,
-            self._remembering.all,
-            self._following.all,
-            self._remembering.note,
-            self._remembering.forget,
+            self._ownership.all,
+            self._remembered.all,
+            self._migrated.all,
+            self._remembered.note,
+            self._remembered.forget,
         )
         memory = (HOMES,) if owners.remembers() else ()
         self._kinds = tuple(dict.fromkeys((*owners.keepers(), *owners.controllers(), *memory)))

@@ -1,8 +1,7 @@
-"""Homes in the making: made by binds under way, or made and not on their owner yet. Gone with the process.
+"""Writes homes to their owners: those that binds make, and those of machines that migrated or ran before Homeport.
 
-Copies homes to their owners. What cannot be written is said once, kept in memory, and tried again.
-
-A machine that has migrated takes its home along, if it lived at home; one that never had any gets where it runs.
+A home that cannot be written is reported once, kept in memory, and tried again. A machine that migrates takes its home
+along if it ran at home. A machine that never had a home gets one where it runs.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from plugins.sticky_node.annotations import (
     recorded_home,
 )
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.background import Attempts, Steps, Turns
+from plugins.sticky_node.background import ResumableIteration, Steps, WriteBudget
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.pods import ActivePods, is_target
 
 
-class Making:
+class PendingHomes:
     """Claims by their pod's UID. Several pods of one owner may be on their way, the later ones held by the first.
 
     Whichever arrives makes the home: where the first does not, the next holds the others.
@@ -107,10 +106,10 @@ _LOG: Final = structlog.get_logger(__name__)
 class Recorder:
     """Hears claims: each at most once, and only from the pod that decides."""
 
-    def __init__(self, owners: Owners, active: ActivePods, making: Making, handle: Handle) -> None:
+    def __init__(self, owners: Owners, active: ActivePods, making: PendingHomes, handle: Handle) -> None:
         self._owners = owners
         self._active = active
-        self._making = making
+        self._pending = making
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._writer = handle.writer
@@ -130,7 +129,7 @@ class Recorder:
         last claim on its owner.
         """
         without_claim = set(self._causes)
-        for claim in self._making.made():
+        for claim in self._pending.made():
             without_claim.discard(claim.owner.key)
             with suppress(Unreadable):
                 await self.record(claim)
@@ -146,7 +145,7 @@ class Recorder:
 
     def open_claim(self, owner: Owner) -> Claim | None:
         """Return the claim that would make the machine's home now: one in memory, or one on its bound pods."""
-        claims = [it for it in self._making.made() if it.owner.key == owner.key]
+        claims = [it for it in self._pending.made() if it.owner.key == owner.key]
         for pod in self._active.pods(owner.controller):
             with suppress(Unreadable):
                 if (claim := self._word_of(pod)) is not None:
@@ -161,7 +160,7 @@ class Recorder:
         if pod.annotations.get(HOME) != pod.node_name or not self._serves(pod.spec.scheduler_name) or is_target(pod):
             return None
         owner = self._owners.of(pod)
-        if not isinstance(owner, Owner) or self._making.is_made(pod):
+        if not isinstance(owner, Owner) or self._pending.is_made(pod):
             return None
         after = pod.annotations.get(HOME_AFTER, "")
         if home_pod(owner) != after:
@@ -173,7 +172,7 @@ class Recorder:
         """Write the home to its owner, unless the claim is closed. Done with it, it is forgotten, and else kept."""
         try:
             if not await self.hear(claim):
-                self._making.keep(claim)
+                self._pending.keep(claim)
         except OSError as cause:
             self._failed(claim, self._owners.newest(claim.owner) or claim.owner, str(cause))
 
@@ -219,7 +218,7 @@ class Recorder:
 
     def _written(self, claim: Claim, owner: Owner) -> None:
         self._causes.pop(claim.owner.key, None)
-        self._making.drop(claim.pod)
+        self._pending.drop(claim.pod)
         home = recorded_home(owner)
         if claim.makes(owner):
             self._made(claim, owner)
@@ -241,7 +240,7 @@ class Recorder:
     def _settled(self, claim: Claim, owner: Owner | None) -> None:
         """There is nothing to write, or a write of which nobody heard has arrived."""
         was_tried = self._causes.pop(claim.owner.key, None) is not None
-        self._making.drop(claim.pod)
+        self._pending.drop(claim.pod)
         if was_tried and owner is not None and home_pod(owner) == claim.pod.uid:
             self._made(claim, owner)
 
@@ -252,12 +251,12 @@ class Recorder:
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)
             events.not_recorded(self._events, owner, claim, cause)
         if recorded_home(owner) in (claim.replaces, claim.node):
-            self._making.keep(claim)
+            self._pending.keep(claim)
         else:
-            self._making.drop(claim.pod)
+            self._pending.drop(claim.pod)
 
 
-class Following:
+class MigratedHomes:
     """Goes over KubeVirt's machines. ``is_off``: whether a machine's policy is ``off``, so that nothing is recorded."""
 
     def __init__(
@@ -265,16 +264,16 @@ class Following:
         args: StickyNodeArgs,
         owners: Owners,
         active: ActivePods,
-        making: Making,
+        making: PendingHomes,
         recorder: Recorder,
-        attempts: Attempts,
+        attempts: WriteBudget,
         handle: Handle,
         is_off: Callable[[Owner, Pod], bool],
     ) -> None:
         self._args = args
         self._owners = owners
         self._active = active
-        self._making = making
+        self._pending = making
         self._recorder = recorder
         self._attempts = attempts
         self._is_off = is_off
@@ -282,7 +281,7 @@ class Following:
         self._serves = handle.serves
         self._sleep = handle.sleep
         self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
-        self._turns = Turns(handle.objects, (VIRTUAL_MACHINE_INSTANCES,))
+        self._turns = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,))
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
 
     async def all(self) -> bool:
@@ -325,7 +324,7 @@ class Following:
 
     def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
         owner = self._owners.of(pod) if self._serves(pod.spec.scheduler_name) else None
-        if not isinstance(owner, Owner) or self._making.of(pod) is not None or self._is_off(owner, pod):
+        if not isinstance(owner, Owner) or self._pending.of(pod) is not None or self._is_off(owner, pod):
             return None
         home, heard = recorded_home(owner), home_pod(owner)
         if self._args.follow_migration and heard != pod.uid and _has_left(machine, pod, owner):

@@ -1,11 +1,4 @@
-"""How many homes there are and how their pods are, for people who watch many of them.
-
-How many homes cannot be used now, why, and on which nodes most of them are.
-
-Every home, for a person: where it is, how it is about it, and what cannot both be.
-
-What a person is told of a home: the same that filter goes by.
-"""
+"""Answers about homes for people: metrics, the list of all homes, and ``explain``."""
 
 from __future__ import annotations
 
@@ -31,16 +24,15 @@ from app.framework.interface import (
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
-from plugins.sticky_node.annotations import HOME, Claim, home_key, readable, recorded_home
+from plugins.sticky_node.annotations import Claim, home_key, readable, recorded_home
 from plugins.sticky_node.args import Policy
-from plugins.sticky_node.background import AT_HOME, ELSEWHERE, IDLE, WAITING, Kept, Walk
+from plugins.sticky_node.background import AT_HOME, ELSEWHERE, IDLE, WAITING, HomeWalk, Kept, in_steps
 from plugins.sticky_node.events import in_words
 from plugins.sticky_node.grace import Clocks, rfc3339
-from plugins.sticky_node.home_state import Standings, State
-from plugins.sticky_node.owners import Missing, Owner, Owners
-from plugins.sticky_node.pods import slots
+from plugins.sticky_node.home_state import HomeStates, State
+from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
-from plugins.sticky_node.recorder import Making
+from plugins.sticky_node.recorder import PendingHomes
 
 AWAY: Final = "away"
 NODE_GONE: Final = "node_gone"
@@ -55,13 +47,13 @@ _HOMES: Final = "Homes by state: at_home, away, waiting, idle, node_gone or unre
 _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does."
 
 
-class Census:
+class PodStateFigures:
     """Counts homes anew each time."""
 
-    def __init__(self, walk: Walk, objects: Objects, making: Making) -> None:
+    def __init__(self, walk: HomeWalk, objects: Objects, making: PendingHomes) -> None:
         self._walk = walk
         self._objects = objects
-        self._making = making
+        self._pending = making
 
     def figures(self, now: datetime | None = None) -> Iterator[Figure | None]:
         """``homes`` by state, and ``homes_longest_wait_seconds``; ``now`` in UTC."""
@@ -74,7 +66,7 @@ class Census:
                 counts[self._state(kept.home, kept.machine)] += 1
                 if kept.machine == WAITING and kept.waits_since:
                     oldest = min(kept.waits_since, oldest or kept.waits_since)
-        counts[UNRECORDED] = len(self._making.made())
+        counts[UNRECORDED] = len(self._pending.made())
         for state, count in counts.items():
             yield Figure("homes", _HOMES, count, {"state": state})
         yield Figure("homes_longest_wait_seconds", _LONGEST, _age(oldest, now or datetime.now(UTC)))
@@ -102,7 +94,6 @@ OTHERS: Final = "(others)"
 NO_NODE: Final = "(gone)"
 """Of homes that are no node: what stands there, anybody may have written."""
 
-_STEP: Final = 32
 _BY_STANDING: Final = (
     "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
 )
@@ -112,11 +103,11 @@ _BY_NODE: Final = (
 )
 
 
-class StandingCensus:
+class NodeStateFigures:
     """Counts anew each time, from the owners. Of a policy it knows what is said of the owner, not what a pod says."""
 
-    def __init__(self, owners: Owners, standings: Standings, policies: Policies) -> None:
-        self._owners = owners
+    def __init__(self, walk: HomeWalk, standings: HomeStates, policies: Policies) -> None:
+        self._walk = walk
         self._standings = standings
         self._policies = policies
 
@@ -124,12 +115,13 @@ class StandingCensus:
         """``homes_by_standing`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
-        for number, it in enumerate(self._homes()):
-            if number % _STEP == _STEP - 1:
+        for owner in in_steps(self._walk.owners()):
+            if owner is None:
                 yield None
-            if it is None:
                 continue
-            owner, home = it
+            home = recorded_home(owner)
+            if not home:
+                continue
             with suppress(Unreadable):
                 policy = self._policies.of(owner).policy
                 state = self._standings.of_node(home, owner).state
@@ -142,20 +134,6 @@ class StandingCensus:
                 yield Figure("homes_by_standing", _BY_STANDING, counts[standing, policy.value], labels)
         for node, count in _bounded(nodes).items():
             yield Figure("homes_unusable", _BY_NODE, count, {"node": node})
-
-    def _homes(self) -> Iterator[tuple[Owner, str] | None]:
-        """Beside the homes ``None`` for each object that was looked at, whether it has any or keeps none."""
-        for kind in self._owners.keepers():
-            per_ordinal = self._owners.is_per_ordinal(kind)
-            for found in self._owners.every(kind):
-                yield None
-                if found is None:
-                    continue
-                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal):
-                    owner = Owner(kind, found, slot, found)
-                    home = recorded_home(owner)
-                    if home:
-                        yield owner, home
 
 
 def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:
@@ -200,7 +178,7 @@ Describe = Callable[[Owner, str, Pod | None], Described]
 class Listing:
     """Lists homes anew each time. ``describe`` has the word on each."""
 
-    def __init__(self, walk: Walk, describe: Describe, handle: Handle) -> None:
+    def __init__(self, walk: HomeWalk, describe: Describe, handle: Handle) -> None:
         self._walk = walk
         self._describe = describe
         self._serves = handle.serves
@@ -262,7 +240,7 @@ def _contradiction(kept: Kept, told: Described) -> str:
 class Describer:
     """Implements ``Describe`` by what filter goes by, and begins no clock."""
 
-    def __init__(self, policies: Policies, standings: Standings, clocks: Clocks, decider: Decider) -> None:
+    def __init__(self, policies: Policies, standings: HomeStates, clocks: Clocks, decider: Decider) -> None:
         self._policies = policies
         self._standings = standings
         self._clocks = clocks

@@ -20,12 +20,15 @@ from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import HOME, HOME_SINCE, readable, recorded_home
 from plugins.sticky_node.args import Policy
-from plugins.sticky_node.background import Steps
+from plugins.sticky_node.background import Steps, longer
 from plugins.sticky_node.grace import Clocks, read_since, since_key
-from plugins.sticky_node.home_state import Standing, Standings, State
+from plugins.sticky_node.home_state import HomeState, HomeStates, State
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
+
+TICK_SECONDS: Final = 0.25
+"""Between two checks for changes, and the longest time of writing in one go."""
 
 LOOK_SECONDS: Final = 1.0
 """Between two looks, at least."""
@@ -56,7 +59,7 @@ _PAUSE_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 5
 _OF_OWNER: Final = "owner"
 
-_ANY: Final = Standing(State.NONE)
+_ANY: Final = HomeState(State.NONE)
 """Nobody cares how it is about the node."""
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -67,7 +70,7 @@ class _Home(Struct, frozen=True):
 
     owner: Owner
     node: str
-    standing: Standing
+    standing: HomeState
 
 
 _Homes: TypeAlias = Mapping[str, _Home]
@@ -102,13 +105,13 @@ class _Rest(Struct, frozen=True):
     until: float
 
 
-class WatchedHomes:
+class UnusableHomes:
     """Looks at the owners that changed, and at all of them once a node did."""
 
     def __init__(
         self,
         owners: Owners,
-        standings: Standings,
+        standings: HomeStates,
         policies: Policies,
         clocks: Clocks,
         handle: Handle,
@@ -144,6 +147,14 @@ class WatchedHomes:
         self._pause = 0.0
         self._forbidden: set[str] = set()
         self._is_failure_said = False
+
+    async def run(self) -> None:
+        """Look for changes and write them, until cancelled."""
+        steps = Steps(self._sleep)
+        while True:
+            await self.look(steps)
+            await self.write(TICK_SECONDS, steps)
+            await self._sleep(TICK_SECONDS)
 
     # looked at
 
@@ -221,7 +232,7 @@ class WatchedHomes:
                 homes[slot] = _Home(owner, node, self._standing(owner, node))
         return homes
 
-    def _standing(self, owner: Owner, node: str) -> Standing:
+    def _standing(self, owner: Owner, node: str) -> HomeState:
         """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
         applied = self._policies.of(owner)
         is_off = applied.policy is Policy.OFF
@@ -317,7 +328,7 @@ class WatchedHomes:
             try:
                 await self._write(uid, it, steps)
             except Unreadable:  # nothing is known against which to write
-                it.pause = _longer(it.pause)
+                it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
                 self._later(uid, it, it.pause)
             await self._sleep(PACE_SECONDS)
 
@@ -352,7 +363,7 @@ class WatchedHomes:
         before = self._rests.get(uid)
         seconds = REST_SECONDS
         if before is not None and before.changes == changes and self._clock() - before.until < before.seconds:
-            seconds = min(2 * before.seconds, LONGEST_REST)
+            seconds = longer(before.seconds, REST_SECONDS, LONGEST_REST)
         self._rests[uid] = _Rest(changes, seconds, self._clock() + seconds)
 
     def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
@@ -365,9 +376,9 @@ class WatchedHomes:
         if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
             self._forbidden.add(it.found.namespace)
         if len(self._forbidden) >= _REFUSING:
-            self._pause = _longer(self._pause)
+            self._pause = longer(self._pause, _PAUSE_SECONDS, AGAIN_SECONDS)
             self._barred_until = self._clock() + self._pause
-        it.pause = _longer(it.pause)
+        it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
         self._later(uid, it, it.pause)
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
@@ -378,7 +389,3 @@ class WatchedHomes:
         """Of each that waits there is one entry, of those that rest or of those that are due."""
         self._unwritten[uid] = it
         heappush(self._resting, (it.not_before, next(self._numbers), uid))
-
-
-def _longer(pause: float) -> float:
-    return min(max(2 * pause, _PAUSE_SECONDS), AGAIN_SECONDS)

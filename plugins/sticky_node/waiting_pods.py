@@ -1,9 +1,7 @@
-"""Pods that wait for a home which takes pods and which in-tree filters refuse: why is asked for, and people are told.
+"""Pods that wait for a home: woken once filter may answer otherwise, and asked about where their home refuses them.
 
-What is found out decides nothing: filter goes by what becomes of a nomination, and kube-scheduler by its own filters.
-
-
-Pods that wait for a home, or were made to wait by one: woken where filter may answer otherwise by now.
+kube-scheduler wakes no pod because time has passed or a home was moved. The reasons that are found out decide nothing:
+filter uses the result of a nomination, and kube-scheduler its own filters.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import readable
-from plugins.sticky_node.background import Steps
+from plugins.sticky_node.background import Steps, longer
 from plugins.sticky_node.events import in_words
 from plugins.sticky_node.grace import Clocks
 from plugins.sticky_node.home_state import State
@@ -134,7 +132,7 @@ class RefusedPods:
             self._tell(refused, owner, pod, decision, in_words(verdict.reasons))
         refused.pod = pod
         refused.not_before = self._clock() + refused.pause
-        refused.pause = min(2 * refused.pause, LONGEST_ASK_SECONDS)
+        refused.pause = longer(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
         self._put(refused)  # behind all others
 
     def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
@@ -198,7 +196,7 @@ class _Wait(Struct):
     told: Hashable = None
 
 
-class WatchedPods:
+class WaitingPods:
     """Keeps what filter went by for each pod that waits, and compares. ``refused``: those that their home refuses."""
 
     def __init__(
@@ -225,6 +223,7 @@ class WatchedPods:
         self._events = handle.event_recorder
         self._clock = handle.clock
         self._now = handle.wall_clock
+        self._sleep = handle.sleep
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -253,9 +252,17 @@ class WatchedPods:
             self._new.pop(oldest, None)
         self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
 
-    async def begin(self, steps: Steps) -> None:
+    async def run(self) -> None:
+        """Wake pods until cancelled. ``refused`` runs beside."""
+        steps = Steps(self._sleep)
+        while True:
+            await self.look(steps)
+            await self._sleep(TICK_SECONDS)
+
+    async def begin(self) -> None:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
+        steps = Steps(self._sleep)
         self._stamp, self._searched_at = self._stamp_now(), self._clock()
         async for pod in self._waiting(set(), steps):
             with suppress(Unreadable):

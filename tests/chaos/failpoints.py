@@ -59,6 +59,7 @@ HOMES: Final = (
     *(
         f"plugins.sticky_node.{name}"
         for name in (
+            "annotations",
             "background",
             "plugin",
             "reconciler",

@@ -94,12 +94,12 @@ ELSEWHERE: Final = (
     "app.controllers.plugin_runs:PluginRun.run:2:after",
     "app.controllers.plugin_runs:PluginRun.run:[34]:*",
     "plugins.sticky_node.plugin:StickyNode.run:1:after",
-    "plugins.sticky_node.plugin:Watch.run:2:after",
+    "plugins.sticky_node.plugin:StickyNode._watch:2:after",
     "app.writes.events:ApiRecorder._attempt:2:*",  # an Event that has had its hour
     "plugins.sticky_node.plugin:StickyNode.inquire:*",  # a home that is full: it is asked why, and nothing is written
     "plugins.sticky_node.waiting_pods:RefusedPods._ask:*",
     "plugins.sticky_node.waiting_pods:RefusedPods.run:[23]:*",
-    "plugins.sticky_node.unusable_homes:WatchedHomes.look:3:*",  # claims that no rule selects
+    "plugins.sticky_node.unusable_homes:UnusableHomes.look:3:*",  # claims that no rule selects
 )
 """Points that nothing here leads to, or too seldom to be counted on."""
 

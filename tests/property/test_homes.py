@@ -93,7 +93,7 @@ class Homes(RuleBasedStateMachine):
         owner = self.machines.plugin._owners.of(pod)
         assert isinstance(owner, Owner)
         home, heard = recorded_home(owner), home_pod(owner)
-        self.machines.plugin._making.begin(Claim(pod, node, owner, heard, True, home))
+        self.machines.plugin._pending.begin(Claim(pod, node, owner, heard, True, home))
         self.under_way[name] = (pod, node, CycleState())
         self.began[name] = self.heard
         self.replaced[pod.uid] = home

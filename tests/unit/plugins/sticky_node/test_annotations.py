@@ -190,7 +190,7 @@ async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Mac
     machines.change(MACHINE, {HOME: "n1"})
     machines.machine("mail", home="n1")
     machines.writer.unwritable = {"db"}
-    upkeep = machines.plugin._upkeep
+    upkeep = machines.plugin._reconciler
 
     with capture_logs() as said:
         assert [False, False] == [await upkeep.round() for _ in range(2)]
@@ -212,13 +212,13 @@ async def test_where_nothing_can_be_written_little_is_tried(machines: Machines) 
     machines.writer.before = [OSError("forbidden") for _ in range(20)]
 
     for left in (15, 10, 5, 0):
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert left == len(machines.writer.before)
 
-    assert not await machines.plugin._upkeep.round()
+    assert not await machines.plugin._reconciler.round()
     assert [] == machines.writer.written, "each was tried just now"
     machines.clock.now += 60
-    assert await machines.plugin._upkeep.round()
+    assert await machines.plugin._reconciler.round()
     assert 20 == len(machines.writer.written)
 
 
@@ -227,7 +227,7 @@ async def test_a_round_writes_so_much_and_the_next_ones_the_rest() -> None:
     for number in range(120):
         machines.add(MACHINE, f"db-{number}", home="n1")
 
-    rounds = [await machines.plugin._upkeep.round() for _ in range(5)]
+    rounds = [await machines.plugin._reconciler.round() for _ in range(5)]
 
     assert [False, False, False, False, True] == rounds
     assert 120 == len({name for name, _ in machines.writer.written}) == len(list(machines.cluster.every(HOMES)))
@@ -237,7 +237,7 @@ async def test_a_round_comes_with_a_change_and_for_what_the_last_one_left(machin
     """``asked`` are the moments at which the machines were looked at."""
     machines.writer.unwritable = {"db"}
     asked: list[tuple[float, bool]] = []
-    upkeep = machines.plugin._upkeep
+    upkeep = machines.plugin._reconciler
     taken = upkeep.round
 
     async def counted() -> bool:

@@ -11,18 +11,18 @@ import pytest
 
 from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node import background as module
-from plugins.sticky_node.background import STEP_SECONDS, Steps, Turns
+from plugins.sticky_node.background import STEP_SECONDS, ResumableIteration, Steps
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import INSTANCE, MACHINE, Machines
 
 
-def stop_at(turns: Turns[Any], kind: Kind[Any], name: str) -> None:
+def stop_at(turns: ResumableIteration[Any], kind: Kind[Any], name: str) -> None:
     for it, found in turns:
         if found is not None and (it, found.name) == (kind, name):
             break
 
 
-def names(turns: Turns[AnnotatedObject]) -> list[str]:
+def names(turns: ResumableIteration[AnnotatedObject]) -> list[str]:
     """Of those that had their turn."""
     return [f"{kind.kind} {found.name}" for kind, found in turns if found is not None]
 
@@ -32,7 +32,7 @@ def test_turns_go_on_where_they_were_stopped() -> None:
     for name in "abcd":
         machines.add(MACHINE, name)
         machines.add(INSTANCE, name)
-    turns = Turns[AnnotatedObject](machines.cluster, (MACHINE, INSTANCE))
+    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE, INSTANCE))
     stop_at(turns, INSTANCE, "b")
 
     there = [f"{it.kind} {name}" for it in (MACHINE, INSTANCE) for name in "abcd"]
@@ -44,7 +44,7 @@ def test_turns_begin_anew_where_that_one_is_gone() -> None:
     machines = Machines()
     for name in "abc":
         machines.add(MACHINE, name)
-    turns = Turns[AnnotatedObject](machines.cluster, (MACHINE,))
+    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE,))
     stop_at(turns, MACHINE, "b")
     machines.gone(MACHINE, "b")
 
@@ -55,7 +55,7 @@ def test_others_have_their_turn_on_the_way_there() -> None:
     machines = Machines()
     for name in "abcd":
         machines.add(MACHINE, name)
-    turns = Turns[AnnotatedObject](machines.cluster, (MACHINE,))
+    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE,))
     stop_at(turns, MACHINE, "d")
 
     assert [True, True, True, False] == [found is None for _, found in turns][:4]

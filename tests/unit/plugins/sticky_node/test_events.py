@@ -219,7 +219,7 @@ class TestNotRecorded:
             await machines.bind(pod, "n1")
             machines.cluster.delete_pod(pod.key)
 
-        assert ["default/boot-2"] == [str(it.pod) for it in machines.plugin._making.made()]
+        assert ["default/boot-2"] == [str(it.pod) for it in machines.plugin._pending.made()]
 
     async def test_one_of_a_machine_that_is_gone_is_forgotten(self, machines: Machines) -> None:
         machines.writer.unwritable = {"db"}
@@ -228,7 +228,7 @@ class TestNotRecorded:
 
         await machines.plugin.repair()
 
-        assert [] == machines.plugin._making.made()
+        assert [] == machines.plugin._pending.made()
         assert {} == machines.plugin._recorder._causes
 
 

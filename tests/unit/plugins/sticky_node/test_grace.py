@@ -16,7 +16,7 @@ from app.kube.core_v1 import Node, Pod
 from plugins.sticky_node import grace as module
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.grace import LONGEST_TRY_SECONDS, Clocks, Tries, read_since, seconds
-from plugins.sticky_node.home_state import Standings, State
+from plugins.sticky_node.home_state import HomeStates, State
 from plugins.sticky_node.owners import Owner
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines
@@ -35,7 +35,7 @@ class World(Machines):
         self.clock = ManualClock(NOW)
         self.is_asked = False
         handle = replace(self.handle, wall_clock=self.clock, is_asked=lambda: self.is_asked)
-        self.clocks = Clocks(Standings(StickyNodeArgs(), handle), self.plugin._owners, handle)
+        self.clocks = Clocks(HomeStates(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:
         self.put(make_node("n1", unschedulable=True))

@@ -18,8 +18,8 @@ from plugins.sticky_node.home_state import (
     AWAY_TAINTS,
     LEAVING_TAINTS,
     SCHEDULABLE,
-    Standing,
-    Standings,
+    HomeState,
+    HomeStates,
     State,
     node_annotations,
 )
@@ -28,7 +28,7 @@ from plugins.sticky_node.pods import MIGRATION_JOB
 from tests.builders import JsonObject, claim_object, encoded, make_node, mounting, taint, toleration, volume_object
 from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, own_home, reference
 
-USABLE: Final = Standing(State.USABLE)
+USABLE: Final = HomeState(State.USABLE)
 TO_ALL: Final = toleration()
 READY: Final = {"type": "Ready", "status": "True"}
 NOT_READY: Final = {"type": "Ready", "status": "False"}
@@ -43,7 +43,7 @@ class World:
     def __init__(self, args: JsonObject | None = None, **annotations: str) -> None:
         self.machines = Machines(args)
         self.machines.machine(home="n1", home_owner="uid-VirtualMachine-db n1", **annotations)
-        self.standings = Standings(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
+        self.standings = HomeStates(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
         self._owners = Owners(StickyNodeArgs().owners, self.machines.cluster)
 
     def node(self, **fields: Any) -> None:
@@ -59,13 +59,13 @@ class World:
         return found
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> HomeState:
         """By the node alone; of a pod that tolerates nothing it is the same."""
         found = self.standings.of_node("n1", self.owner)
         assert found == self.of(launcher())
         return found
 
-    def of(self, pod: Pod) -> Standing:
+    def of(self, pod: Pod) -> HomeState:
         return self.standings.of("n1", self.owner, pod)
 
 
@@ -90,14 +90,14 @@ class TestTheNode:
         world = World()
         world.node(taints=[taint("first"), taint(key, effect, "whatever")])
 
-        assert Standing(State.AWAY, f"taint {key}") == world.standing
+        assert HomeState(State.AWAY, f"taint {key}") == world.standing
 
     @pytest.mark.parametrize("key", LEAVING_TAINTS)
     def test_a_taint_that_says_leaving(self, key: str) -> None:
         world = World()
         world.node(taints=[taint("first"), taint(key, value="1767225600")])
 
-        assert Standing(State.LEAVING, f"taint {key}") == world.standing
+        assert HomeState(State.LEAVING, f"taint {key}") == world.standing
 
     @pytest.mark.parametrize("key", [*AWAY_TAINTS, *LEAVING_TAINTS, "medik8s.io/drain"])
     def test_a_taint_that_keeps_nobody_out_says_nothing(self, key: str) -> None:
@@ -123,26 +123,26 @@ class TestTheNode:
         world = World()
         world.node(**fields)
 
-        assert Standing(State.AWAY, mark) == world.standing
+        assert HomeState(State.AWAY, mark) == world.standing
 
     def test_one_that_is_being_deleted_is_leaving(self) -> None:
         world = World()
         world.node(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
-        assert Standing(State.LEAVING, "being deleted") == world.standing
+        assert HomeState(State.LEAVING, "being deleted") == world.standing
 
     def test_one_that_is_not_there_is_gone(self) -> None:
         world = World()
         world.gone()
 
-        assert Standing(State.GONE, "there is no such node") == world.standing
+        assert HomeState(State.GONE, "there is no such node") == world.standing
 
     def test_one_that_cannot_be_read_is_there_and_takes_no_pods(self) -> None:
         """Nothing is bound to it, whatever is known of a form of before."""
         world = World()
         for _ in range(2):
             world.machines.cluster.leave_out(NODES, ("", "n1"), "metadata.labels: too long")
-            assert Standing(State.AWAY, "the node cannot be read") == world.standing
+            assert HomeState(State.AWAY, "the node cannot be read") == world.standing
             world.gone()
 
     def test_it_comes_back(self) -> None:
@@ -165,7 +165,7 @@ class TestOrder:
             status=ready(NOT_READY),
         )
 
-        assert Standing(State.LEAVING, "taint karpenter.sh/disrupted") == world.standing
+        assert HomeState(State.LEAVING, "taint karpenter.sh/disrupted") == world.standing
 
     def test_another_machine_before_leaving(self) -> None:
         world = World({"identity": "machine"}, home_machine="a")
@@ -201,7 +201,7 @@ class TestMaintenance:
         world = World()
         world.node(**fields)
 
-        assert Standing(State.AWAY, mark) == world.standing
+        assert HomeState(State.AWAY, mark) == world.standing
 
     def test_a_mark_with_another_value_says_nothing(self) -> None:
         world = World()
@@ -237,7 +237,7 @@ class TestMaintenance:
         world = World({"maintenance": marks})
         world.node(**fields)
 
-        assert (Standing(State.AWAY, mark) if mark else USABLE) == world.standing
+        assert (HomeState(State.AWAY, mark) if mark else USABLE) == world.standing
 
     def test_annotations_that_are_marks_are_kept_of_nodes(self) -> None:
         assert {it.annotation for it in MAINTENANCE if it.annotation} == node_annotations(StickyNodeArgs())
@@ -264,7 +264,7 @@ class TestKubeVirt:
         found = Owners(args.owners, machines.cluster).of(pod)
         assert isinstance(found, Owner)
 
-        standings = Standings(args, machines.handle)
+        standings = HomeStates(args, machines.handle)
         assert expected is standings.of_node("n1", found).state is standings.of("n1", found, pod).state
 
     def test_the_target_of_a_migration_is_told_by_its_label(self) -> None:
@@ -272,7 +272,7 @@ class TestKubeVirt:
         world = World()
         world.gone()
 
-        assert Standing(State.TARGET, f"label {MIGRATION_JOB}") == world.of(launcher(labels={MIGRATION_JOB: "uid"}))
+        assert HomeState(State.TARGET, f"label {MIGRATION_JOB}") == world.of(launcher(labels={MIGRATION_JOB: "uid"}))
 
     def test_the_label_on_a_pod_of_others_says_nothing(self) -> None:
         machines = Machines(OWNERS)
@@ -282,7 +282,7 @@ class TestKubeVirt:
         found = Owners(args.owners, machines.cluster).of(pod)
         assert isinstance(found, Owner)
 
-        assert USABLE == Standings(args, machines.handle).of("n1", found, pod)
+        assert USABLE == HomeStates(args, machines.handle).of("n1", found, pod)
 
 
 class TestIdentity:
@@ -313,7 +313,7 @@ class TestIdentity:
         written = {**own_home("n1", kind=SET, name="web", slot="0"), **own_home("n1", kind=SET, name="web", slot="1")}
         machines.change(SET, {**written, f"{HOME_MACHINE}.1": "b", f"{HOME_MACHINE}.0": "a"}, "web")
         machines.node("n1", status={"nodeInfo": {"systemUUID": "b"}})
-        standings, owners = Standings(args, machines.handle), Owners(args.owners, machines.cluster)
+        standings, owners = HomeStates(args, machines.handle), Owners(args.owners, machines.cluster)
         found = [owners.of(launcher(name, owner=reference(SET, "web"))) for name in ("web-0", "web-1")]
 
         states = [standings.of_node("n1", it).state for it in found if isinstance(it, Owner)]
@@ -418,9 +418,9 @@ class TestNodesThatChange:
 
 class TestVolumes:
     @pytest.mark.parametrize(
-        ("zone", "expected"), [("z1", USABLE), ("z2", Standing(State.VOLUME_ELSEWHERE, "SAID")), ("", USABLE)]
+        ("zone", "expected"), [("z1", USABLE), ("z2", HomeState(State.VOLUME_ELSEWHERE, "SAID")), ("", USABLE)]
     )
-    def test_one_that_cannot_be_used_from_home_is_elsewhere(self, zone: str, expected: Standing) -> None:
+    def test_one_that_cannot_be_used_from_home_is_elsewhere(self, zone: str, expected: HomeState) -> None:
         world = World()
         world.node(zone="z1")
         world.machines.cluster.others.upsert(*_claim())
@@ -428,7 +428,7 @@ class TestVolumes:
         said = "PersistentVolumeClaim data is bound to PersistentVolume pv-1"
         pod = launcher(more=mounting("data"))
 
-        assert Standing(expected.state, expected.mark.replace("SAID", said)) == world.of(pod)
+        assert HomeState(expected.state, expected.mark.replace("SAID", said)) == world.of(pod)
         assert [zone in ("z1", ""), zone in ("z2", "")] == [
             world.standings.reaches_volumes(pod, make_node(zone=it)) for it in ("z1", "z2")
         ]

@@ -64,7 +64,7 @@ class TestFirstBind:
 
         assert ALL == machines.allowed(POD)
 
-    async def test_a_pod_that_joins_a_home_in_the_making_carries_it_too(self, machines: Machines) -> None:
+    async def test_a_pod_that_joins_a_home_in_the_pending_carries_it_too(self, machines: Machines) -> None:
         """The bind that makes the home may yet fail, and then this one has made it."""
         machines.reserve(POD, "n1")
 
@@ -221,7 +221,7 @@ class TestCopy:
 
         await machines.bind(POD, "n1")
 
-        assert ([], None) == (machines.plugin._making.made(), machines.plugin._making.of(POD))
+        assert ([], None) == (machines.plugin._pending.made(), machines.plugin._pending.of(POD))
 
     async def test_a_machine_whose_instance_is_gone_is_left_to_the_repair(self, machines: Machines) -> None:
         machines.gone(INSTANCE)

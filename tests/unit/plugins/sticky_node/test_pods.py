@@ -273,8 +273,8 @@ class TestUnselected:
     @pytest.mark.parametrize(
         "figures",
         [
-            pytest.param(lambda it: it._census.figures(), id="the census"),
-            pytest.param(lambda it: it._standing_census.figures(), id="the census of nodes"),
+            pytest.param(lambda it: it._pod_state_figures.figures(), id="the census"),
+            pytest.param(lambda it: it._node_state_figures.figures(), id="the census of nodes"),
             pytest.param(lambda it: it.homes(), id="the list"),
         ],
     )
@@ -284,9 +284,9 @@ class TestUnselected:
     @pytest.mark.parametrize(
         "work",
         [
-            pytest.param(lambda it: it._watch._homes.look(Steps(asyncio.sleep)), id="who looks at homes"),
-            pytest.param(lambda it: it._upkeep._sealing.all(), id="who seals them"),
-            pytest.param(lambda it: it._upkeep._remembering.note(), id="who remembers them"),
+            pytest.param(lambda it: it._unusable_homes.look(Steps(asyncio.sleep)), id="who looks at homes"),
+            pytest.param(lambda it: it._reconciler._ownership.all(), id="who seals them"),
+            pytest.param(lambda it: it._reconciler._remembered.note(), id="who remembers them"),
         ],
     )
     async def test_who_writes(

@@ -20,7 +20,7 @@ from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node import SPEC, reconciler
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.args import KUBEVIRT, OwnerRule, StickyNodeArgs
-from plugins.sticky_node.background import Attempts, Enough
+from plugins.sticky_node.background import Enough, WriteBudget
 from plugins.sticky_node.owners import HOMES, Owner
 from tests.builders import JsonObject, encoded, make_pod, node_object
 from tests.fakes import ManualClock, Told
@@ -80,11 +80,11 @@ class TestUnreadable:
         machines.machine("evil", home="n1")
         machines.cluster.leave_out(INSTANCE, ("default", "evil"), "undecodable")
 
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert (ADOPTED, {HOME: "n1"}) == (machines.annotations(), machines.annotations(name="evil"))
 
         machines.cluster.take_back(INSTANCE, ("default", "evil"))
-        assert await machines.plugin._upkeep.round()
+        assert await machines.plugin._reconciler.round()
         assert own_home("n1", name="evil") == machines.annotations(name="evil")
 
     async def test_what_is_remembered(self) -> None:
@@ -94,7 +94,7 @@ class TestUnreadable:
             machines.change(MACHINE, own_home("n1", name=name), name)
         machines.cluster.leave_out(HOMES, ("default", name_of("evil")), "undecodable")
 
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert {("good", "")} == remembered(machines)
 
     async def test_the_owner_of_a_machine_that_runs(self) -> None:
@@ -106,7 +106,7 @@ class TestUnreadable:
         machines.gone(MACHINE, "evil")
         machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
 
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert ADOPTED == machines.annotations()
 
     async def test_the_owner_of_what_is_remembered(self) -> None:
@@ -119,11 +119,11 @@ class TestUnreadable:
         machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
         machines.change(MACHINE, {HOME_POD: "old"}, "good")
 
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert {("evil", "")} == remembered(machines), "and what was given up is forgotten"
 
     async def test_what_becomes_so_in_the_very_moment(self) -> None:
-        attempts = Attempts(ManualClock())
+        attempts = WriteBudget(ManualClock())
 
         async def unreadable() -> None:
             raise Unreadable("Home", "default/db", "undecodable")
@@ -138,7 +138,7 @@ class TestUnreadable:
         machines.cluster.others.delete(HOMES, ("default", name_of("db")))
         machines.cluster.leave_out(HOMES, ("default", name_of("db")), "undecodable")
 
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
 
 
 class TestRefused:
@@ -148,7 +148,7 @@ class TestRefused:
             machines.add(MACHINE, f"bad-{number}", home="n1")
             machines.writer.unwritable.add(f"bad-{number}")
 
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
 
         assert ADOPTED == machines.annotations()
 
@@ -160,14 +160,14 @@ class TestRefused:
         machines.add(MACHINE, "good", home="n1")
 
         for _ in range(12):
-            await machines.plugin._upkeep.round()
+            await machines.plugin._reconciler.round()
             machines.clock.now += 60  # those that were refused are tried again
 
         assert own_home("n1", name="good") == machines.annotations(name="good")
 
     async def test_each_is_tried_less_and_less_often(self) -> None:
         clock, tried = ManualClock(), list[float]()
-        attempts = Attempts(clock)
+        attempts = WriteBudget(clock)
 
         async def refused() -> None:
             tried.append(clock())
@@ -185,7 +185,7 @@ class TestRefused:
     async def test_where_nobody_answered_it_is_tried_again_soon(self, nobody: Exception) -> None:
         """An owner that is deleted meanwhile takes its home along. Refused after that, it is left alone for longer."""
         clock, tried = ManualClock(), list[float]()
-        attempts = Attempts(clock)
+        attempts = WriteBudget(clock)
 
         async def unanswered() -> None:
             tried.append(clock())
@@ -206,13 +206,13 @@ class TestRefused:
             machines.change(MACHINE, own_home("n1", name=name), name)
         refuse(machines, name_of("a-stuck"))
 
-        assert not await machines.plugin._upkeep.round(), "it is tried again"
+        assert not await machines.plugin._reconciler.round(), "it is tried again"
 
         assert {("good", "")} == remembered(machines)
 
     async def test_where_the_kind_is_not_served_none_is_tried_for_a_minute(self) -> None:
         clock, tried = ManualClock(), list[str]()
-        attempts = Attempts(clock)
+        attempts = WriteBudget(clock)
 
         async def not_served() -> None:
             tried.append("home")
@@ -226,7 +226,7 @@ class TestRefused:
         assert 2 == len(tried)
 
     async def test_a_part_ends_after_five(self) -> None:
-        attempts = Attempts(ManualClock())
+        attempts = WriteBudget(ManualClock())
 
         async def refused() -> None:
             raise OSError("forbidden")
@@ -271,7 +271,7 @@ class TestBounds:
             for name in ("a", "b", "c", "d"):
                 machines.add(MACHINE, name)
                 machines.change(MACHINE, own_home("n1", name=name), name)
-                assert await machines.plugin._upkeep.round()
+                assert await machines.plugin._reconciler.round()
         assert [
             {"event": "homes not remembered", "log_level": "warning", "cause": "namespace default has 2 Homes"}
         ] == said
@@ -300,13 +300,13 @@ class TestEndless:
         (found,) = machines.cluster.every(HOMES)
         assert [(None, None)] == [(it["owner"]["slot"], it["machine"]) for it in changed], "nothing of theirs is left"
         assert ("db", "", "n1") == (found.keeper.name, found.keeper.slot, found.node)
-        assert await machines.plugin._upkeep.round()
+        assert await machines.plugin._reconciler.round()
 
     async def test_who_takes_the_seal_away_gets_it_five_times_a_minute(self) -> None:
         machines = Machines()
         for _ in range(180):
             machines.change(MACHINE, {HOME: "n1"})
-            await machines.plugin._upkeep.round()
+            await machines.plugin._reconciler.round()
             machines.clock.now += 1
 
         assert 15 == len(machines.writer.written)
@@ -341,7 +341,7 @@ class TestByHand:
         machines = Machines()
         machines.change(MACHINE, {HOME: "n1"})
         machines.runs(node="n2", moved=("n1", "n2"))
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert {HOME: "n1"} == machines.annotations()
 
         machines.cluster.upsert_pod(RUNS)
@@ -374,7 +374,7 @@ class TestByHand:
 async def test_one_round_at_a_time() -> None:
     machines = Machines()
     machines.add(MACHINE, home="n1")
-    upkeep = machines.plugin._upkeep
+    upkeep = machines.plugin._reconciler
 
     assert [True, False] == list(await asyncio.gather(upkeep.round(), upkeep.round()))
     assert 1 == len(machines.writer.written)
@@ -412,7 +412,7 @@ def remember(machines: Machines, found: JsonObject | None = None) -> None:
 
 class TestKept:
     async def test_a_home_is_remembered_with_its_owners_uid_and_since_when(self, machines: Machines) -> None:
-        machines.plugin._upkeep._remembering._memory._wall_clock = lambda: 1_800_000_000.0
+        machines.plugin._reconciler._remembered._store._wall_clock = lambda: 1_800_000_000.0
         await machines.bind(POD, "n1")
         for _ in range(2):
             await machines.plugin.repair()
@@ -596,7 +596,7 @@ class TestGivenBack:
         owner = machines.plugin._owners.of(POD)
 
         assert isinstance(owner, Owner)
-        machines.plugin._making.begin(Claim(POD, "n2", owner, home_pod(owner), True, recorded_home(owner)))
+        machines.plugin._pending.begin(Claim(POD, "n2", owner, home_pod(owner), True, recorded_home(owner)))
         await machines.plugin.repair()
 
         await machines.arrives(POD, "n2")

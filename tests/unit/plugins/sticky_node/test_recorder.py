@@ -50,7 +50,7 @@ def passes_over(machines: Machines) -> None:
     """The pod goes to n2 by a policy that lets it, while its home is n1."""
     owner = machines.plugin._owners.of(POD)
     assert isinstance(owner, Owner)
-    machines.plugin._making.begin(Claim(POD, "n2", owner, home_pod(owner), True, recorded_home(owner)))
+    machines.plugin._pending.begin(Claim(POD, "n2", owner, home_pod(owner), True, recorded_home(owner)))
 
 
 async def bind(machines: Machines, *, copies: bool = True) -> dict[str, str]:
@@ -126,7 +126,7 @@ async def test_the_same_node_may_become_the_home_anew(machines: Machines) -> Non
     """As when another machine has its name now."""
     owner = machines.plugin._owners.of(POD)
     assert isinstance(owner, Owner)
-    machines.plugin._making.begin(Claim(POD, "n1", owner, "first", True, "n1"))
+    machines.plugin._pending.begin(Claim(POD, "n1", owner, "first", True, "n1"))
 
     await machines.arrives(POD, "n1")
 
@@ -445,7 +445,7 @@ class TestMigration:
         machines = started()
         machines.cluster.delete_node("n2")
         assert AT_HOME == (await migrated(machines)).annotations()
-        assert not await machines.plugin._upkeep.round(), "it is looked at again"
+        assert not await machines.plugin._reconciler.round(), "it is looked at again"
 
         machines.cluster.upsert_node(make_node("n2"))
         await machines.plugin.repair()
@@ -584,11 +584,11 @@ class TestAdoption:
         machines = Machines({"adopt": True})
         machines.machine(runs_on="n1")
         machines.cluster.upsert_pod(pod)
-        assert not await machines.plugin._upkeep.round()
+        assert not await machines.plugin._reconciler.round()
         assert {} == machines.annotations()
 
         machines.cluster.upsert_pod(SOURCE)
-        assert await machines.plugin._upkeep.round()
+        assert await machines.plugin._reconciler.round()
         assert AT_HOME == machines.annotations()
 
     async def test_one_that_does_not_run_yet_is_no_matter(self) -> None:
@@ -596,12 +596,12 @@ class TestAdoption:
         machines.machine()
         machines.cluster.upsert_pod(SOURCE)
 
-        assert (True, {}) == (await machines.plugin._upkeep.round(), machines.annotations())
+        assert (True, {}) == (await machines.plugin._reconciler.round(), machines.annotations())
 
     async def test_an_instance_without_a_virtual_machine_has_no_keeper(self) -> None:
         machines = Machines({"adopt": True})
         machines.add(INSTANCE)
         machines.cluster.upsert_pod(SOURCE)
 
-        assert await machines.plugin._upkeep.round()
+        assert await machines.plugin._reconciler.round()
         assert [] == machines.writer.written

@@ -21,7 +21,7 @@ from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES
 from plugins.sticky_node.args import Policy
-from plugins.sticky_node.background import Walk
+from plugins.sticky_node.background import HomeWalk
 from plugins.sticky_node.home_state import State
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import Action, Applied, Decision
@@ -400,7 +400,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
         return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
 
     plugin = machines.plugin
-    listing = Listing(Walk(plugin._owners, machines.cluster), describe, machines.handle)
+    listing = Listing(HomeWalk(plugin._owners, machines.cluster), describe, machines.handle)
     (found,) = [it for it in listing.homes() if it is not None]
 
     assert [("db", "n1", "db-0")] == asked
@@ -425,7 +425,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
 )
 def test_states_that_say_that_the_home_is_away_or_lost(state: State, away: bool, orphaned: bool) -> None:
     machines = databases("n1")
-    walk = Walk(machines.plugin._owners, machines.cluster)
+    walk = HomeWalk(machines.plugin._owners, machines.cluster)
     listing = Listing(walk, lambda *_: Described(state, "hard", "default"), machines.handle)
 
     (found,) = [it for it in listing.homes() if it is not None]
@@ -461,14 +461,16 @@ def databases_with(*pods: Pod, **homes: str) -> Machines:
 
 def counted(machines: Machines) -> dict[str, float]:
     """The states that some home is in."""
-    found = [it for it in machines.plugin._census.figures(NOW) if it is not None and it.name == "homes"]
+    found = [it for it in machines.plugin._pod_state_figures.figures(NOW) if it is not None and it.name == "homes"]
     assert list(STATES_OF_PODS) == [it.labels["state"] for it in found]
     return {it.labels["state"]: it.value for it in found if it.value}
 
 
 def longest(machines: Machines) -> float:
     (found,) = [
-        it for it in machines.plugin._census.figures(NOW) if it is not None and it.name == "homes_longest_wait_seconds"
+        it
+        for it in machines.plugin._pod_state_figures.figures(NOW)
+        if it is not None and it.name == "homes_longest_wait_seconds"
     ]
     return found.value
 
@@ -677,7 +679,7 @@ async def test_others_get_their_turn_when_unusable() -> None:
     for number in range(200):
         machines.add(MACHINE, f"vm-{number}", home="n1")
 
-    assert list(machines.plugin._standing_census.figures()).count(None) >= 4
+    assert list(machines.plugin._node_state_figures.figures()).count(None) >= 4
 
 
 @virtual_time

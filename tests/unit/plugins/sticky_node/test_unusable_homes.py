@@ -16,7 +16,7 @@ from app.kube.kinds import Kind
 from plugins.sticky_node import pods
 from plugins.sticky_node.args import Policy, StickyNodeArgs
 from plugins.sticky_node.background import Steps
-from plugins.sticky_node.home_state import Standing
+from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
 from plugins.sticky_node.policy import Applied
@@ -64,7 +64,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Watched:
         await asyncio.sleep(60)
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(machines.plugin._upkeep, "run", fail)
+    monkeypatch.setattr(machines.plugin._reconciler, "run", fail)
     return machines
 
 
@@ -542,7 +542,7 @@ class TestNotWritten:
         machines.machine(home="n1")
         machines.writer.unwritable = {"db"}
         machines.cordon("n1")
-        monkeypatch.setattr(machines.plugin._upkeep, "run", asyncio.Event().wait)
+        monkeypatch.setattr(machines.plugin._reconciler, "run", asyncio.Event().wait)
         for seconds in (60, 450):
             running = asyncio.ensure_future(machines.plugin.run())
             await asyncio.sleep(1)
@@ -593,7 +593,7 @@ class TestManySlots:
         looked: list[str] = []
         of_node = machines.plugin._standings.of_node
 
-        def counted(home: str, owner: Owner) -> Standing:
+        def counted(home: str, owner: Owner) -> HomeState:
             looked.append(owner.slot)
             return of_node(home, owner)
 
@@ -630,7 +630,7 @@ class TestManySlots:
                 await asyncio.sleep(0)
 
         running = asyncio.ensure_future(others())
-        await machines.plugin._watch._homes.look(Steps(asyncio.sleep))
+        await machines.plugin._unusable_homes.look(Steps(asyncio.sleep))
         running.cancel()
 
         assert turns >= 100
@@ -700,7 +700,7 @@ class TestQuiet:
             assert 40 == len(written(machines))
             machines.uncordon("n1")
             await passes(1.5)
-            homes = machines.plugin._watch._homes
+            homes = machines.plugin._unusable_homes
             monkeypatch.setattr(homes, "_clock", counted)
             assert 40 == len(homes._unwritten)
             for _ in range(4):
@@ -716,7 +716,7 @@ class TestQuiet:
         for number in range(200):
             machines.machine(f"vm-{number}", home="n1")
         machines.cordon("n1")
-        homes = machines.plugin._watch._homes
+        homes = machines.plugin._unusable_homes
         await homes.look(Steps(asyncio.sleep))
         turns: list[None] = []
 

@@ -22,7 +22,7 @@ from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Annotat
 from app.kube.names import shown
 from plugins.sticky_node import waiting_pods
 from plugins.sticky_node.events import in_words
-from plugins.sticky_node.plugin import TICK_SECONDS
+from plugins.sticky_node.unusable_homes import TICK_SECONDS
 from plugins.sticky_node.waiting_pods import ASK_AGAIN_SECONDS, AT_ONCE, FIRST_ASK_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, claim_object, encoded, make_pod, mounting, volume_object
@@ -301,7 +301,7 @@ class TestLeftAlone:
         machines.machine(home="n1")
         async with machines.leading():
             assert ["n2", "n3"] == machines.asks_about(launcher(), "n2", "n3")
-            assert (not machines.plugin._watch._pods._waits, not machines.plugin._tries._tries) == (True, True)
+            assert (not machines.plugin._waiting_pods._waits, not machines.plugin._tries._tries) == (True, True)
 
     @virtual_time
     async def test_once_it_is_bound_or_ends(self) -> None:
@@ -319,7 +319,7 @@ class TestLeftAlone:
             await at(700)
 
         assert [] == machines.woken
-        assert not machines.plugin._watch._pods._waits
+        assert not machines.plugin._waiting_pods._waits
 
     @virtual_time
     async def test_while_its_owner_cannot_be_read(self) -> None:
@@ -734,7 +734,7 @@ async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatc
 async def test_pods_of_one_namespace_silence_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_pods, "MOST_OF_NAMESPACE", 1)
     machines = Asked({"policy": "hard"})
-    pods = machines.plugin._watch._pods.refused
+    pods = machines.plugin._waiting_pods.refused
     for name, namespace in (("a", "one"), ("b", "one"), ("c", "two")):
         pods.note(make_pod(name, uid=name, namespace=namespace))
     assert ["a", "c"] == [*pods._pods]
@@ -810,7 +810,8 @@ async def test_an_hour_without_anything_to_do_is_spent_asleep() -> None:
         slept.append(seconds)
         await sleep(seconds)
 
-    machines.plugin._watch._sleep = counted
+    machines.plugin._unusable_homes._sleep = counted
+    machines.plugin._waiting_pods._sleep = counted
     async with machines.leading():
         await asyncio.sleep(3600)
 

@@ -76,7 +76,7 @@ class Watched(Machines):
         """This process decides, and does what clocks and waiting pods ask for. ``plugin``: that of another profile."""
         decides = plugin or self.plugin
         decides._clocks.begin()
-        running = asyncio.ensure_future(decides._watch.run())
+        running = asyncio.ensure_future(decides._watch())
         await asyncio.sleep(0)
         try:
             yield
