@@ -32,7 +32,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework.interface import Objects, Writer
-from app.kube.core_v1 import Node, Pod
+from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
@@ -78,17 +78,12 @@ class Claim(Struct, frozen=True):
     by: By = By.BIND
 
     def is_open(self, owner: Owner) -> bool:
-        """Whether it may still be heard; ``owner`` in its newest form."""
+        """Return whether it may still be heard; ``owner`` in its newest form."""
         return home_pod(owner) == self.after != self.pod.uid
 
     def makes(self, owner: Owner) -> bool:
-        """Whether its node becomes the home if it is heard now: nobody has written another one since."""
+        """Return whether its node becomes the home if it is heard now: nobody has written another one since."""
         return self.is_open(owner) and recorded_home(owner) == self.replaces
-
-
-def machine_of(node: Node) -> str:
-    """Which machine a node is: ``status.nodeInfo.systemUUID`` of its firmware; empty where that is not known."""
-    return node.state.machine
 
 
 def home_key(slot: str) -> str:
@@ -159,25 +154,25 @@ def heard_in(found: AnnotatedObject, slot: str) -> str:
 
 
 def is_released(owner: Owner) -> bool:
-    """Whether a person has removed the home."""
+    """Return whether a person has removed the home."""
     return bool(home_pod(owner)) and not recorded_home(owner)
 
 
 def is_foreign(found: AnnotatedObject, slot: str) -> bool:
-    """Whether what stands there of a home was copied from another object, and is as it was there."""
+    """Return whether what stands there of a home was copied from another object, and is as it was there."""
     uid, _, node = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
     home = found.annotations.get(_key(HOME, slot), "")
     return uid not in ("", found.uid) and (not home or node in ("", home))
 
 
 def is_own(found: AnnotatedObject, slot: str) -> bool:
-    """Whether the owner's UID stands there, with a home or without: without, somebody has given one up."""
+    """Return whether the owner's UID stands there, with a home or without: without, somebody has given one up."""
     uid, _, _ = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
     return uid == found.uid != ""
 
 
 def is_sealed(found: AnnotatedObject, slot: str) -> bool:
-    """Whether the owner's UID stands beside the home as it is: Homeport wrote it, or has seen it."""
+    """Return whether the owner's UID stands beside the home as it is: Homeport wrote it, or has seen it."""
     return found.annotations.get(_key(HOME_OWNER, slot)) == _seal(
         found.uid, found.annotations.get(_key(HOME, slot), "")
     )

@@ -127,7 +127,7 @@ class OwnerRule(KindName):
 
     @property
     def is_claim(self) -> bool:
-        """Whether pods have their home from a volume of theirs, not from their controllers."""
+        """Return whether pods have their home from a volume of theirs, not from their controllers."""
         return self.pair == CLAIM
 
     @property
@@ -142,7 +142,7 @@ class OwnerRule(KindName):
 
     @property
     def by_name(self) -> bool:
-        """Whether an owner made anew under the name has the home of the one before."""
+        """Return whether an owner made anew under the name has the home of the one before."""
         if self.remember is not None:
             return self.remember == "name"
         is_set = self.pair == STATEFUL_SET and self.per_ordinal

@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 
 
 class Steps:
-    """To be awaited after each thing that was looked at."""
+    """Lets other tasks run: await it after each item. It sleeps only once ``STEP_SECONDS`` of work are done."""
 
     def __init__(self, sleep: Sleep) -> None:
         self._sleep = sleep
@@ -67,7 +67,7 @@ class Every(Protocol):
 
 
 class ResumableIteration(Generic[T]):
-    """All objects of some kinds."""
+    """All objects of some kinds; an iteration that stopped early is continued where it stopped by the next one."""
 
     def __init__(self, objects: Every, kinds: Iterable[Kind[T]]) -> None:
         self._objects = objects
@@ -135,7 +135,10 @@ class _Often(Struct):
 
 
 class WriteBudget:
-    """Each answers whether nothing is left to do for what was attempted, and raises ``Enough``."""
+    """Limits writes per round and per object, and backs off from objects whose writes fail.
+
+    Each write returns whether nothing is left to do for its object. Raises ``Enough`` once the round's part is used up.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -164,7 +167,7 @@ class WriteBudget:
             self._causes.clear()
 
     def may_remember(self) -> bool:
-        """Whether it is worth looking: not for a while after the kind was found to be missing."""
+        """Return whether it is worth looking: not for a while after the kind was found to be missing."""
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:

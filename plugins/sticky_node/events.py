@@ -66,7 +66,7 @@ def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:
-    """A person wrote a home while the pod was bound elsewhere."""
+    """A person wrote another home while the pod was being bound."""
     note = f"{claim.pod} runs on {claim.node}; the home stays {readable(home)}, which was written meanwhile"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeOverridden", _BINDING, note)
 
@@ -89,7 +89,7 @@ def returned(events: EventRecorder, owner: Owner, home: str) -> None:
 
 
 def unknown(events: EventRecorder, owner: Owner, home: str) -> None:
-    """Somebody wrote a home that is no node."""
+    """The home annotation does not name an existing node."""
     note = f"the home {readable(home)} is no node of the cluster: correct or remove {home_key(owner.slot)}"
     _about(events, owner, _node(home), "Warning", "HomeUnknown", _WATCHING, note)
 
@@ -212,7 +212,7 @@ def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject
 def _tell_of(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Whether there was anything to tell."""
+    """Return whether there was anything to tell."""
     slot = suffix[1:]
     was, now = home_in(old, slot), home_in(new, slot)
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")

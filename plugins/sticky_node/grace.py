@@ -38,7 +38,7 @@ _LONGEST: Final = 320
 """Characters of what we write: a state, a time, the longest name of a node."""
 
 _AHEAD_SECONDS: Final = 60.0
-"""By which the clock of another replica may be ahead of ours."""
+"""Tolerated clock skew between replicas."""
 
 _STATES: Final = {it.value.replace(" ", "-"): it for it in State}
 _WORDS: Final = {state: word for word, state in _STATES.items()}
@@ -70,7 +70,7 @@ class _Asked(Struct, frozen=True):
 
 
 class Clocks:
-    """Reads what is written, and remembers what is not."""
+    """Reads since when a home is not usable from its owner, or from memory where nothing could be written."""
 
     def __init__(self, standings: HomeStates, owners: Owners, handle: Handle) -> None:
         self._standings = standings
@@ -158,7 +158,7 @@ class Clocks:
         return f"{said} {home}" if is_subdomain(home) else said
 
     def is_asked(self, owner: Owner, home: str) -> bool:
-        """Whether a pod has asked since when this home is not usable, and it was not usable since."""
+        """Return whether a pod has asked since when this home is not usable, and it was not usable since."""
         asked = self._asked.get(owner.key)
         return asked is not None and asked.home == home
 
@@ -254,7 +254,7 @@ class Tries:
         self._tries: dict[str, _Try] = {}
 
     def begin(self, uid: str, home: str) -> bool:
-        """Whether the pod is to be refused: its first try of that home is not over."""
+        """Return whether the pod is to be refused: its first try of that home is not over."""
         known = self._tries.get(uid)
         if known is None or known.home != home:
             if len(self._tries) >= _MOST_TRIES:

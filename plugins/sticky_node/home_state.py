@@ -1,11 +1,10 @@
-"""How it is about a home, for the rows of the table: whether its node is there, stays, takes pods, and is the machine.
+"""The state of a home (a row of the table), derived from its node: missing, leaving, away, replaced or usable.
 
-Source of the marks: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter,
-the heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint keeps nobody out: it marks
-nothing.
+Sources: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter, the
+heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint is ignored, since it refuses no pod.
 
-That a node is gone is the API server's word: the picture has it from a consistent list and every event since, and
-before a pod of that home is judged the node is read once more.
+A node that is not in the cache is gone only if the API server says so: the cache has a consistent list and every event
+since, and the node is read once more before a pod of that home is decided.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ LEAVING_TAINTS: Final = (
 )
 
 _MOST_UNMARKED: Final = 1 << 14
-"""Nodes of which it is kept that nothing is wrong with them, whoever asks."""
+"""Maximum number of nodes cached as usable for any pod."""
 
 _KUBEVIRT: Final = "kubevirt.io"
 _NOT_READY: Final = Taint("node.kubernetes.io/not-ready", NO_SCHEDULE)
@@ -113,7 +112,7 @@ class _Found(Struct, frozen=True, gc=False):
 
 
 _OtherMark: TypeAlias = tuple[str, str | None, _Found]
-"""A key, the value that it has to have, if any does not do, and what it says."""
+"""(key, required value or ``None`` for any, what is wrong then)."""
 
 _USABLE: Final = HomeState(State.USABLE)
 _GONE: Final = HomeState(State.GONE, "there is no such node")
@@ -127,7 +126,7 @@ _NO_MACHINES: Final = _Found(HomeState(State.AWAY, f"label {SCHEDULABLE}={_FALSE
 
 
 class HomeStates:
-    """Tells how it is about homes, by nodes and volumes as the picture has them."""
+    """Derives the state of homes from cached nodes and volumes."""
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
         self._nodes = handle.nodes
@@ -154,7 +153,7 @@ class HomeStates:
         return self._by_node(home, owner, pod) if away is None else away
 
     def reaches_volumes(self, pod: Pod, node: Node) -> bool:
-        """Whether the pod's bound volumes can be used from the node; of what cannot be said, they can."""
+        """Return whether the pod's bound volumes can be used from the node; of what cannot be said, they can."""
         return self._volumes.unreached(pod, node) is None
 
     def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> HomeState:
@@ -259,12 +258,12 @@ def _tainted(state: State, taint: Taint) -> HomeState:
 
 
 def is_kubevirt(owner: Owner) -> bool:
-    """Whether the owner's pods are machines of KubeVirt's."""
+    """Return whether the owner's pods are machines of KubeVirt's."""
     return isinstance(owner.controller, VirtualMachineInstance) or owner.kind.api_version.split("/")[0] == _KUBEVIRT
 
 
 def is_other_machine(node: Node, owner: Owner) -> bool:
-    """Whether the home was made on another machine of that name; not where either is unknown."""
+    """Return whether the home was made on another machine of that name; not where either is unknown."""
     was, now = recorded_machine(owner).lower(), node.state.machine
     return bool(was and now) and was != now
 

@@ -140,7 +140,7 @@ class Owners:
 
     @property
     def follows_claims(self) -> bool:
-        """Whether claims keep homes: what owner a pod has then rests on other pods, too."""
+        """Return whether claims keep homes: what owner a pod has then rests on other pods, too."""
         return self._claims is not None
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
@@ -174,7 +174,7 @@ class Owners:
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], found: AnnotatedObject) -> bool:
-        """Whether that object of the kind keeps homes: of claims those do that were selected."""
+        """Return whether that object of the kind keeps homes: of claims those do that were selected."""
         if self._claims is None or not isinstance(found, PersistentVolumeClaim) or kind not in self._keepers:
             return True
         return self._claims.keeps(found)
@@ -215,15 +215,15 @@ class Owners:
         return Owner(kind, was, keeper.slot, was, home) if found is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Whether an object of the kind keeps a home for each of its pods."""
+        """Return whether an object of the kind keeps a home for each of its pods."""
         return kind in self._per_ordinal
 
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Whether homes that the kind keeps outlive their owners."""
+        """Return whether homes that the kind keeps outlive their owners."""
         return kind in self._by_name
 
     def remembers(self) -> bool:
-        """Whether those of any kind do."""
+        """Return whether those of any kind do."""
         return bool(self._by_name)
 
     def _before(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Home | None:

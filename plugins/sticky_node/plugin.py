@@ -94,7 +94,7 @@ _AT_ONCE_SECONDS: Final = 2.0
 
 
 class _Decided:
-    """What holds for the pod in this evaluation."""
+    """The decision for the pod in this evaluation."""
 
     __slots__ = ("decision",)
 

@@ -47,7 +47,7 @@ _NUMBERS: Final = re.compile(r"[0-9-]*")
 
 
 def is_slot(text: str) -> bool:
-    """Whether a pod may have it: an ordinal, several numbers (a place in a group), or nothing."""
+    """Return whether a pod may have it: an ordinal, several numbers (a place in a group), or nothing."""
     return _NUMBERS.fullmatch(text) is not None
 
 
@@ -98,7 +98,7 @@ class Claims:
         return None if found is None or (_is_of_many(found) and self._is_shared(found, pod)) else found
 
     def keeps(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the claim is one of those that keep homes."""
+        """Return whether the claim is one of those that keep homes."""
         return self._selector.matches(claim.labels)
 
     def newest(self, pod: Pod) -> Pod | None:
@@ -107,7 +107,7 @@ class Claims:
         return next((it for it in found if it is not None), None)
 
     def in_common(self, pod: Pod, other: Pod) -> bool:
-        """Whether both name the same claim; none is looked up."""
+        """Return whether both name the same claim; none is looked up."""
         return pod.namespace == other.namespace and not _names(pod).isdisjoint(_names(other))
 
     def _is_shared(self, claim: PersistentVolumeClaim, pod: Pod) -> bool:
@@ -126,7 +126,7 @@ def _claim_key(pod: Pod, claim: str) -> str:
 
 
 def _is_of_many(claim: PersistentVolumeClaim) -> bool:
-    """Whether several nodes can mount it at a time."""
+    """Return whether several nodes can mount it at a time."""
     return not _OF_ONE_NODE.issuperset(claim.access_modes)
 
 
@@ -205,7 +205,7 @@ class Volumes:
 
 
 def _may_mean(affinity: RequiredNodeAffinity, name: str) -> bool:
-    """Whether a node of that name may match, whatever its labels were."""
+    """Return whether a node of that name may match, whatever its labels were."""
     return any(_may_be(it, name) for it in affinity.terms or ()) or not affinity.terms
 
 
@@ -220,14 +220,14 @@ MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
 
 
 class ActivePods:
-    """Tells the pods that are a machine's from those that say so."""
+    """Tells the active pod of a virtual machine from its other pods, and from pods that only claim to be its."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._of_instance: Final = objects.by_controller(VIRTUAL_MACHINE_INSTANCES)
 
     def decides(self, pod: Pod, node_name: str, controller: AnnotatedObject) -> bool:
-        """Whether the home may be taken from the pod, once it is on that node.
+        """Return whether the home may be taken from the pod, once it is on that node.
 
         Pods of other kinds than KubeVirt's are told apart by their controller, and by ordinal, alone.
         """
@@ -249,7 +249,7 @@ class ActivePods:
 
 
 def is_target(pod: Pod) -> bool:
-    """Whether KubeVirt made the pod for a machine to move into, in a migration or an evacuation.
+    """Return whether KubeVirt made the pod for a machine to move into, in a migration or an evacuation.
 
     KubeVirt lets nobody else write that label on an instance, from which its pods have theirs.
     """

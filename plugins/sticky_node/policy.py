@@ -127,7 +127,7 @@ class _Rule(Struct, frozen=True):
 
 
 class Policies:
-    """Looks policies up."""
+    """Finds the policy that applies to an owner, with or without one of its pods."""
 
     def __init__(self, args: StickyNodeArgs, objects: Objects) -> None:
         self._objects = objects
@@ -153,7 +153,7 @@ class Policies:
         return found
 
     def is_off(self, owner: Owner, pod: Pod | None = None) -> bool:
-        """Whether its machine has no home; without a pod: whatever that says. Raises ``Unreadable``."""
+        """Return whether its machine has no home; without a pod: whatever that says. Raises ``Unreadable``."""
         return self.of(owner, pod).policy is Policy.OFF
 
     def _of_namespace(self, name: str) -> Applied | None:
@@ -206,7 +206,7 @@ class Decision(Struct, frozen=True):
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:
-        """Whether a bind to the node makes it the home: there is none, or it was passed over.
+        """Return whether a bind to the node makes it the home: there is none, or it was passed over.
 
         ``failback``: a home that is passed over stays the home, unless it was given up for good.
         """
@@ -220,7 +220,7 @@ class Decision(Struct, frozen=True):
 
 
 class Decider:
-    """Goes by the table. ``now``: seconds since 1970."""
+    """Decides by the table. ``now``: seconds since 1970."""
 
     def __init__(
         self, args: StickyNodeArgs, policies: Policies, standings: HomeStates, clocks: Clocks, now: Clock
@@ -271,5 +271,5 @@ class Decider:
 
 
 def is_held(decision: Decision) -> bool:
-    """Whether the pod may go to its home alone, which takes pods."""
+    """Return whether the pod may go to its home alone, which takes pods."""
     return decision.action is Action.HOME and decision.standing.state is State.USABLE

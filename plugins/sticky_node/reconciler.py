@@ -60,7 +60,7 @@ class _Wrong(Struct):
 
 
 class HomeOwnership:
-    """Goes over the objects that keep homes."""
+    """Writes the owner's UID beside each home, and removes homes that were copied from another object."""
 
     def __init__(
         self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: WriteBudget, handle: Handle
@@ -168,7 +168,7 @@ MOST_REMEMBERED: Final = 512
 
 
 class RememberedHomes:
-    """Goes over what is remembered, and over the owners whose homes are to be."""
+    """Keeps the Home objects as the owners' homes are, and gives homes back to owners that were made anew."""
 
     def __init__(self, owners: Owners, attempts: WriteBudget, handle: Handle) -> None:
         self._attempts = attempts
@@ -280,7 +280,7 @@ class RememberedHomes:
         return there
 
     def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
-        """Whether one of that name may be written; it is counted then."""
+        """Return whether one of that name may be written; it is counted then."""
         if name not in there and len(there) >= MOST_OF_NAMESPACE:
             if namespace not in self._full:
                 self._full.add(namespace)
@@ -300,7 +300,7 @@ class RememberedHomes:
         return slots
 
     def _is_noted(self, found: AnnotatedObject) -> bool:
-        """Whether the object and what is remembered of it are as they were when nothing was to be done."""
+        """Return whether the object and what is remembered of it are as they were when nothing was to be done."""
         known, homes = self._noted.get(found.uid, (None, ()))
         return known is found and all(self._objects.get(HOMES, *home.key) is home for home in homes)
 

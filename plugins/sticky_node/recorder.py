@@ -29,7 +29,6 @@ from plugins.sticky_node.annotations import (
     home_pod,
     is_own,
     is_sealed,
-    machine_of,
     on_owner,
     readable,
     recorded_home,
@@ -91,7 +90,7 @@ class PendingHomes:
         return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
 
     def is_made(self, pod: Pod) -> bool:
-        """Whether the pod is there, and waits to have its home recorded."""
+        """Return whether the pod is there, and waits to have its home recorded."""
         return pod.uid in self._made
 
     def made(self) -> Collection[Claim]:
@@ -104,7 +103,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class Recorder:
-    """Hears claims: each at most once, and only from the pod that decides."""
+    """Writes the home of a claim to its owner: each claim at most once, and only that of the active pod."""
 
     def __init__(self, owners: Owners, active: ActivePods, making: PendingHomes, handle: Handle) -> None:
         self._owners = owners
@@ -206,7 +205,7 @@ class Recorder:
         """The machine that a node is; empty where it is not known."""
         with suppress(Unreadable):
             found = self._nodes.get(node)
-            return "" if found is None else machine_of(found.node)
+            return "" if found is None else found.node.state.machine
         return ""
 
     def _decides(self, claim: Claim) -> bool:
@@ -257,7 +256,7 @@ class Recorder:
 
 
 class MigratedHomes:
-    """Goes over KubeVirt's machines. ``is_off``: whether a machine's policy is ``off``, so that nothing is recorded."""
+    """Finds machines of KubeVirt that migrated, or run without a home. ``is_off``: whether their policy is ``off``."""
 
     def __init__(
         self,
@@ -314,7 +313,7 @@ class MigratedHomes:
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
-        """Whether it and its owner are as they were when nothing was to be done."""
+        """Return whether it and its owner are as they were when nothing was to be done."""
         known, owner = self._settled.get(machine.uid, (None, None))
         if known is not machine or owner is None:
             return False

@@ -48,7 +48,7 @@ _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does
 
 
 class PodStateFigures:
-    """Counts homes anew each time."""
+    """Metrics of homes by the state of their pods, counted anew each time."""
 
     def __init__(self, walk: HomeWalk, objects: Objects, making: PendingHomes) -> None:
         self._walk = walk
@@ -104,7 +104,7 @@ _BY_NODE: Final = (
 
 
 class NodeStateFigures:
-    """Counts anew each time, from the owners. Of a policy it knows what is said of the owner, not what a pod says."""
+    """Metrics of homes by the state of their nodes, counted anew each time. Policies of pods are not considered."""
 
     def __init__(self, walk: HomeWalk, standings: HomeStates, policies: Policies) -> None:
         self._walk = walk
@@ -176,7 +176,7 @@ Describe = Callable[[Owner, str, Pod | None], Described]
 
 
 class Listing:
-    """Lists homes anew each time. ``describe`` has the word on each."""
+    """Lists all homes, anew each time. ``describe`` returns the state of one."""
 
     def __init__(self, walk: HomeWalk, describe: Describe, handle: Handle) -> None:
         self._walk = walk
@@ -238,7 +238,7 @@ def _contradiction(kept: Kept, told: Described) -> str:
 
 
 class Describer:
-    """Implements ``Describe`` by what filter goes by, and begins no clock."""
+    """Implements ``Describe`` with the decisions of filter; starts no grace."""
 
     def __init__(self, policies: Policies, standings: HomeStates, clocks: Clocks, decider: Decider) -> None:
         self._policies = policies

@@ -60,7 +60,7 @@ _ATTEMPTS: Final = 5
 _OF_OWNER: Final = "owner"
 
 _ANY: Final = HomeState(State.NONE)
-"""Nobody cares how it is about the node."""
+"""State of a home whose policy is ``off``: its node does not matter."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ class _Rest(Struct, frozen=True):
 
 
 class UnusableHomes:
-    """Looks at the owners that changed, and at all of them once a node did."""
+    """Checks the owners that changed, and all owners once a node has changed."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class RefusedPods:
         self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
-        """Whether it is asked about the pod."""
+        """Return whether it is asked about the pod."""
         return pod.uid in self._pods
 
     def note(self, pod: Pod) -> None:
