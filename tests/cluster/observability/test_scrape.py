@@ -34,6 +34,8 @@ WITHOUT_DATA: Final = {
     ("Replicas", "Who leads", "A"): NEEDS_REPLICAS,
     ("Trouble", "Events for people", "A"): "an API server to write them to",
     ("Replicas", "Requests sent on to the leader", "A"): NEEDS_REPLICAS,
+    ("Decisions", "Nominations outside the sample", "B"): "an API server to nominate at",
+    ("Plugins", "Plugin faults", "B"): "a plugin whose scores are out of range",
 }
 """Queries that one replica on a saved cluster cannot answer, and what it would take."""
 
