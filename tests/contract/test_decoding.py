@@ -8,6 +8,9 @@ DOOR = ROOT / "app" / "kube" / "decoding.py"
 OF_THE_OPERATOR = ROOT / "app" / "config" / "variables.py"
 """Settings in variables: whoever sets them is trusted, and is told of keys that stand twice."""
 
+BEFORE_APP = ROOT / "homeport" / "__init__.py"
+"""It reads what pip wrote about the installation, and runs before anything of ``app`` may be imported."""
+
 OTHERS = {"msgspec.json.decode", "msgspec.json.Decoder", "json.loads", "json.load"}
 
 
@@ -22,7 +25,7 @@ def test_nobody_decodes_past_the_door() -> None:
         path
         for room in ("app", "homeport", "plugins")
         for path in (ROOT / room).rglob("*.py")
-        if path not in (DOOR, OF_THE_OPERATOR)
+        if path not in (DOOR, OF_THE_OPERATOR, BEFORE_APP)
     ]
 
     assert modules

@@ -220,5 +220,5 @@ def test_prometheus_evaluates_every_alert_and_none_fires(prometheus: Prometheus)
 
 
 def test_promtool_is_content_with_the_metrics(homeport: Homeport, prometheus: Prometheus) -> None:
-    assert prometheus.has_data("homeport_requests_total")
+    until(lambda: prometheus.has_data("homeport_requests_total"))
     assert "" == promtool("check", "metrics", given=homeport.metrics())
