@@ -143,20 +143,27 @@ class Recorder:
             self._causes.pop(key, None)
 
     def open_claim(self, owner: Owner) -> Claim | None:
-        """Return the claim that would make the machine's home now: one in memory, or one on its bound pods."""
+        """Return the claim that would make the machine's home now: one in memory, or one on its bound pods.
+
+        A pod of another profile counts too: each profile has a plugin of its own, and memory of its own.
+        """
         claims = [it for it in self._pending.made() if it.owner.key == owner.key]
         for pod in self._active.pods(owner.controller):
             with suppress(Unreadable):
-                if (claim := self._word_of(pod)) is not None:
+                if (claim := self._claim_on(pod)) is not None:
                     claims.append(claim)
         return next((it for it in claims if it.makes(owner) and self._decides(it)), None)
 
     def _word_of(self, pod: Pod) -> Claim | None:
-        """The claim that a bound pod carries, if it says where it is, is ours, and was not tried from memory.
+        """Return the claim that a bound pod of this profile carries, unless it was tried from memory."""
+        return self._claim_on(pod) if self._serves(pod.spec.scheduler_name) else None
+
+    def _claim_on(self, pod: Pod) -> Claim | None:
+        """Return the claim that a bound pod carries if it says where the pod is, and was not tried from memory.
 
         The target of a migration makes no home by its bind: with it a migration has only begun.
         """
-        if pod.annotations.get(HOME) != pod.node_name or not self._serves(pod.spec.scheduler_name) or is_target(pod):
+        if pod.annotations.get(HOME) != pod.node_name or is_target(pod):
             return None
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner) or self._pending.is_made(pod):

@@ -346,6 +346,18 @@ class TestMigration:
         await machines.plugin.repair()
         assert own_home("n1", MOVED.uid) == machines.annotations()
 
+    async def test_the_target_carries_a_home_that_another_profile_made(self) -> None:
+        """A machine whose home a person released starts on n2 under one profile and migrates under another."""
+        machines = Machines()
+        machines.machine(runs_on="n2")
+        machines.change(MACHINE, {HOME_POD: "old"})
+        there = {HOME: "n2", HOME_AFTER: "old"}
+        machines.cluster.upsert_pod(launcher("source", node="n2", scheduler="another", annotations=there))
+        target = launcher("target", created="2026-11-21T10:00:05Z", labels=TARGET)
+        machines.cluster.upsert_pod(target)
+
+        assert there == await machines.bind(target, "n1")
+
     @pytest.mark.parametrize("word", [{HOME: "n3", HOME_POD: "a-later-pod"}, {HOME: "n2"}, {HOME_POD: "another"}])
     async def test_a_carried_home_counts_only_while_nothing_else_was_written(self, word: dict[str, str]) -> None:
         machines = await moves_unwritten(restarts=True)
