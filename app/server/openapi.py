@@ -167,7 +167,7 @@ _FILTERED: Final = {
     "FailedAndUnresolvableNodes": {"node-a1": _TOO_MANY, "node-b1": _TOO_MANY},
     "Error": "",
 }
-_SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (14, 14, 20), strict=True)]
+_SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (13, 13, 20), strict=True)]
 
 _VERBS: Final = {
     "filter": _Described(
