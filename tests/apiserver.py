@@ -96,7 +96,7 @@ MORE_RESOURCES: Final = (
     Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False),
     Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False),
 )
-"""What it watches besides with ``preset: complete``."""
+"""Kinds that ``preset: complete`` watches beside the others."""
 
 SERVED: Final = (
     *RESOURCES,

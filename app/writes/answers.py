@@ -53,7 +53,7 @@ _POD: Final[Decoder[_Pod]] = Decoder(_Pod)
 
 
 def as_asked(found: Object, namespace: str, name: str) -> Object:
-    """Return ``found`` if it is the object of that name. Raises ``ApiUnavailable`` otherwise: that is no answer."""
+    """Return ``found`` if it has that namespace and name. Raises ``ApiUnavailable`` if it has another."""
     if found.key != (namespace, name):
         _refuse((namespace, name), found.key)
     return found

@@ -98,10 +98,10 @@ class ResumableIteration(Generic[T]):
 
 
 _MOST_WRITES: Final = 25
-"""Of one part of a round: what is adopted by the thousand takes turns with everything else that is written."""
+"""Maximum number of writes in one part of a round: thousands of adopted homes must not delay all other writes."""
 
 _MOST_REFUSED: Final = 5
-"""Of one part of a round: where nothing can be written little is tried at a time."""
+"""Maximum number of refused writes in one part of a round: where nothing can be written, few are tried at a time."""
 
 _MOST_OF_ONE: Final = 5
 """Writes of one object within ``_WITHIN_SECONDS``: somebody who takes them back each time gets no more."""

@@ -1,15 +1,13 @@
-"""What goes on beside the decisions, in the process that decides.
+"""Keeps a pod whose owner has a home off every other node; the first bind of the owner makes the home.
 
-    homes      since when each is not usable is written on its owner, and people are told what changes
-    pods       those that wait are woken where filter may answer otherwise by now: kube-scheduler wakes nobody because
-               time has passed, or because a home was moved
-    refused    of those that wait for a home which takes pods, people are told why it does not take these
+Beside the decisions, the process that decides has three loops:
 
-Where nothing has moved that these rest on, nothing is looked at. Where something has, it is done in short steps, and
-once a second at most.
+    homes      write on the owner since when its home is not usable, and tell people what changes
+    pods       wake pods that wait where filter may answer otherwise by now: kube-scheduler wakes nobody because time
+               has passed, or because a home was moved
+    refused    tell people why a home that takes pods does not take the pod that waits for it
 
-
-Keeps a pod whose owner has a home from every other node; the first bind of the owner makes the home.
+A loop looks at nothing while nothing has changed. Otherwise it works in short steps, at most once a second.
 """
 
 from __future__ import annotations

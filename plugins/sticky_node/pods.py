@@ -288,7 +288,7 @@ _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 
 
 def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
-    """What tells the owner's pods apart: an index that their controller wrote, or the number that the name ends in."""
+    """Return the pod's place among its owner's pods: the index its controller wrote, or the number its name ends in."""
     if kinds[-1] == LEADER_WORKER_SETS:
         return _place_in_group(pod)
     if kinds[0] == _JOBS:

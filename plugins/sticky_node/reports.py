@@ -92,7 +92,7 @@ MOST_NODES: Final = 10
 OTHERS: Final = "(others)"
 
 NO_NODE: Final = "(gone)"
-"""Of homes that are no node: what stands there, anybody may have written."""
+"""Label of homes on nodes that do not exist: anybody may have written any name there."""
 
 _BY_STANDING: Final = (
     "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."

@@ -25,7 +25,7 @@ MADE: dict[str, Any] = {
 }
 SOME = range(400)
 FEW = range(20)
-"""Of cases of 1.4 MB."""
+"""Numbers of the cases that are tried of a family whose cases have 1.4 MB."""
 
 
 @pytest.mark.parametrize("part", MADE)
