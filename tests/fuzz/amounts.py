@@ -83,7 +83,7 @@ def absurd(random: Random, found: Any, share: float, key: str = "") -> Any:
 
 
 class Pool:
-    """Objects by kind, and pods that wait, of some cases of every topic."""
+    """Objects by kind, and pods that wait, of some cases of every topic. No two pods have one UID, as in a cluster."""
 
     def __init__(self, seed: int = 1) -> None:
         self.objects: dict[str, list[JsonObject]] = defaultdict(list)
@@ -93,6 +93,8 @@ class Pool:
                 case = json.loads(line)
                 self.pods.append(case["pod"])
                 for it in case.get("objects", ()):
+                    if it["kind"] == "Pod":
+                        it["metadata"]["uid"] = "pod-{namespace}-{name}".format_map(it["metadata"])
                     if _UNTRANSLATABLE not in json.dumps(it):
                         self.objects[f"{it['apiVersion']} {it['kind']}"].append(it)
 
