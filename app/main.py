@@ -31,6 +31,7 @@ from app.controllers.repair import Repair
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
+from app.feeds.collecting import short_collections
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
@@ -587,7 +588,8 @@ class Service:
         self._supervisor.start()
         gc.freeze()
         try:
-            yield
+            with short_collections():
+                yield
         finally:
             await self._supervisor.stop()
             await self._bind.drain(self._left())

@@ -33,9 +33,9 @@ from typing import Final, Generic, Literal, NoReturn, TypeVar
 import structlog
 from msgspec import Raw
 
+from app.feeds.collecting import bulk_load
 from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, read_page
 from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for
-from app.feeds.loading import bulk_load
 from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, Pace, PageSize
 from app.feeds.sinks import Sink
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -151,6 +152,32 @@ async def test_idle_connections_never_keep_a_new_one_out(first: bytes) -> None:
             assert first is not PROBE or await stranger.answered()
             assert await (await served.connect(PROBE)).answered()
         assert {"gave_way"} == {it for it in served.turned_away if it != "body_cut_off"}
+
+
+@pytest.mark.parametrize("first", [PROBE, ASK, b"GET /no", b"", b"\xff\r\n\r\n"])
+async def test_a_connection_that_ended_needs_no_garbage_collection(first: bytes) -> None:
+    """What a long collection leaves is not looked at again: ``app.feeds.collecting``."""
+    async with giving_way() as served:
+        served.held.open.set()
+        gc.collect()
+        gc.disable()
+        try:
+            line = await served.connect(first)
+            while not connections():  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.001)
+            if first in (PROBE, ASK):
+                assert await line.answered()
+            line.writer.close()
+            async with asyncio.timeout(10):
+                while connections():  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+        finally:
+            gc.enable()
+
+
+def connections() -> int:
+    """How many the server has, those included that ended and wait for a collection."""
+    return sum(isinstance(it, Connection) for it in gc.get_objects())
 
 
 async def test_the_longest_idle_gives_way_and_no_request_that_is_worked_on() -> None:
