@@ -31,7 +31,7 @@ from app.server.tls import CertificateError
 from app.telemetry.logging import configure
 from app.telemetry.standard_error import guard_standard_error
 from app.telemetry.tracing import EXTRA, is_available
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 
 _LOG: Final = structlog.get_logger(__name__)
 FAILED: Final = 1
@@ -157,7 +157,7 @@ def _complain(error: Exception) -> None:
 
 def _specs() -> tuple[PluginSpec[Any], ...]:
     """Our own plugins and those of installed distributions, through the same door."""
-    return (*IN_TREE, *plugins.installed())
+    return (*SHIPPED, *plugins.installed())
 
 
 def _serve(arguments: argparse.Namespace) -> None:
@@ -301,7 +301,7 @@ def _pod(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _plugins(_arguments: argparse.Namespace) -> None:
-    print(plugins.listing(IN_TREE, plugins.installed(), DEFAULT_WEIGHTS))  # noqa: T201  # the answer of the command
+    print(plugins.listing(SHIPPED, plugins.installed(), DEFAULT_WEIGHTS))  # noqa: T201  # the answer of the command
 
 
 def _configured(config: str | None, kubeconfig: str | None) -> tuple[Loaded, tuple[PluginSpec[Any], ...]]:

@@ -33,7 +33,7 @@ from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import framework_in_memory
 from app.verbs.verdict import judged
-from plugins import IN_TREE
+from plugins import SHIPPED
 
 __all__ = ["PluginError", "PluginVerdict", "make_handle", "make_node", "make_pod", "run_plugin"]
 
@@ -129,7 +129,7 @@ def run_plugin(
     Raises ``ValueError`` for a cluster, arguments or a plugin that Homeport would refuse at start, and
     ``PluginError`` where the plugin fails in preScore or score, or gives a score beyond 0 to 100.
     """
-    registry = Registry([*IN_TREE, spec], {})
+    registry = Registry([*SHIPPED, spec], {})
     (profile,) = resolve([Profile.model_validate(_profile(spec, args))], registry)
     cache = Cluster(core_for((profile,)))
     load_objects(_objects(cluster), cache, profile.kinds(), _CLUSTER)

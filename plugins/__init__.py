@@ -1,7 +1,8 @@
 """The plugins that come with Homeport, in the order the catalogue (``README.md`` beside this) lists them.
 
-One small module or package per plugin. A plugin sees ``app.framework`` and the object models of ``app.kube``, and
-nothing else: what it needs of the world comes in through its ``Handle``.
+``sticky_node`` is Homeport's own; those in ``in_tree`` mirror kube-scheduler's. One module or package per plugin. It
+sees ``app.framework`` and the object models of ``app.kube``, and nothing else: what it needs of the world comes in
+through its ``Handle``.
 
 Not here: I/O, clocks, threads, and anything one plugin would have to know of another.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.framework.interface import PluginSpec
-from plugins import (
+from plugins import sticky_node
+from plugins.in_tree import (
     default_binder,
     default_preemption,
     dynamic_resources,
@@ -29,14 +31,13 @@ from plugins import (
     priority_sort,
     scheduling_gates,
     selector_spread,
-    sticky_node,
     taint_toleration,
     volume_binding,
     volume_restrictions,
     volume_zone,
 )
 
-IN_TREE: Final[tuple[PluginSpec[Any], ...]] = (
+SHIPPED: Final[tuple[PluginSpec[Any], ...]] = (
     priority_sort.SPEC,
     pod_topology_spread.SPEC,
     sticky_node.SPEC,

@@ -28,7 +28,7 @@ from app.runtime.registry import Registry
 from app.runtime.scoring import Scores
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, PodFields, encoded, pod_object
 from tests.fakes import ManualClock, NoWriter, RecordingBinder
 
@@ -87,7 +87,7 @@ class World:
         specs: Iterable[PluginSpec[Any]] = (),
     ) -> None:
         found = Profile.model_validate(profile or {})
-        resolved = resolve([found], Registry([*IN_TREE, *specs], DEFAULT_WEIGHTS))[0]
+        resolved = resolve([found], Registry([*SHIPPED, *specs], DEFAULT_WEIGHTS))[0]
         self.cluster = cluster or Cluster(core_v1(extras_of(resolved.parts())))
         self.binder = RecordingBinder()
         self.clock, self.wall_clock = ManualClock(), ManualClock(WALL_CLOCK)

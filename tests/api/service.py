@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.framework.interface import PluginSpec
 from app.main import Service
 from app.verbs.outcome import Verb
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.contract import breaches
 from tests.builders import JsonObject
 
@@ -73,7 +73,7 @@ def _label(name: str, labels: str) -> str:
 @asynccontextmanager
 async def serving(
     settings: Settings | None = None,
-    specs: Iterable[PluginSpec[Any]] = IN_TREE,
+    specs: Iterable[PluginSpec[Any]] = SHIPPED,
     defaults: Mapping[str, int] = DEFAULT_WEIGHTS,
 ) -> AsyncIterator[Api]:
     """A service for the length of its lifespan; of the sample cluster unless ``settings`` say otherwise."""

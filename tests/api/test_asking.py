@@ -31,7 +31,7 @@ from app.kube.kinds import Kind, owner_kind
 from app.kube.labels import label_set
 from app.kube.meta_v1 import PartialObject
 from app.runtime.asking import NoWritesWhenAsked, question
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example, serving
 from tests.fakes import RecordingRecorder
 
@@ -108,7 +108,7 @@ async def outcomes() -> set[str]:
 
 
 async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingRecorder) -> None:
-    async with serving(settings(), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
         pages = [path for path, methods in (await api.get("/openapi.json"))["paths"].items() if "get" in methods]
         assert {"/metrics", "/readyz", "/api/v1/status"} <= set(pages)
@@ -124,7 +124,7 @@ async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingReco
 
 async def test_a_decision_does_in_the_same_process(events: RecordingRecorder) -> None:
     """Else the test above would hold of a plugin that can do nothing at all."""
-    async with serving(settings(), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
         await outcomes()
         await api.post("filter", example("filter-spread"))

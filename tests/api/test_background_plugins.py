@@ -20,7 +20,7 @@ from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import serving
 from tests.api.small import NEW, saved
 from tests.api.virtual import settle
@@ -58,7 +58,7 @@ async def test_a_service_runs_one_of_each_profile_until_it_ends(tmp_path: Path) 
     profiles = tuple(Profile.model_validate({"schedulerName": name, **CALLED}) for name in ("one", "other"))
     settings = Settings(cluster=saved(tmp_path), profiles=profiles)
 
-    async with serving(settings, (*IN_TREE, spec_of(Works)), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, spec_of(Works)), DEFAULT_WEIGHTS) as api:
         await settle()
         assert ["begun, 3 nodes"] * 2 == Works.seen
         faults = await api.samples("homeport_plugin_faults_total")
@@ -68,7 +68,7 @@ async def test_a_service_runs_one_of_each_profile_until_it_ends(tmp_path: Path) 
 
 
 def test_evaluate_runs_none() -> None:
-    evaluator = Evaluator(Registry([*IN_TREE, spec_of(Works)], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    evaluator = Evaluator(Registry([*SHIPPED, spec_of(Works)], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     case = {"pod": NEW, "config": only("Works"), "objects": [node_object("n1")]}
 
     assert "Success" == json.loads(evaluator.evaluate(json.dumps(case).encode()))["filter"]["n1"]["code"]

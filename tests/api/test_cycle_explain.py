@@ -21,7 +21,7 @@ from app.runtime.registry import Registry
 from app.server.admission import OUT_OF_TIME
 from app.server.bodies import MOST_MISTAKES
 from app.wire.cycle_v1 import MOST_NAMES, MOST_OBJECTS, MOST_PENDING, MOST_VALUES
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
 from tests.api.small import FOREIGN, NEW, OURS, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
@@ -169,7 +169,7 @@ class TestCycle:
 
     async def test_a_pod_that_is_gated(self, tmp_path: Path) -> None:
         settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("Gates"))
-        async with serving(settings, [*IN_TREE, spec_of(Gates)]) as api:
+        async with serving(settings, [*SHIPPED, spec_of(Gates)]) as api:
             found = await ask(api, "cycle", {"pod": NEW})
 
         gate = {"code": "Unschedulable", "plugin": "Gates", "reasons": ["not before noon"]}
@@ -177,7 +177,7 @@ class TestCycle:
 
     async def test_a_pod_that_can_be_helped(self, tmp_path: Path) -> None:
         settings = Settings(cluster=saved(tmp_path), profiles=with_plugin("MakesRoom"))
-        async with serving(settings, [*IN_TREE, spec_of(MakesRoom)]) as api:
+        async with serving(settings, [*SHIPPED, spec_of(MakesRoom)]) as api:
             found = await ask(api, "cycle", {"pod": NEW, "nodes": ["n1"]})
 
         helped = {"postFilter": SUCCESS, "nominatedNode": "n1"}
@@ -400,7 +400,7 @@ class TestNoAnswer:
     @pytest.mark.parametrize(("method", "point"), [("pre_filter", "PreFilter"), ("filter", "Filter")])
     async def test_a_plugin_that_fails(self, tmp_path: Path, path: str, method: str, point: str) -> None:
         settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
-        async with serving(settings, (*IN_TREE, faulty(method)), DEFAULT_WEIGHTS) as api:
+        async with serving(settings, (*SHIPPED, faulty(method)), DEFAULT_WEIGHTS) as api:
             found = await ask(api, path, {"pod": NEW})
 
         assert (500, {"detail": str(plugin_error(FAULTY, point, FAULT))}) == found
@@ -409,7 +409,7 @@ class TestNoAnswer:
 @pytest.mark.parametrize(("path", "method", "point"), [("cycle", "score", "Score"), ("explain", "explain", "Explain")])
 async def test_a_plugin_that_fails_at_a_point_of_its_own(tmp_path: Path, path: str, method: str, point: str) -> None:
     settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
-    async with serving(settings, (*IN_TREE, faulty(method)), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, faulty(method)), DEFAULT_WEIGHTS) as api:
         found = await ask(api, path, {"pod": NEW})
 
     assert (500, {"detail": str(plugin_error(FAULTY, point, FAULT))}) == found
@@ -688,7 +688,7 @@ class TestExplainHome:
         profile = Profile.model_validate({**HOMES.model_dump(exclude_unset=True), "preset": preset})
 
         async with serving(
-            Settings(cluster=saved(tmp_path, database("db", "n2")), profiles=(profile,)), IN_TREE, DEFAULT_WEIGHTS
+            Settings(cluster=saved(tmp_path, database("db", "n2")), profiles=(profile,)), SHIPPED, DEFAULT_WEIGHTS
         ) as api:
             _, found = await ask(api, "explain", {"pod": pod})
 
@@ -730,7 +730,7 @@ async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> N
 
 
 NOT_JUDGED: Final = [
-    name for name in default_filters(Registry(IN_TREE, DEFAULT_WEIGHTS)) if name != "PodTopologySpread"
+    name for name in default_filters(Registry(SHIPPED, DEFAULT_WEIGHTS)) if name != "PodTopologySpread"
 ]
 FULL: Final = {"schedulerName": "full", "preset": "complete"}
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}

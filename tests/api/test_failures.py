@@ -12,7 +12,7 @@ import pytest
 from app.config.settings import Settings
 from app.runtime.guard import plugin_error
 from app.verbs.outcome import Verb
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.contract import breaches
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
@@ -244,7 +244,7 @@ def with_fault(folder: Path, *methods: str, spec: Any = None) -> Any:
     """The small cluster, with the faulty plugin in its profile."""
     needed = [it for method in methods for it in NEEDED.get(method, (method,))]
     settings = Settings(cluster=saved(folder), profiles=with_faulty(binds="bind" in methods), due_bind_wait=0.1)
-    return serving(settings, (*IN_TREE, spec or faulty(*needed)), DEFAULT_WEIGHTS)
+    return serving(settings, (*SHIPPED, spec or faulty(*needed)), DEFAULT_WEIGHTS)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -17,7 +17,7 @@ from app.feeds.live import LiveFeed
 from app.main import Service
 from app.server.ops import TOLD_SECONDS, ops_router
 from app.telemetry.metrics import Metrics
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, VERSION, example
 from tests.certificates import Authority
 from tests.fakes import ManualClock
@@ -25,7 +25,7 @@ from tests.fakes import ManualClock
 
 @pytest.fixture
 def service() -> Service:
-    return Service(Settings(cluster=str(SAMPLE)), IN_TREE, DEFAULT_WEIGHTS, version=VERSION)
+    return Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version=VERSION)
 
 
 def waiting(service: Service) -> Mapping[tuple[str, str], int]:
@@ -106,7 +106,7 @@ async def test_the_end_of_the_certificate_shown_to_the_api_server(tmp_path: Path
         "users": [{"name": "me", "user": {"client-certificate": str(certificate), "client-key": str(key)}}],
     }
     (tmp_path / "config").write_text(json.dumps(config))
-    service = Service(Settings(kubeconfig=str(tmp_path / "config")), IN_TREE, DEFAULT_WEIGHTS, version=VERSION)
+    service = Service(Settings(kubeconfig=str(tmp_path / "config")), SHIPPED, DEFAULT_WEIGHTS, version=VERSION)
 
     def end() -> float | None:
         name = "homeport_certificate_expiration_timestamp_seconds"

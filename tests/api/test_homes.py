@@ -11,7 +11,7 @@ from app.config.profile import Profile
 from app.config.settings import Settings
 from app.kube.kinds import SERVICES, owner_kind
 from app.main import Service
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
 from tests.api.small import VICTIMS, by_name, eviction, saved
@@ -66,7 +66,7 @@ async def test_an_eviction_for_a_pod_whose_owner_is_unknown_would_not_help(tmp_p
 
 async def test_a_plugin_whose_repair_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     settings = Settings(cluster=saved(tmp_path, BOUND, *MACHINES), profiles=with_faulty())
-    async with serving(settings, (faulty("repair"), *IN_TREE)) as api:
+    async with serving(settings, (faulty("repair"), *SHIPPED)) as api:
         await asyncio.sleep(0)
 
         assert ["n3"] == await home(api)
@@ -81,7 +81,7 @@ def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
     kind = owner_kind(KUBEVIRT, "VirtualMachine")
 
     with capture_logs() as said:
-        service = Service(settings, IN_TREE, DEFAULT_WEIGHTS, version="1")
+        service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="1")
         for version, home in enumerate(("n1", "n2", "n2"), start=2):
             given = {"resourceVersion": str(version), "annotations": {"homeport.dev/home": home}}
             service.picture.others.upsert(kind, kind.decode(encoded(machine("VirtualMachine", **given))))
@@ -100,7 +100,7 @@ def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
     spec = spec_of(Alpha, kinds=lambda _: (SERVICES,), changed=fails)
     plugins = {"multiPoint": {"enabled": [{"name": "Alpha"}]}}
     settings = Settings(cluster=saved(tmp_path), profiles=(Profile.model_validate({"plugins": plugins}),))
-    service = Service(settings, (spec, *IN_TREE), DEFAULT_WEIGHTS, version="1")
+    service = Service(settings, (spec, *SHIPPED), DEFAULT_WEIGHTS, version="1")
 
     with capture_logs() as said:
         for selector in ({"app": "web"}, {"app": "db"}):

@@ -15,7 +15,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.server.homes import HomesPage
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, serving
 from tests.api.village import COMPLETE, DELEGATED, MACHINES, profiles, saved
 from tests.apiserver import kubeconfig
@@ -228,7 +228,7 @@ def with_village(name: str = "default-scheduler", **args: Any) -> JsonObject:
 
 async def test_half_a_list_is_a_fault(tmp_path: Path) -> None:
     settings = Settings(cluster=str(saved(tmp_path)), profiles=profiles(with_village(fails=True)))
-    async with serving(settings, (*IN_TREE, VILLAGE), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, VILLAGE), DEFAULT_WEIGHTS) as api:
         answer = await api.http.get(PATH)
 
     assert (500, 'running Homes plugin "Village": no more') == (answer.status_code, answer.json()["detail"])
@@ -236,7 +236,7 @@ async def test_half_a_list_is_a_fault(tmp_path: Path) -> None:
 
 async def test_more_homes_than_a_page_are_not_all_sorted_at_once_and_none_is_lost(tmp_path: Path) -> None:
     settings = Settings(cluster=str(saved(tmp_path)), profiles=profiles(with_village(count=3000)))
-    async with serving(settings, (*IN_TREE, VILLAGE), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, VILLAGE), DEFAULT_WEIGHTS) as api:
         pages = [await asked(api, kind="Hut", limit="500")]
         for _ in range(5):
             pages.append(await asked(api, kind="Hut", limit="500", **{"continue": pages[-1]["continue"]}))
@@ -248,7 +248,7 @@ async def test_more_homes_than_a_page_are_not_all_sorted_at_once_and_none_is_los
 async def test_of_two_profiles_the_one_that_judges_the_pod_has_the_word(tmp_path: Path) -> None:
     both = (with_village(policy="hard", judged=False), with_village("other", policy="soft"))
     settings = Settings(cluster=str(saved(tmp_path)), profiles=profiles(*both))
-    async with serving(settings, (*IN_TREE, VILLAGE), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, VILLAGE), DEFAULT_WEIGHTS) as api:
         found = await asked(api, kind="Hut")
 
     assert ["soft"] == [it["policy"] for it in found["items"]]

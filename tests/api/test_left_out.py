@@ -13,7 +13,7 @@ from app.kube.kinds import NODES, SERVICES, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.main import Service
 from app.verbs.outcome import Verb, VerbFailure
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example
 
 _BOTH: Final[tuple[Verb, ...]] = ("filter", "prioritize")
@@ -24,7 +24,7 @@ class Shop:
     """A whole service around the sample cluster."""
 
     def __init__(self) -> None:
-        self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), IN_TREE, DEFAULT_WEIGHTS, version="1")
+        self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1")
 
     def leave_out(self, kind: Kind[Any], *key: str) -> None:
         sink_for(self.service.picture, kind).leave_out((key[0], key[1]), "odd")

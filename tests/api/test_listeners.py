@@ -22,7 +22,7 @@ from app.server import protocol, tls
 from app.server.access import NO_CERTIFICATE, NOT_A_PEER, READS_CLOSED, WRONG_NAME
 from app.server.listener import Listener
 from app.server.web import server
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example
 from tests.certificates import Authority
 from tests.controlplane.processes import free_port
@@ -71,7 +71,7 @@ def pki(tmp_path: Path) -> Pki:
 @asynccontextmanager
 async def listening(**settings: Any) -> AsyncIterator[Mapping[str, Listener]]:
     """The service of the sample cluster on free ports; its listeners by name."""
-    service = Service(Settings(cluster=str(SAMPLE), port=0, **settings), IN_TREE, DEFAULT_WEIGHTS, version="1")
+    service = Service(Settings(cluster=str(SAMPLE), port=0, **settings), SHIPPED, DEFAULT_WEIGHTS, version="1")
     web, listeners = service.listeners()
     running = server(web, listeners)
     task = asyncio.create_task(running._serve())

@@ -10,11 +10,11 @@ from starlette.routing import BaseRoute, Route
 
 from app.config.settings import Settings
 from app.main import Service
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, Api, serving
 
 DOCUMENT: Final[dict[str, Any]] = (
-    Service(Settings(cluster=str(SAMPLE)), IN_TREE, DEFAULT_WEIGHTS, version="1").web().openapi()
+    Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web().openapi()
 )
 VERBS: Final = ("/filter", "/prioritize", "/preempt", "/bind")
 KEYWORDS: Final = frozenset(
@@ -82,7 +82,7 @@ def test_every_verb_has_examples_of_request_and_answer(path: str) -> None:
 
 
 def test_every_route_is_in_the_document() -> None:
-    web = Service(Settings(cluster=str(SAMPLE)), IN_TREE, DEFAULT_WEIGHTS, version="1").web()
+    web = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web()
     own = {"/", web.openapi_url, "/docs", "/docs/start.js", "/docs/{name}"}
     served = {
         (method.lower(), route.path)

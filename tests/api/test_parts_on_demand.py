@@ -17,7 +17,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import serving
 from tests.builders import JsonObject, PodFields, container, mounting, node_object, pod_object
 
@@ -75,7 +75,7 @@ def sent(found: JsonObject, *nodes: JsonObject) -> JsonObject:
 
 
 async def test_it_judges_by_what_pods_take_and_ask_for(tmp_path: Path) -> None:
-    async with serving(settings(tmp_path, "Fits"), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(tmp_path, "Fits"), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         small = await api.post("filter", named(WAITING[0]))
         assert (["n2", "n4"], {"n1": "port taken", "n3": "no image"}) == (
             small.answer["NodeNames"],
@@ -92,7 +92,7 @@ async def test_it_judges_by_what_pods_take_and_ask_for(tmp_path: Path) -> None:
 
 
 async def test_a_node_that_is_sent_has_the_pods_that_the_picture_knows(tmp_path: Path) -> None:
-    async with serving(settings(tmp_path, "Fits"), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(tmp_path, "Fits"), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         nodes = (node("n1", "8", IMAGE, version="2"), node("n2", "1", IMAGE, version="2"), node("new", "2", IMAGE))
         found = await api.post("filter", sent(WAITING[0], *nodes, NODES[3]))
 
@@ -101,7 +101,7 @@ async def test_a_node_that_is_sent_has_the_pods_that_the_picture_knows(tmp_path:
 
 
 async def test_victims_give_back_what_they_take(tmp_path: Path) -> None:
-    async with serving(settings(tmp_path, "Fits"), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(tmp_path, "Fits"), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         victims = {
             name: {"Pods": [{"UID": f"uid-default-{victim}"}], "NumPDBViolations": 0}
             for name, victim in (("n1", "a"), ("n2", "b"), ("n4", "c"))
@@ -115,14 +115,14 @@ async def test_victims_give_back_what_they_take(tmp_path: Path) -> None:
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_pod_is_read_as_a_whole_wherever_it_is_sent(tmp_path: Path, known: bool) -> None:
     asked = {"name": "large"} if known else {"pod": WAITING[1]}
-    async with serving(settings(tmp_path, "Fits"), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(tmp_path, "Fits"), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         found = (await api.http.post("/api/v1/cycle", json=asked)).json()
 
     assert "n4" == found["node"]
 
 
 async def test_without_it_nothing_of_that_is_kept(tmp_path: Path) -> None:
-    async with serving(settings(tmp_path), (*IN_TREE, SPEC), DEFAULT_WEIGHTS) as api:
+    async with serving(settings(tmp_path), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         found = await api.post("filter", named(WAITING[1]))
 
         assert NAMES == found.answer["NodeNames"]
@@ -164,7 +164,7 @@ async def test_claims_of_what_waits_and_how_nodes_are_are_read_wherever_they_com
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [well, marked, running, waiting]}))
     newer = {**marked, "metadata": {**marked["metadata"], "resourceVersion": "2", "annotations": {}}}
-    async with serving(found, (*IN_TREE, spec), DEFAULT_WEIGHTS) as api:
+    async with serving(found, (*SHIPPED, spec), DEFAULT_WEIGHTS) as api:
         by_name = await api.post("filter", named(waiting, ("n1", "n2")))
         by_object = await api.post("filter", sent(waiting, well, newer))
         cycle = (await api.http.post("/api/v1/cycle", json={"name": "b"})).json()

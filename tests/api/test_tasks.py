@@ -18,7 +18,7 @@ from app.feeds import live
 from app.main import Service
 from app.telemetry.background import GIVEN_UP_SECONDS, RECOVERED_SECONDS
 from app.telemetry.throttle import Throttle
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.virtual import now, virtual_time
 from tests.apiserver import ApiServer, client_of, kubeconfig
 from tests.builders import node_object, pod_object
@@ -164,7 +164,7 @@ class Running:
         settings = Settings(
             kubeconfig=str(kubeconfig(folder)), leader_election=election, advertise_address="10.0.0.1:8888", port=0
         )
-        self.service = Service(settings, IN_TREE, DEFAULT_WEIGHTS, version="1")
+        self.service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="1")
         self.web = self.service.web()
 
     async def get(self, path: str) -> tuple[int, str]:

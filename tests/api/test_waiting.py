@@ -21,7 +21,7 @@ from app.kube.resource_v1 import EXTENDED_RESOURCE_CLAIM
 from app.main import Service
 from app.replicas.leadership import ALONE, Alone
 from app.verbs.bind import ENDS
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, Reply, serving
 from tests.api.small import NEW, TOO_MANY, binding, by_name, filtered, saved
 from tests.builders import JsonObject, constraint, container, encoded, pod_object
@@ -61,7 +61,7 @@ PROFILE: Final = Profile.model_validate(
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     settings = Settings(cluster=saved(tmp_path, ALSO), profiles=(PROFILE,))
-    async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, *SPECS), DEFAULT_WEIGHTS) as api:
         yield api
 
 
@@ -160,7 +160,7 @@ async def test_a_request_that_says_too_little_or_too_much(
 async def test_a_pod_may_wait_for_as_long_as_who_binds_does(tmp_path: Path) -> None:
     """That can be another entry of the scheduler's than the one that filters, which waits for half a second."""
     settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), http_timeout=0.5, bind_timeout=900.0)
-    async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, *SPECS), DEFAULT_WEIGHTS) as api:
         call = asyncio.create_task(api.post("bind", binding()))
         await asyncio.sleep(0.6)
         found = await api.get("/api/v1/waiting")
@@ -209,7 +209,7 @@ async def test_a_pod_goes_on_once_its_claim_is_its_own(tmp_path: Path, heard_of:
     """Whatever was heard of the claim before."""
     profile = Profile.model_validate({"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}})
     settings = Settings(cluster=saved(tmp_path, GPU, *DEVICES), profiles=(profile,), bind_timeout=900.0)
-    service = Service(settings, IN_TREE, DEFAULT_WEIGHTS, version="test")
+    service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="test")
     web = service.web()
     async with (
         web.router.lifespan_context(web),
@@ -242,7 +242,7 @@ class TestWhoMayNotBind:
     @pytest.fixture
     async def served(self, tmp_path: Path) -> AsyncIterator[tuple[Service, Api]]:
         settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), bind_timeout=900.0)
-        service = Service(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS, version="test")
+        service = Service(settings, (*SHIPPED, *SPECS), DEFAULT_WEIGHTS, version="test")
         web = service.web()
         async with (
             web.router.lifespan_context(web),
@@ -295,7 +295,7 @@ class TestWhoMayNotBind:
 async def test_out_of_time_the_pod_is_not_bound(tmp_path: Path) -> None:
     """The caller's time limit is the longest a pod can wait."""
     settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), http_timeout=1.0)
-    async with serving(settings, (*IN_TREE, *SPECS), DEFAULT_WEIGHTS) as api:
+    async with serving(settings, (*SHIPPED, *SPECS), DEFAULT_WEIGHTS) as api:
         reply = await api.post("bind", binding())
         waiting = await api.get("/api/v1/waiting")
         assumed = await api.samples("homeport_assumed_pods")

@@ -46,7 +46,7 @@ BINDING: Final = (
     "app.verbs.bind",
     "app.verbs.settlements",
     "app.verbs.transaction",
-    "plugins.default_binder",
+    "plugins.in_tree.default_binder",
 )
 """Everything between a bind request and its write, and what follows the write."""
 

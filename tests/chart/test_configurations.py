@@ -12,7 +12,7 @@ import yaml
 from app.config.settings import Settings, load_settings
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from plugins.sticky_node.args import Policy, StickyNodeArgs
 from tests.certificates import Authority
 from tests.chart.cluster import Cluster
@@ -58,7 +58,7 @@ def settings_of(found: tuple[Json, ...] | list[Json], folder: Path) -> Settings:
 def test_homeport_reads_its_configuration(values: Path, tmp_path: Path) -> None:
     found = rendered_once(values)
     settings = settings_of(found, tmp_path)
-    resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS))
+    resolve(settings.profiles, Registry(SHIPPED, DEFAULT_WEIGHTS))
 
     assert settings.leader_election.leader_elect
     assert not settings.insecure
@@ -197,7 +197,7 @@ def test_both_configurations_agree(plane: ControlPlane, values: Path, tmp_path: 
     assert not extender["ignorable"]
     assert extender["nodeCacheCapable"]
     assert all(delegated_spread == _disabled(it, "PodTopologySpread") for it in config["profiles"])
-    for it in resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS)):
+    for it in resolve(settings.profiles, Registry(SHIPPED, DEFAULT_WEIGHTS)):
         assert delegated_spread == ("PodTopologySpread" in it.specs)
 
 
@@ -257,7 +257,7 @@ def test_what_is_given_for_homes_is_what_homeport_reads(tmp_path: Path) -> None:
 
 
 def sticky_node(settings: Settings) -> StickyNodeArgs:
-    (profile,) = resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS))
+    (profile,) = resolve(settings.profiles, Registry(SHIPPED, DEFAULT_WEIGHTS))
     args = profile.args["StickyNode"]
     assert isinstance(args, StickyNodeArgs)
     return args

@@ -23,7 +23,7 @@ from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.conformance.draft import HARD, REGION, SCHEDULER, SOFT, ZONE, Draft, Json, draw_traits
 from tests.controlplane.binaries import FORMER, BuildError, program
 
@@ -88,7 +88,7 @@ def answered(asked: Sequence[bytes]) -> list[Json]:
 
 def ours(asked: Sequence[bytes]) -> list[Json]:
     """What Homeport says, in the same words but for the raw scores."""
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     verdicts = (json.loads(evaluator.evaluate(line)) for line in asked)
     return [{"name": it["name"], "score": {node: by[NAME] for node, by in it["score"].items()}} for it in verdicts]
 

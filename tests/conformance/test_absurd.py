@@ -15,7 +15,7 @@ from app.runtime.profiles import resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import IN_TREE
+from plugins import SHIPPED
 
 Json = dict[str, Any]
 
@@ -214,7 +214,7 @@ def _places(found: Any) -> Iterator[tuple[Any, Any]]:
 
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
-    return Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    return Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
 
 
 def case(objects: list[Json], pod: Json) -> Json:
@@ -229,7 +229,7 @@ def pending() -> Json:
 
 
 def test_every_kind_that_the_default_profile_reads_is_tried() -> None:
-    (profile,) = resolve((Profile(),), Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS))
+    (profile,) = resolve((Profile(),), Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS))
 
     assert {(it.api_version, it.kind) for it in profile.kinds()} <= {(it["apiVersion"], it["kind"]) for it in OTHERS}
 

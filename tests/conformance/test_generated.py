@@ -10,7 +10,7 @@ from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.conformance import generate
 from tests.conformance.compare import is_mixed, settled
 from tests.conformance.histories import HISTORIES
@@ -30,7 +30,7 @@ SAYING_SOMETHING_ELSE = [it.name.partition(".")[0] for it in VECTORS.glob(f"*.ex
 @pytest.mark.parametrize("topic", generate.TOPICS)
 def test_every_verdict_of_a_topic(topic: str) -> None:
     """One evaluator for all: what it remembers of a case must not show in the next."""
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     verdicts = []
     for case, expected in cases(VECTORS / topic):
         assert expected == settled(evaluator.evaluate(case)), expected["name"]
@@ -42,7 +42,7 @@ def test_every_verdict_of_a_topic(topic: str) -> None:
 
 @pytest.mark.parametrize("topic", SAYING_SOMETHING_ELSE)
 def test_every_verdict_of_an_earlier_release(topic: str) -> None:
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), OTHER_RELEASE)
+    evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), OTHER_RELEASE)
     now = [expected for _, expected in cases(VECTORS / topic)]
     with gzip.open(VECTORS / f"{topic}.expected-{OTHER_RELEASE}.jsonl.gz") as answered:
         then = list(map(json.loads, answered))

@@ -9,7 +9,7 @@ from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.builders import JsonObject
 from tests.harness import cases
 
@@ -19,7 +19,7 @@ TOPICS = sorted(path.name.partition(".")[0] for path in VECTORS.glob("*.cases.js
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_verdict_of_a_topic(topic: str) -> None:
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     judged = 0
     for case, expected in cases(VECTORS / topic):
         assert expected == json.loads(evaluator.evaluate(case)), expected["name"]
@@ -36,7 +36,7 @@ def test_no_topic_is_missing() -> None:
     "topic", sorted(path.name.partition(".")[0] for path in (VECTORS / "default-profile").glob("*.cases.jsonl.gz"))
 )
 def test_every_verdict_of_the_default_profile(topic: str) -> None:
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     judged = 0
     for case, expected in cases(VECTORS / "default-profile" / topic):
         assert in_order(expected) == in_order(json.loads(evaluator.evaluate(case))), expected["name"]

@@ -45,7 +45,7 @@ DRIVERS: Final = ("a.example.com", "b.example.com")
 CAPACITY_DRIVER: Final = "capacity.example.com"
 EBS: Final = "ebs.csi.aws.com"
 GCE: Final = "pd.csi.storage.gke.io"
-IN_TREE: Final = (
+SHIPPED: Final = (
     "kubernetes.io/aws-ebs",
     "kubernetes.io/gce-pd",
     "kubernetes.io/azure-disk",
@@ -106,7 +106,7 @@ class VolumeDraft(NodeDraft):
             self.storage_class(STATIC, "kubernetes.io/no-provisioner"),
             self.storage_class(REGIONAL, DRIVERS[1], allowedTopologies=self.topologies()),
             self.storage_class(COUNTED, CAPACITY_DRIVER),
-            self.storage_class(OLD, self.random.choice((*IN_TREE, "kubernetes.io/vsphere-volume"))),
+            self.storage_class(OLD, self.random.choice((*SHIPPED, "kubernetes.io/vsphere-volume"))),
         ]
         if self.chance(0.1):
             found.append(self.storage_class(MODELESS, DRIVERS[0], ""))
@@ -367,7 +367,7 @@ class LimitDraft(VolumeDraft):
         if self.chance(self.untold):
             return None
         found = self.unspaced("storage.k8s.io/v1", "CSINode", name)
-        found["metadata"]["annotations"] = {MIGRATED: ",".join(IN_TREE)}
+        found["metadata"]["annotations"] = {MIGRATED: ",".join(SHIPPED)}
         names = self.some((*DRIVERS, EBS, GCE, "disk.csi.azure.com", "pxd.portworx.com"), 2, 6)
         found["spec"] = {"drivers": [self.driver(driver, name) for driver in (DRIVERS[0], *names)]}
         found["spec"]["drivers"] = list({it["name"]: it for it in found["spec"]["drivers"]}.values())
@@ -493,7 +493,7 @@ class BindingDraft(VolumeDraft):
 
     def csi_node(self, name: str) -> Json:
         found = self.unspaced("storage.k8s.io/v1", "CSINode", name)
-        migrated = self.some(IN_TREE, 0, len(IN_TREE))
+        migrated = self.some(SHIPPED, 0, len(SHIPPED))
         found["metadata"].update(self._maybe("annotations", {MIGRATED: ",".join(migrated)} if migrated else {}))
         found["spec"] = {"drivers": []}
         return found
@@ -681,7 +681,7 @@ class TogetherDraft(BindingDraft):
 
     def csi_node(self, name: str) -> Json:
         found = super().csi_node(name)
-        found["metadata"]["annotations"] = {MIGRATED: ",".join(IN_TREE)}
+        found["metadata"]["annotations"] = {MIGRATED: ",".join(SHIPPED)}
         limits = {driver: self.random.randint(0, 4) for driver in self.some((*DRIVERS, EBS), 1, 3)}
         found["spec"]["drivers"] = [
             {"name": driver, "nodeID": f"id-{name}", "topologyKeys": None, "allocatable": {"count": count}}

@@ -33,7 +33,7 @@ from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registr
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.controlplane.processes import ProcessGroup, free_port
 
 ROOT: Final = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ DOCUMENTS: Final = sorted(
 ADRS: Final = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 ADR_INDEX: Final = ROOT / "docs" / "adr" / "README.md"
 NOT_BY_DEFAULT: Final = {
-    spec.name: KUBE_SCHEDULER_DEFAULTS.get(spec.name, 0) for spec in IN_TREE if spec.name not in DEFAULT_WEIGHTS
+    spec.name: KUBE_SCHEDULER_DEFAULTS.get(spec.name, 0) for spec in SHIPPED if spec.name not in DEFAULT_WEIGHTS
 }
 NODES: Final = [f"node-{zone}{number}" for zone in "abc" for number in "1234"]
 
@@ -131,7 +131,7 @@ class TestSettings:
 
     def test_the_profile_that_judges_drains_keeps_no_homes(self) -> None:
         shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "operations.md", "yaml") if "judge" in it]
-        (found,) = resolve([Profile.model_validate(it) for it in shown], Registry(IN_TREE, DEFAULT_WEIGHTS))
+        (found,) = resolve([Profile.model_validate(it) for it in shown], Registry(SHIPPED, DEFAULT_WEIGHTS))
         names = {it.name for it in found.at("filter")}
 
         assert ("NodeResourcesFit" in names, "StickyNode" in names) == (True, False)
@@ -168,7 +168,7 @@ class TestMetrics:
 
     @staticmethod
     def families() -> Iterator[Metric]:
-        service = Service(Settings(cluster=str(SAMPLE)), IN_TREE, DEFAULT_WEIGHTS, version="1.2.3")
+        service = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
         for _ in service.counting():
             pass
         yield from service.metrics.registry.collect()
@@ -219,7 +219,7 @@ class TestCatalogue:
                 [point for point in POINT_METHODS if has_point(spec, point)],
                 weights[spec.name] if has_point(spec, "score") else 0,
             )
-            for spec in IN_TREE
+            for spec in SHIPPED
             if spec.name in weights
         ] == [
             (re.findall(r"\[(\w+)\]", name)[0], points.split(", "), int(weight or 0))
@@ -228,12 +228,12 @@ class TestCatalogue:
 
     def test_the_plugins_that_must_be_named_can_be(self) -> None:
         shown = Profile.model_validate(yaml.safe_load(blocks(ROOT / "plugins" / "README.md", "yaml")[0]))
-        (found,) = resolve([shown], Registry(IN_TREE, DEFAULT_WEIGHTS))
+        (found,) = resolve([shown], Registry(SHIPPED, DEFAULT_WEIGHTS))
 
-        assert [spec.name for spec in IN_TREE] == list(found.specs)
+        assert [spec.name for spec in SHIPPED] == list(found.specs)
         assert () == found.notices
 
-    @pytest.mark.parametrize("spec", [pytest.param(spec, id=spec.name) for spec in IN_TREE])
+    @pytest.mark.parametrize("spec", [pytest.param(spec, id=spec.name) for spec in SHIPPED])
     def test_every_argument_of_a_plugin_is_in_its_section(self, spec: PluginSpec[Any]) -> None:
         arguments = [
             field.alias or name for name, field in spec.args.model_fields.items() if name not in ("apiVersion", "kind")
@@ -244,14 +244,14 @@ class TestCatalogue:
         assert [] == [name for name in arguments if f"`{name}`" not in text]
 
     def test_every_reason_is_in_the_section_of_its_plugin(self) -> None:
-        shown = {spec.name: {ticked(row[0])[0] for row in table(section(spec.name), "reason")} for spec in IN_TREE}
+        shown = {spec.name: {ticked(row[0])[0] for row in table(section(spec.name), "reason")} for spec in SHIPPED}
 
         assert reasons() == {name: found for name, found in shown.items() if found}
 
     def test_the_arguments_shown_are_good_ones(self) -> None:
         _, *shown = blocks(ROOT / "plugins" / "README.md", "yaml")
         given = {it["name"]: it["args"] for block in shown for it in yaml.safe_load(block)["pluginConfig"]}
-        specs = {spec.name: spec for spec in IN_TREE}
+        specs = {spec.name: spec for spec in SHIPPED}
         found: dict[str, Any] = {name: specs[name].args.model_validate(args) for name, args in given.items()}
 
         assert {"StickyNode", "NodeResourcesFit"} <= found.keys()
@@ -269,8 +269,8 @@ def reasons() -> dict[str, set[str]]:
     for module in pkgutil.walk_packages(plugins.__path__, "plugins."):
         for name, value in inspect.getmembers(importlib.import_module(module.name)):
             if name.startswith("REASON_"):
-                plugin = module.name.split(".")[1].title().replace("_", "")
-                found.setdefault(plugin, set()).add(value)
+                plugin = module.name.removeprefix("plugins.").removeprefix("in_tree.").split(".")[0]
+                found.setdefault(plugin.title().replace("_", ""), set()).add(value)
     return found
 
 

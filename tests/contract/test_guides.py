@@ -22,7 +22,7 @@ from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.builders import node_object, pod_object
 from tests.contract.venvs import ROOT, cells, homeport, make_venv
 
@@ -174,7 +174,7 @@ class TestEvaluate:
 
 
 def evaluated(case: Any) -> Any:
-    evaluator = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     return json.loads(evaluator.evaluate(json.dumps(case).encode()))
 
 

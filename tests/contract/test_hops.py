@@ -84,7 +84,7 @@ def test_each_module_is_entered_at_most_twice(bound: tuple[str, ...], refused: i
     found = entered(lambda: asking.answer(following, NODES))
 
     assert refused == len(asking.refused(pod, NODES))
-    assert {"app.verbs.filter", "app.runtime.filtering", "plugins.pod_topology_spread.plugin"} <= found.keys()
+    assert {"app.verbs.filter", "app.runtime.filtering", "plugins.in_tree.pod_topology_spread.plugin"} <= found.keys()
     assert {} == {module: names for module, names in found.items() if len(names) > 2}
 
 

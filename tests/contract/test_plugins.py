@@ -25,7 +25,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.registry import POINT_METHODS, Registry
 from app.runtime.slots import declares, flaws, overrides
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests import strategies
 from tests.builders import JsonObject, constraint, pod_object
 from tests.harness import World, only
@@ -110,11 +110,11 @@ NULLS: Final[list[JsonObject]] = [
     ),
 ]
 
-every_plugin = pytest.mark.parametrize("spec", IN_TREE, ids=lambda spec: spec.name)
+every_plugin = pytest.mark.parametrize("spec", SHIPPED, ids=lambda spec: spec.name)
 
 
 def all_arguments() -> Iterator[Any]:
-    for spec in IN_TREE:
+    for spec in SHIPPED:
         for number, given_ in enumerate([{}, *ARGUMENTS.get(spec.name, [])]):
             yield pytest.param(spec, given_, id=f"{spec.name} {number}")
 
@@ -125,12 +125,12 @@ def profile_of(spec: PluginSpec[Any]) -> JsonObject:
 
 class TestSpec:
     def test_names_are_unique(self) -> None:
-        names = [spec.name for spec in Registry(IN_TREE, DEFAULT_WEIGHTS)]
+        names = [spec.name for spec in Registry(SHIPPED, DEFAULT_WEIGHTS)]
 
         assert sorted(set(names)) == sorted(names)
 
     def test_every_default_is_a_plugin_with_a_weight(self) -> None:
-        assert set(DEFAULT_WEIGHTS) <= {spec.name for spec in IN_TREE}
+        assert set(DEFAULT_WEIGHTS) <= {spec.name for spec in SHIPPED}
         assert all(weight > 0 for weight in DEFAULT_WEIGHTS.values())
 
     @every_plugin

@@ -33,7 +33,7 @@ from app.runtime.filtering import Recheck
 from app.runtime.guard import PluginError
 from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import Registry
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, constraint, make_node, make_pod, pod_object
 from tests.filtering import Filter
 from tests.harness import SPREAD, World, only
@@ -391,7 +391,7 @@ def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
 
 
 def registry(plugin: Any, reads: Reads = Reads.CLUSTER, parts: Sequence[Part] | None = None) -> Registry:
-    return Registry([*IN_TREE, PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)], DEFAULT_WEIGHTS)
+    return Registry([*SHIPPED, PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)], DEFAULT_WEIGHTS)
 
 
 class _Made:

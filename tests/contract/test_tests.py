@@ -36,26 +36,27 @@ ELSEWHERE: Final = {
     "tests/unit/app/verbs/test_filter.py": [f"app/verbs/{name}.py" for name in ("outcome", "readiness", "reading")],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py"],
-    "tests/unit/plugins/inter_pod_affinity/test_filtering.py": ["plugins/inter_pod_affinity/plugin.py"],
-    "tests/unit/plugins/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
-    "tests/unit/plugins/pod_topology_spread/test_filtering.py": [
-        f"plugins/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
+    "tests/unit/plugins/in_tree/inter_pod_affinity/test_filtering.py": ["plugins/in_tree/inter_pod_affinity/plugin.py"],
+    "tests/unit/plugins/in_tree/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
+    "tests/unit/plugins/in_tree/pod_topology_spread/test_filtering.py": [
+        f"plugins/in_tree/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
     ],
-    "tests/unit/plugins/dynamic_resources/test_allocator.py": [
-        f"plugins/dynamic_resources/{name}.py" for name in ("capacity", "constraints", "extended", "pools", "unjudged")
+    "tests/unit/plugins/in_tree/dynamic_resources/test_allocator.py": [
+        f"plugins/in_tree/dynamic_resources/{name}.py"
+        for name in ("capacity", "constraints", "extended", "pools", "unjudged")
     ],
-    "tests/unit/plugins/dynamic_resources/test_cel.py": [
-        f"plugins/dynamic_resources/{name}.py" for name in ("cel_syntax", "cel_values")
+    "tests/unit/plugins/in_tree/dynamic_resources/test_cel.py": [
+        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("cel_syntax", "cel_values")
     ],
-    "tests/unit/plugins/dynamic_resources/test_plugin.py": [
-        f"plugins/dynamic_resources/{name}.py" for name in ("args", "judging")
+    "tests/unit/plugins/in_tree/dynamic_resources/test_plugin.py": [
+        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("args", "judging")
     ],
-    "tests/unit/plugins/dynamic_resources/test_inventory.py": ["plugins/dynamic_resources/uses.py"],
-    "tests/unit/plugins/node_volume_limits/test_plugin.py": [
-        f"plugins/node_volume_limits/{name}.py" for name in ("attached", "sources")
+    "tests/unit/plugins/in_tree/dynamic_resources/test_inventory.py": ["plugins/in_tree/dynamic_resources/uses.py"],
+    "tests/unit/plugins/in_tree/node_volume_limits/test_plugin.py": [
+        f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attached", "sources")
     ],
-    "tests/unit/plugins/volume_binding/test_plugin.py": [
-        f"plugins/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
+    "tests/unit/plugins/in_tree/volume_binding/test_plugin.py": [
+        f"plugins/in_tree/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
     ],
     "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
     "tests/unit/app/runtime/test_kept.py": ["app/runtime/dated.py"],

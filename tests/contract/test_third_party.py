@@ -16,7 +16,7 @@ import pytest
 from app.commands.plugins import installed
 from app.config.settings import Settings, load_settings
 from app.main import Service
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, node_object, pod_object
 from tests.contract.venvs import cells, homeport, make_venv, python, site_packages
 from tests.served import served
@@ -98,7 +98,7 @@ class TestInstalled:
         assert ["PodTopologySpread", "StickyNode", "RackLabels"] == status["profiles"][0]["points"]["filter"]
 
     async def test_its_annotation_is_on_the_bound_pod(self, borrowed: None, flags: Sequence[str]) -> None:
-        service = Service(_settings(*flags), (*IN_TREE, *installed()), DEFAULT_WEIGHTS, version="1")
+        service = Service(_settings(*flags), (*SHIPPED, *installed()), DEFAULT_WEIGHTS, version="1")
         web = service.web()
         async with (
             web.router.lifespan_context(web),
@@ -120,7 +120,7 @@ def borrowed(venv: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 DUPLICATE: Final = """\
-from plugins.priority_sort import PrioritySort, PrioritySortArgs
+from plugins.in_tree.priority_sort import PrioritySort, PrioritySortArgs
 from app.framework.interface import PluginSpec
 SPEC = PluginSpec("PrioritySort", PrioritySortArgs, PrioritySort)
 """

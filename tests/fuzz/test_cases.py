@@ -12,7 +12,7 @@ from app.config.profile import DEFAULT_PROFILES, Profile
 from app.kube.kinds import NODES, PODS
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.fuzz import amounts, large, lies, objects, requests
 from tests.fuzz.families import EVERY, WAITING, chosen
 
@@ -49,7 +49,7 @@ def test_every_family_makes_cases(part: str, family: str) -> None:
 
 
 def test_every_kind_that_is_watched_is_fuzzed() -> None:
-    profiles = resolve(DEFAULT_PROFILES, Registry(IN_TREE, DEFAULT_WEIGHTS))
+    profiles = resolve(DEFAULT_PROFILES, Registry(SHIPPED, DEFAULT_WEIGHTS))
     watched = {NODES, PODS}.union(*(profile.kinds() for profile in profiles))
 
     assert {repr(kind) for kind in watched} == set(objects.KINDS)
@@ -57,7 +57,7 @@ def test_every_kind_that_is_watched_is_fuzzed() -> None:
 
 
 def test_amounts_are_of_every_kind_that_kube_scheduler_s_plugins_read() -> None:
-    (complete,) = resolve((Profile(preset="complete"),), Registry(IN_TREE, DEFAULT_WEIGHTS))
+    (complete,) = resolve((Profile(preset="complete"),), Registry(SHIPPED, DEFAULT_WEIGHTS))
     watched = {repr(kind) for kind in {NODES, PODS}.union(complete.kinds())}
     ours = {kind for kind in watched if "kubevirt" in kind or "homeport" in kind}
 

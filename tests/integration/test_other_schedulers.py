@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
 from tests.controlplane.processes import ProcessGroup
@@ -22,7 +22,7 @@ TINY_SCHEDULER = Path(__file__).parents[2] / "examples" / "tiny_scheduler.py"
 TINY_CONFIG = TINY_SCHEDULER.with_suffix(".yaml")
 COMPLETE_CONFIG = SCHEDULER_CONFIG.with_name("complete.yaml")
 PREVIOUS = "1.35.4"
-HERE: Final = frozenset(spec.name for spec in IN_TREE)
+HERE: Final = frozenset(spec.name for spec in SHIPPED)
 
 MISFITS: Final[dict[str, dict[str, Any]]] = {
     "NodeResourcesFit": {"requests": {"cpu": "64"}},

@@ -22,7 +22,7 @@ from app.rights.access_review import CURE, PermissionCheck
 from app.rights.permissions import Rule
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
@@ -146,7 +146,7 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
 
 EVERYTHING: Final = Settings.model_validate({"leader_election": ELECTION, "advertise_address": "127.0.0.1:1"})
 PRINTED: Final[list[Json]] = json.loads(
-    rbac.run(EVERYTHING, IN_TREE, DEFAULT_WEIGHTS, rbac.Account("default", "checked"), "json")
+    rbac.run(EVERYTHING, SHIPPED, DEFAULT_WEIGHTS, rbac.Account("default", "checked"), "json")
 )["items"]
 
 
@@ -182,7 +182,7 @@ def named(found: Iterable[Rule]) -> set[tuple[str, ...]]:
 
 async def until_missing(settings: Settings, account: Account, expected: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
     """What the check misses; the API server may take a moment to hear of a new role."""
-    work = work_of(settings, resolve(settings.profiles, Registry(IN_TREE, DEFAULT_WEIGHTS)))
+    work = work_of(settings, resolve(settings.profiles, Registry(SHIPPED, DEFAULT_WEIGHTS)))
     async with KubeClient(load(str(account.kubeconfig))) as client:
         check = PermissionCheck(client, work)
         for _ in range(200):

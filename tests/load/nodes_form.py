@@ -23,7 +23,7 @@ from app.kube.core_v1 import decode_node
 from app.main import Service
 from app.server.web import server
 from app.telemetry.logging import configure
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.controlplane.processes import free_port
 from tests.listening import on_loopback
 from tests.load import cluster
@@ -78,7 +78,7 @@ async def calls(port: int, body: Path) -> list[float]:
 
 async def measure(count: int) -> dict[str, Any]:
     configure("error", "json")
-    service = Service(Settings(cluster="examples/sample-cluster.yaml"), IN_TREE, DEFAULT_WEIGHTS, version="bench")
+    service = Service(Settings(cluster="examples/sample-cluster.yaml"), SHIPPED, DEFAULT_WEIGHTS, version="bench")
     nodes = [big_node(number) for number in range(count)]
     for node in nodes:
         service.picture.upsert_node(decode_node(msgspec.json.encode(node)))

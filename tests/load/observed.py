@@ -19,7 +19,7 @@ from app.config.settings import load_settings
 from app.main import Service
 from app.server.web import run
 from app.telemetry.logging import configure
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.listening import on_loopback
 
 _TICK = 0.0005
@@ -69,7 +69,7 @@ class Pauses:
 def main(port: int, kubeconfig: str, config: str | None = None) -> None:
     configure("error", "json")
     service = Service(
-        load_settings({"kubeconfig": kubeconfig}, config=config), IN_TREE, DEFAULT_WEIGHTS, version="bench"
+        load_settings({"kubeconfig": kubeconfig}, config=config), SHIPPED, DEFAULT_WEIGHTS, version="bench"
     )
     web = service.web()
     web.add_route("/bench/pauses", Pauses().tell, methods=["GET"])

@@ -18,7 +18,7 @@ from app.runtime.framework import Framework
 from app.server.routes import LEAN
 from app.telemetry.logging import configure
 from app.verbs.outcome import Answer, Verb
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.load import cluster
 
 SAMPLE: Final = 500
@@ -37,7 +37,7 @@ class Shop:
         with tempfile.NamedTemporaryFile(suffix=".json") as saved:
             Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [first]}))
             self._service = Service(
-                Settings(cluster=saved.name, due_bind_wait=0), IN_TREE, DEFAULT_WEIGHTS, version="bench"
+                Settings(cluster=saved.name, due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="bench"
             )
         self.picture = self._service.picture
         for number in range(nodes):

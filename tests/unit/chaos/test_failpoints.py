@@ -247,8 +247,8 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from tests.chaos import failpoints
-failpoints.install(["plugins.default_binder"])
-import plugins.default_binder as module
+failpoints.install(["plugins.in_tree.default_binder"])
+import plugins.in_tree.default_binder as module
 failpoints.CONTROL.set([failpoints.Rule("*", "{action}", "{side}")], log=Path({log!r}))
 
 class Binder:
@@ -274,12 +274,12 @@ def test_a_kill_strikes_a_real_module_before_or_after(tmp_path: Path, side: str,
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
 
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, output), ended.stderr
-    assert noted(log)["kill"] == {f"plugins.default_binder:DefaultBinder.bind:1:{side}": 1}
+    assert noted(log)["kill"] == {f"plugins.in_tree.default_binder:DefaultBinder.bind:1:{side}": 1}
 
 
 def test_a_kill_loses_nothing_of_what_was_passed(tmp_path: Path) -> None:
     """Of two processes that come to the same point."""
-    at = "plugins.default_binder:DefaultBinder.bind:1:before"
+    at = "plugins.in_tree.default_binder:DefaultBinder.bind:1:before"
     passed = "passed=failpoints.Passed(Path({file!r}), [{at!r}])".format(file=str(tmp_path / "passed"), at=at)
     code = KILLED.format(action="kill", side="before", log=str(tmp_path / "log"))
     code = code.replace("log=Path", f"{passed}, log=Path")

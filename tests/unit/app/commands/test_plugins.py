@@ -2,10 +2,10 @@
 
 from app.commands.plugins import listing
 from plugins import DEFAULT_WEIGHTS
-from plugins.node_name import SPEC as NODE_NAME
-from plugins.pod_topology_spread import SPEC as SPREAD
+from plugins.in_tree.node_name import SPEC as NODE_NAME
+from plugins.in_tree.pod_topology_spread import SPEC as SPREAD
+from plugins.in_tree.taint_toleration import SPEC as TAINTS
 from plugins.sticky_node import SPEC as STICKY
-from plugins.taint_toleration import SPEC as TAINTS
 from tests.fakes import Delta, spec_of
 
 
@@ -27,6 +27,6 @@ def test_two_of_a_name_are_both_shown() -> None:
     """Whoever is told that a name is taken looks here for the other one."""
     _, *rows = listing((NODE_NAME,), (NODE_NAME,), DEFAULT_WEIGHTS).splitlines()
 
-    assert [("NodeName", "Homeport"), ("NodeName", "plugins.node_name")] == [
+    assert [("NodeName", "Homeport"), ("NodeName", "plugins.in_tree.node_name")] == [
         (row.split()[0], row.split()[-1]) for row in rows
     ]

@@ -17,7 +17,7 @@ from app.runtime.one_node import OneNodeFilters
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from app.telemetry.metrics import Metrics
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, encoded, node_object, pod_object, taint
 from tests.fakes import FromSpec
 from tests.harness import World, only
@@ -36,7 +36,7 @@ GPU: Final = "example.com/gpu"
 
 
 def filters_of(profile: JsonObject | None = None) -> OneNodeFilters:
-    registry = Registry(IN_TREE, DEFAULT_WEIGHTS)
+    registry = Registry(SHIPPED, DEFAULT_WEIGHTS)
     (resolved,) = resolve([Profile.model_validate(profile or {})], registry)
     return OneNodeFilters(resolved, registry, World().handle, Guard(Metrics()))
 
@@ -134,9 +134,9 @@ class BrokenPorts(FromSpec, FilterPlugin):
 
 
 def test_a_filter_that_fails_is_one_that_was_not_asked() -> None:
-    spec = next(it for it in IN_TREE if it.name == "NodePorts")
+    spec = next(it for it in SHIPPED if it.name == "NodePorts")
     broken = PluginSpec(spec.name, spec.args, BrokenPorts, reads=spec.reads, parts=spec.parts)
-    registry = Registry([broken if it is spec else it for it in IN_TREE], DEFAULT_WEIGHTS)
+    registry = Registry([broken if it is spec else it for it in SHIPPED], DEFAULT_WEIGHTS)
     (resolved,) = resolve([Profile.model_validate({})], registry)
     filters = OneNodeFilters(resolved, registry, World().handle, Guard(Metrics()))
 

@@ -19,7 +19,7 @@ from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject
 from tests.fakes import (
     Alpha,
@@ -50,7 +50,7 @@ REGISTRY = Registry(
     ],
     {"Queue": 1, "Alpha": 2, "Beta": 3, "Gamma": 1, "BindsFirst": 1},
 )
-IN_TREE_REGISTRY = Registry(IN_TREE, DEFAULT_WEIGHTS)
+IN_TREE_REGISTRY = Registry(SHIPPED, DEFAULT_WEIGHTS)
 SPREAD = "PodTopologySpread=2"
 FEW = frozenset({*DEFAULT_WEIGHTS, "NodeUnschedulable", "NodeName", "TaintToleration"})
 """Plugins of ours that the tests of presets know."""
@@ -259,12 +259,12 @@ class TestPresets:
         ],
     )
     def test_plugins_go_on_top(self, plugins: JsonObject, expected: str) -> None:
-        few = Registry([it for it in IN_TREE if it.name in FEW], DEFAULT_WEIGHTS)
+        few = Registry([it for it in SHIPPED if it.name in FEW], DEFAULT_WEIGHTS)
 
         assert expected == at(built(on_complete(plugins), few), "filter")
 
     def test_what_it_lacks_here_is_told_by_name(self) -> None:
-        here = Registry([it for it in IN_TREE if it.name != "NodeName"], DEFAULT_WEIGHTS)
+        here = Registry([it for it in SHIPPED if it.name != "NodeName"], DEFAULT_WEIGHTS)
         lacking = ["NodeName", *(it for it in KUBE_SCHEDULER_DEFAULTS if IN_TREE_REGISTRY.get(it) is None)]
         lacking.sort(key=[*KUBE_SCHEDULER_DEFAULTS].index)
 
@@ -272,7 +272,7 @@ class TestPresets:
         assert notice.startswith(f'profile "p": preset complete is not whole here: {", ".join(lacking)} of ')
 
     def test_what_is_named_or_disabled_is_not_missed(self) -> None:
-        here = Registry([it for it in IN_TREE if it.name in FEW], DEFAULT_WEIGHTS)
+        here = Registry([it for it in SHIPPED if it.name in FEW], DEFAULT_WEIGHTS)
         lacking = [it for it in KUBE_SCHEDULER_DEFAULTS if it not in FEW]
         disabled = " ".join(f"-{it}" for it in lacking[1:])
 
@@ -412,7 +412,7 @@ class TestFewerNames:
         assert ((("profiles", 0, "pick"),)) == mistake.places
 
     def test_nor_with_a_plugin_that_is_not_here(self) -> None:
-        here = Registry([it for it in IN_TREE if it.name != "NodeName"], DEFAULT_WEIGHTS)
+        here = Registry([it for it in SHIPPED if it.name != "NodeName"], DEFAULT_WEIGHTS)
 
         with pytest.raises(ProfileErrors, match=r"pick: .* without NodeName \(filter\) of"):
             resolve([picking()], here)

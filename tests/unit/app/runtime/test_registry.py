@@ -4,7 +4,7 @@ import pytest
 
 from app.config.profile import POINTS
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, STAY_IN_SCHEDULER, Registry
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.fakes import Alpha, Beta, spec_of
 
 
@@ -34,7 +34,7 @@ def test_every_point_with_a_protocol_is_a_point_of_a_profile() -> None:
 
 
 def test_a_plugin_of_ours_does_not_stay_in_the_scheduler() -> None:
-    assert set() == STAY_IN_SCHEDULER & {spec.name for spec in IN_TREE}
+    assert set() == STAY_IN_SCHEDULER & {spec.name for spec in SHIPPED}
 
 
 def test_a_release_starts_without_what_came_later() -> None:

@@ -29,7 +29,7 @@ from app.verbs.bind import BindVerb
 from app.verbs.context import VerbContext
 from app.verbs.outcome import Answer, VerbFailure
 from app.writes.bind_guard import BindGuard, NotBound
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.virtual import now, settle
 from tests.builders import JsonObject, constraint, encoded, make_node, make_pod
 
@@ -128,7 +128,7 @@ class Bench:
         bind_others: bool = True,
         bind_guard: BindGuard | None = None,
     ) -> None:
-        found = resolve([Profile.model_validate(profile or {})], Registry([*IN_TREE, *specs], defaults))[0]
+        found = resolve([Profile.model_validate(profile or {})], Registry([*SHIPPED, *specs], defaults))[0]
         self.cluster = Cluster(core_v1(extras_of(found.parts())))
         self.binder = ScriptedBinder(bind_guard or BindGuard())
         self.reader = ScriptedReader(self.cluster)

@@ -35,7 +35,7 @@ from app.verbs.candidates import UNKNOWN_NODE
 from app.verbs.context import VerbContext
 from app.verbs.cycle import Cycle, CycleVerb, _Unfinished
 from app.verbs.outcome import VerbFailure
-from plugins.priority_sort import PrioritySort
+from plugins.in_tree.priority_sort import PrioritySort
 from tests.builders import make_node, make_pod
 from tests.fakes import Counted, FromSpec, spec_of
 from tests.harness import World, only

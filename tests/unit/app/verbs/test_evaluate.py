@@ -24,7 +24,7 @@ from app.runtime.profiles import ResolvedProfile, resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.evaluate import Evaluator
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.builders import JsonObject, constraint, container, encoded, node_object, pod_object, service_object
 from tests.fakes import FromSpec, NoArgs, spec_of
 from tests.harness import only
@@ -57,7 +57,7 @@ def case(**fields: Any) -> JsonObject:
 
 
 def evaluator(*specs: Any) -> Evaluator:
-    return Evaluator(Registry([*IN_TREE, *specs], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    return Evaluator(Registry([*SHIPPED, *specs], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
 
 
 def judged(found: JsonObject | bytes) -> Any:
@@ -256,7 +256,7 @@ class TestRelease:
     ASKS: Final = pod_object("p", containers=[container(requests={"cpu": "2"})])
 
     def scored(self, config: JsonObject, release: str) -> int:
-        found = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
+        found = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
         line = found.evaluate(encoded(case(config=config, objects=[self.NODE], pod=self.ASKS)))
         points: int = json.loads(line)["score"]["n1"][self.BALANCE]
         return points
@@ -271,7 +271,7 @@ class TestRelease:
     def test_the_default_profile_is_that_of_the_release(self) -> None:
         def rejected(release: str) -> str:
             pod = pod_object("pending", more={"hostNetwork": True, "hostUsers": False})
-            found = Evaluator(Registry(IN_TREE, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
+            found = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
             line = found.evaluate(encoded(case(config={}, objects=[self.NODE], pod=pod)))
             plugin: str = json.loads(line)["filter"]["n1"]["plugin"]
             return plugin

@@ -24,7 +24,7 @@ from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
 from app.verbs.evaluate import Evaluator
 from app.verbs.outcome import VerbFailure
-from plugins import IN_TREE
+from plugins import SHIPPED
 from tests.builders import JsonObject, constraint, make_node, make_pod, node_object, pod_object
 from tests.fakes import NO, NOT_ASKED, NOT_WANTED, WANTS, FromSpec, Soft, spec_of
 from tests.filtering import Filter
@@ -79,7 +79,7 @@ def verb(found: World) -> CycleVerb:
 
 def evaluated(pod: JsonObject, *plugins: str) -> Any:
     case = {"pod": pod, "config": only(*plugins), "objects": [node_object(name) for name in ("n1", "n2", "n3")]}
-    judge = Evaluator(Registry([*IN_TREE, *SPECS], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
+    judge = Evaluator(Registry([*SHIPPED, *SPECS], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
     return json.loads(judge.evaluate(json.dumps(case).encode()))
 
 

@@ -18,7 +18,7 @@ from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.why import KEPT_SECONDS, LONGEST_SECONDS, MOST_WAITING, PAUSE_SECONDS, Whys
-from plugins import DEFAULT_WEIGHTS, IN_TREE
+from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, encoded, make_node, make_pod, node_object, pod_object
 from tests.harness import World
@@ -58,7 +58,7 @@ class Api:
 
 def why_of(cluster: Cluster, api: Api | None) -> tuple[Why, NodeVerdict]:
     """And what is answered where nothing is known."""
-    registry = Registry(IN_TREE, DEFAULT_WEIGHTS)
+    registry = Registry(SHIPPED, DEFAULT_WEIGHTS)
     (resolved,) = resolve([Profile.model_validate({})], registry)
     filters = OneNodeFilters(resolved, registry, World().handle, Guard(Metrics()))
     return Whys(cluster, api, now).add("default-scheduler", filters), filters.nothing
@@ -83,7 +83,7 @@ async def test_of_a_picture_that_keeps_little_pod_and_node_are_read() -> None:
 async def test_of_a_picture_that_keeps_all_nothing_is_read() -> None:
     """Nor is the pod itself in its own way, where it runs there already."""
     api = Api()
-    every = {part for spec in IN_TREE for part in spec.parts or ()}
+    every = {part for spec in SHIPPED for part in spec.parts or ()}
     cluster = Cluster(core_v1(extras_of(every)))
     cluster.upsert_node(cluster.core.decode_node(encoded(node())))
     cluster.upsert_pod(pod_of(cluster, pod_object("db", node="n1", containers=ASKS)))

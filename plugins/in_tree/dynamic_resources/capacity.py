@@ -1,0 +1,81 @@
+"""Consumable capacity: what a request takes of a device that several may share, and whether there is enough of it.
+
+Source of the rules: ``structured/internal/incubating/consumable_capacity.go`` of Kubernetes 1.36. Amounts are whole
+billionths; where the rules round, they round up to whole units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.kube.resource_v1 import BILLION, Amount, Amounts, DeviceCapacity, RequestPolicy
+from plugins.in_tree.dynamic_resources.unjudged import REASON_MALFORMED, Unjudged
+
+
+def fits(
+    requested: Amounts | None, capacity: Mapping[str, DeviceCapacity], allocated: Amounts, allocating: Amounts
+) -> bool:
+    """Whether a device still has what is requested: ``allocated`` is taken by claims, ``allocating`` in this search."""
+    if requested and not requested.keys() <= capacity.keys():
+        return False
+    for name, it in capacity.items():
+        taken = consumed_of(None if requested is None else requested.get(name), it)
+        if _violates(taken, it.policy):
+            return False
+        if taken + allocated.get(name, 0) + allocating.get(name, 0) > it.value:
+            return False
+    return True
+
+
+def consumed(requested: Amounts | None, capacity: Mapping[str, DeviceCapacity]) -> dict[str, Amount]:
+    """What a request takes of each capacity of a device."""
+    return {name: consumed_of(None if requested is None else requested.get(name), it) for name, it in capacity.items()}
+
+
+def consumed_of(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
+    """Of one capacity: what is not asked for in so many words is the policy's default, or all of it."""
+    policy = capacity.policy
+    if requested is None:
+        return policy.default if policy is not None and policy.default is not None else capacity.value
+    if policy is None:
+        return requested
+    if policy.has_range and policy.minimum is not None:
+        return _rounded_to_range(requested, policy.minimum, policy.step)
+    if policy.valid_values is not None:
+        return next((it for it in policy.valid_values if requested <= it), requested)
+    return requested
+
+
+def _rounded_to_range(requested: Amount, minimum: Amount, step: Amount | None) -> Amount:
+    if requested < minimum:
+        return minimum
+    if step is None:
+        return requested
+    least, each = _whole(minimum), _step(step)
+    steps = -(-(_whole(requested) - least) // each)
+    return (least + steps * each) * BILLION
+
+
+def _violates(taken: Amount, policy: RequestPolicy | None) -> bool:
+    if policy is None or taken == policy.default:
+        return False
+    if policy.has_range:
+        if policy.maximum is not None and taken > policy.maximum:
+            return True
+        if policy.step is None:
+            return False
+        if policy.minimum is None:
+            raise Unjudged(REASON_MALFORMED)
+        return (_whole(taken) - _whole(policy.minimum)) % _step(policy.step) != 0
+    return bool(policy.valid_values) and taken not in (policy.valid_values or ())
+
+
+def _whole(amount: Amount) -> int:
+    return -(-amount // BILLION)
+
+
+def _step(amount: Amount) -> int:
+    found = _whole(amount)
+    if found <= 0:
+        raise Unjudged(REASON_MALFORMED)
+    return found

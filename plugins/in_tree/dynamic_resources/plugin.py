@@ -1,0 +1,473 @@
+"""The plugin: finds a pod's claims, says of each node whether they can be used or met there, and guards its bind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, final
+from weakref import WeakSet
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState, StateKey, StateNotFound
+from app.framework.events import EventRecorder
+from app.framework.interface import (
+    ClusterFilterPlugin,
+    Handle,
+    PermitPlugin,
+    PluginSpec,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    WaitingPods,
+)
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.normalize import default_normalize
+from app.framework.parts import Part
+from app.framework.score_classes import ScoreClasses
+from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
+from app.kube.claims import CLAIMS, PodClaim
+from app.kube.core_v1 import Pod
+from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from app.kube.resource_v1 import Allocation, ClaimSpec, DeviceRequest, ResourceClaim
+from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
+from plugins.in_tree.dynamic_resources.extended import device_requests, from_devices, requested
+from plugins.in_tree.dynamic_resources.inventory import Inventory
+from plugins.in_tree.dynamic_resources.judging import Judging
+from plugins.in_tree.dynamic_resources.pools import node_selected
+from plugins.in_tree.dynamic_resources.unjudged import NAME, REASON_LONG_OBJECT, UNREAD_CLAIMS, Unjudged
+
+REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
+REASON_STALE: Final = "cannot schedule extended resource claim"
+REASON_NO_RESOURCE: Final = "cannot fit resource"
+REASON_NOT_ALLOCATED: Final = "the pod's resource claims are not allocated and reserved for it"
+REASON_NOTHING_TO_FREE: Final = "no new claims to deallocate"
+REASON_STILL: Final = "still not schedulable"
+
+LONGEST_WAIT: Final = 900.0
+"""Seconds at Permit; the caller's own time limit is shorter."""
+
+_ALTERNATIVES: Final = 8
+_SPECIAL: Final = "<extended-resources>"
+
+_ELSEWHERE: Final = unresolvable(REASON_ELSEWHERE).by(NAME)
+_STALE: Final = unresolvable(REASON_STALE).by(NAME)
+_NO_RESOURCE: Final = unresolvable(REASON_NO_RESOURCE).by(NAME)
+_LONG_OBJECT: Final = unresolvable(REASON_LONG_OBJECT).by(NAME)
+_WAIT: Final = Status(Code.WAIT)
+
+
+class _NotFound(Exception):
+    """A claim of a pod is not there or not its own; the text is a scheduler's."""
+
+
+class _Wanted(Struct, eq=False):
+    """What a pod wants, as it stood when the evaluation began.
+
+    ``claims`` are its own; ``extended`` is the one for its extended resources, which is made up where there is none
+    yet; ``resources`` are these. ``solutions``: by node, what Filter found.
+    """
+
+    claims: tuple[ResourceClaim, ...] = ()
+    extended: ResourceClaim | None = None
+    resources: Mapping[str, int] = {}
+    solutions: dict[str, tuple[frozenset[str], ...]] = {}
+    variants: dict[tuple[str, ...], ResourceClaim] = {}
+
+    def clone(self) -> _Wanted:
+        return self
+
+    @property
+    def everything(self) -> tuple[ResourceClaim, ...]:
+        return self.claims if self.extended is None else (*self.claims, self.extended)
+
+
+_WANTED: Final[StateKey[_Wanted]] = StateKey(NAME)
+_NOTHING_WANTED: Final = _Wanted()
+
+
+@final
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ClusterFilterPlugin,
+    PostFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    PermitPlugin,
+    PreBindPlugin,
+):
+    """Source of the rules: ``framework/plugins/dynamicresources`` of Kubernetes 1.36 with its default feature gates."""
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        self._binding_timeout = seconds_of(args.binding_timeout)
+        self._objects = handle.objects
+        self._nodes = handle.nodes
+        self._inventory = Inventory(handle.objects)
+        self._judging = Judging(self._inventory)
+        self._waiters = _Waiters(handle.waiting, self._are_its_own)
+
+    # Which claims a pod has.
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        if CLAIMS in pod.spec.oversized:
+            return UNREAD_CLAIMS
+        try:
+            self._claims_of(pod)
+        except _NotFound as cause:
+            return unresolvable(str(cause))
+        return SUCCESS
+
+    def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """The claims that the pod names. Raises ``_NotFound``."""
+        return tuple(found for it in pod.spec.claims.claims if (found := self._claim_of(pod, it)) is not None)
+
+    def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
+        """``None`` for one that was not needed."""
+        name = named.claim
+        if name is None:
+            if named.template is None:
+                raise _NotFound(f'pod "{pod}", spec.resourceClaim "{named.name}": none of the supported fields are set')
+            if not named.status:
+                raise _NotFound(f'pod "{pod}": ResourceClaim not created yet')
+            name = named.generated
+            if name is None:
+                return None
+        found = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
+        if found is None:
+            raise _NotFound(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if found.terminating:
+            raise _NotFound(f'resourceclaim "{found.name}" is being deleted')
+        if named.claim is None and (found.owner is None or found.owner.uid != pod.uid):
+            raise _NotFound(f"ResourceClaim {found} was not created for Pod {pod} (Pod is not owner)")
+        return found
+
+    def _wanted(self, pod: Pod) -> _Wanted:
+        """Raises ``_NotFound``."""
+        claims = self._claims_of(pod)
+        extended: ResourceClaim | None = None
+        resources: Mapping[str, int] = {}
+        if _may_want_devices(pod):
+            resources = requested(pod)
+            if any(self._inventory.class_of_resource(it) is not None for it in resources):
+                extended = self._inventory.extended_claim(pod.name, pod.uid)
+                extended = extended or ResourceClaim(pod.namespace, _SPECIAL, "", False, None, ClaimSpec())
+        return _Wanted(claims, extended, resources, {}, {})
+
+    # Filter.
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        if CLAIMS in pod.spec.oversized:
+            return UNREAD_CLAIMS, None
+        if not _may_want_devices(pod):
+            state.write(_WANTED, _NOTHING_WANTED)
+            return SKIP, None
+        self._inventory.refresh()
+        self._judging.begin()
+        try:
+            wanted = self._wanted(pod)
+        except _NotFound as cause:
+            return unresolvable(str(cause)), None
+        state.write(_WANTED, wanted)
+        if not wanted.everything:
+            return SKIP, None
+        return self._pre_filter(wanted), None
+
+    def _pre_filter(self, wanted: _Wanted) -> Status:
+        for claim in wanted.everything:
+            if claim.allocation is None and claim is not wanted.extended:
+                if claim.spec.oversized:
+                    return _LONG_OBJECT
+                for request in claim.spec.requests:
+                    status = self._checked(claim, request)
+                    if not status.is_success:
+                        return status
+        return SUCCESS
+
+    def _checked(self, claim: ResourceClaim, request: DeviceRequest) -> Status:
+        """Whether all classes of a request exist: without one, no node can be right."""
+        asked = [(request.name, request.exactly.device_class)] if request.exactly is not None else []
+        if not asked:
+            asked = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
+        if not asked:
+            return unresolvable(f"resource claim {claim}, request {request.name}: unknown request type")
+        for name, device_class in asked:
+            if not device_class:
+                return error(f"request {name}: unsupported request type")
+            if self._inventory.device_class(device_class) is None:
+                return unresolvable(f"request {name}: device class {device_class} does not exist")
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        wanted = _read(state)
+        claims, status = self._to_allocate(wanted, pod, node)
+        if status is not None:
+            return status
+        try:
+            elsewhere = not all(self._is_available(it, node) for it in wanted.everything)
+        except Unjudged as cause:
+            return unresolvable(cause.reason).by(NAME)
+        if claims:
+            outcome = self._judging.of(claims, node, self._others(wanted, pod))
+            if isinstance(outcome, Status):
+                return outcome
+            if not elsewhere:
+                wanted.solutions[node.name] = outcome
+        return _ELSEWHERE if elsewhere else SUCCESS
+
+    def _others(self, wanted: _Wanted, pod: Pod) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
+        for node in tuple(self._nodes.list()):
+            claims, status = self._to_allocate(wanted, pod, node)
+            if status is None and claims:
+                yield claims, node
+
+    def _to_allocate(
+        self, wanted: _Wanted, pod: Pod, node: NodeInfo
+    ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
+        """The claims that still need devices there; with a status that says all there is to say."""
+        missing = tuple(it for it in wanted.claims if it.allocation is None)
+        extended = wanted.extended
+        if extended is None:
+            return missing, None
+        if extended.name != _SPECIAL:
+            mine = extended.allocation is not None and pod.uid in extended.reserved_for
+            return missing, None if mine else _STALE
+        resources = from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource)
+        if resources is None:
+            return (), _NO_RESOURCE
+        if not resources and not wanted.claims:
+            return (), SUCCESS
+        return (*missing, self._variant(wanted, pod, tuple(resources))), None
+
+    def _variant(self, wanted: _Wanted, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
+        """The claim for the resources that a node has no device plugin for."""
+        found = wanted.variants.get(resources)
+        if found is None:
+            requests = device_requests(pod.spec.claims.containers, resources, self._inventory.class_of_resource)
+            found = ResourceClaim(pod.namespace, _SPECIAL, "", False, None, self._judging.spec_of(requests))
+            wanted.variants[resources] = found
+        return found
+
+    def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
+        """Whether an allocated claim can be used there, and its devices will be ready. Raises ``Unjudged``."""
+        allocation = claim.allocation
+        if allocation is None:
+            return True
+        if allocation.node_selector is not None and not node_selected(allocation.node_selector, node.node):
+            return False
+        ready = _is_ready(claim, allocation)
+        return ready or (ready is False and not self._is_late(allocation))
+
+    def _is_late(self, allocation: Allocation) -> bool:
+        if all(it.binding_conditions is None for it in allocation.devices):
+            return False
+        since = _seconds_of(allocation.timestamp)
+        return since is not None and since + self._binding_timeout < time.time()
+
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        """It is claims that have devices, wherever the pods are that use them."""
+        return False
+
+    def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        return self.filter(state, pod, node)
+
+    def signature(self, pod: Pod) -> tuple[Any, ...] | None:
+        """What there is, and which claims the pod means; ``None`` where time alone can change the answer."""
+        if CLAIMS in pod.spec.oversized:
+            return pod.spec.oversized
+        claims = pod.spec.claims
+        if not _may_want_devices(pod):
+            return ()
+        try:
+            found = self._claims_of(pod)
+        except _NotFound:
+            return (pod.key, pod.uid, claims, self._objects.version(RESOURCE_CLAIMS, pod.namespace))
+        conditional = (it.allocation is not None and _has_conditions(it.allocation) for it in found)
+        if any(conditional):
+            return None
+        return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Free nothing: the scheduler in front of us does.
+
+        There is no state where an earlier plugin's PreFilter refused the pod; kube-scheduler then fails with an Error.
+        """
+        try:
+            wanted = state.read(_WANTED)
+        except StateNotFound:
+            wanted = _NOTHING_WANTED
+        return None, unschedulable(REASON_STILL if wanted.everything else REASON_NOTHING_TO_FREE)
+
+    # Score.
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        """Where nothing was filtered before, as in prioritize, what there is to be had is found out now."""
+        try:
+            state.read(_WANTED)
+        except StateNotFound:
+            status, _ = self.pre_filter(state, pod)
+            if status.is_success:
+                for node in nodes:
+                    self.filter(state, pod, node)
+            elif not status.is_skip:
+                return SKIP
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Of alternatives, the first is worth most."""
+        wanted = _read(state)
+        found = wanted.solutions.get(node.name)
+        if found is None:
+            return 0
+        chosen = iter(found)
+        return sum(_worth(it, next(chosen) if it.allocation is None else _chosen(it)) for it in wanted.everything)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        """All alike for a pod that wants no devices, as most."""
+        if not _read(state).solutions:
+            return ScoreClasses([0] * len(nodes), {0: 0}, all_used=len(nodes) > 0)
+        return ScoreClasses.by_value([self.score(state, pod, node) for node in nodes])
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
+        return default_normalize(scores)
+
+    # Bind.
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        """The scheduler has written that the claims are the pod's; that word may still be on its way to us."""
+        if self._are_its_own(pod, node_name):
+            return SUCCESS, 0.0
+        _WAITING.add(self._waiters)
+        return _WAIT, LONGEST_WAIT
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return SUCCESS if self._are_its_own(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)
+
+    def _are_its_own(self, pod: Pod, node_name: str) -> bool:
+        """Whether all claims that it needs there have devices and are reserved for it."""
+        if CLAIMS in pod.spec.oversized:
+            return False
+        if not _may_want_devices(pod):
+            return True
+        self._inventory.refresh_at_once()
+        try:
+            wanted = self._wanted(pod)
+        except _NotFound:
+            return False
+        needed = wanted.claims
+        if wanted.extended is not None and not self._has_device_plugins(wanted, node_name):
+            needed = wanted.everything
+        return all(it.allocation is not None and pod.uid in it.reserved_for for it in needed)
+
+    def _has_device_plugins(self, wanted: _Wanted, node_name: str) -> bool:
+        """Whether the node has no need of a claim for the extended resources."""
+        node = self._nodes.get(node_name)
+        if node is None:
+            return False
+        return from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource) == []
+
+
+def _may_want_devices(pod: Pod) -> bool:
+    """Whether a pod has claims, or asks for what a class of devices could stand behind."""
+    return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)
+
+
+def _read(state: CycleState) -> _Wanted:
+    try:
+        return state.read(_WANTED)
+    except StateNotFound:
+        raise StateNotFound("not found") from None  # in-tree, in these words
+
+
+def _has_conditions(allocation: Allocation) -> bool:
+    return any(it.binding_conditions for it in allocation.devices)
+
+
+def _is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
+    """Whether all binding conditions hold; ``None`` if one failed for good."""
+    for it in allocation.devices:
+        if it.binding_conditions:
+            status = next((status for status in claim.devices if status.device == it.device), None)
+            if status is None:
+                return False
+            if not status.true_conditions.isdisjoint(it.binding_failure_conditions):
+                return None
+            if not status.true_conditions.issuperset(it.binding_conditions):
+                return False
+    return True
+
+
+def _seconds_of(timestamp: str) -> float | None:
+    try:
+        return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+    except ValueError:
+        return None
+
+
+def _chosen(claim: ResourceClaim) -> frozenset[str]:
+    devices = claim.allocation.devices if claim.allocation is not None else ()
+    return frozenset(it.request for it in devices if "/" in it.request)
+
+
+def _worth(claim: ResourceClaim, chosen: frozenset[str]) -> int:
+    return sum(
+        _ALTERNATIVES - place
+        for request in claim.spec.requests
+        if request.exactly is None
+        for place, it in enumerate(request.first_available)
+        if f"{request.name}/{it.name}" in chosen
+    )
+
+
+class _Waiters:
+    """The pods of one profile that wait for their claims."""
+
+    def __init__(self, waiting: WaitingPods, are_its_own: Callable[[Pod, str], bool]) -> None:
+        self._waiting = waiting
+        self._are_its_own = are_its_own
+
+    def look(self) -> None:
+        """Who has all claims now goes on."""
+        for it in self._waiting.all():
+            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
+                it.allow(NAME)
+
+
+_WAITING: Final[WeakSet[_Waiters]] = WeakSet()
+"""Of the profiles that had a pod waiting for its claims."""
+
+
+def _changed(_kind: Kind[Any], _old: object, _new: object, _recorder: EventRecorder) -> None:
+    _look()
+
+
+def _came(_kind: Kind[Any], _new: object) -> None:
+    """A claim may have all it needs when it is first heard of."""
+    _look()
+
+
+def _look() -> None:
+    for it in tuple(_WAITING):
+        it.look()
+
+
+def _kinds(_args: DynamicResourcesArgs) -> tuple[Kind[Any], ...]:
+    return (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
+
+
+SPEC: Final = PluginSpec(
+    NAME,
+    DynamicResourcesArgs,
+    DynamicResources,
+    kinds=_kinds,
+    parts=(Part.CLAIMS, Part.RESOURCES),
+    changed=_changed,
+    came=_came,
+)

@@ -1,0 +1,94 @@
+"""What claims have of the devices of each pool, kept up to date claim by claim.
+
+Counted, so that a claim that goes is taken off again without a look at any other: tenants have as many as they like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.kube.resource_v1 import AllocatedDevice, Amount, Amounts, ResourceClaim
+from plugins.in_tree.dynamic_resources.allocator import NO_USE, Use
+from plugins.in_tree.dynamic_resources.pools import PoolID
+
+_NOTHING: Final[Amounts] = {}
+
+
+class _Shared:
+    """A device that several have part of: how many do, how many say how much, and how often each capacity is said."""
+
+    __slots__ = ("_amounts", "_said", "_shares", "_times")
+
+    def __init__(self) -> None:
+        self._shares = 0
+        self._said = 0
+        self._amounts: dict[str, Amount] = {}
+        self._times: dict[str, int] = {}
+
+    def count(self, consumed: Amounts | None, sign: int) -> bool:
+        """Count one share in (``sign`` 1) or out (-1); returns whether any is left."""
+        self._shares += sign
+        self._said += sign * (consumed is not None)
+        for name, amount in (consumed or _NOTHING).items():
+            times = self._times.get(name, 0) + sign
+            if times:
+                self._times[name] = times
+                self._amounts[name] = self._amounts.get(name, 0) + sign * amount
+            else:
+                del self._times[name], self._amounts[name]
+        return self._shares > 0
+
+    def total(self) -> Amounts | None:
+        """``None`` where nobody says how much."""
+        return dict(self._amounts) if self._said else None
+
+
+class _OfPool:
+    __slots__ = ("shared", "taken", "use")
+
+    def __init__(self) -> None:
+        self.taken: dict[str, int] = {}
+        self.shared: dict[str, _Shared] = {}
+        self.use: Use | None = None
+
+    def count(self, it: AllocatedDevice, sign: int) -> None:
+        self.use = None
+        name = it.device[2]
+        if it.shared:
+            if not self.shared.setdefault(name, _Shared()).count(it.consumed, sign):
+                del self.shared[name]
+            return
+        times = self.taken.get(name, 0) + sign
+        if times:
+            self.taken[name] = times
+        else:
+            del self.taken[name]
+
+
+class Uses:
+    """By pool. A claim is taken off in the form in which it was counted."""
+
+    def __init__(self) -> None:
+        self._pools: dict[PoolID, _OfPool] = {}
+
+    def count(self, claim: ResourceClaim, sign: int) -> None:
+        """Count what a claim has in (``sign`` 1) or out (-1). Who administers a device has nothing of it."""
+        for it in () if claim.allocation is None else claim.allocation.devices:
+            if it.admin_access:
+                continue
+            pool_id = it.device[:2]
+            pool = self._pools.setdefault(pool_id, _OfPool())
+            pool.count(it, sign)
+            if not pool.taken and not pool.shared:
+                del self._pools[pool_id]
+
+    def of(self, pool: PoolID) -> Use:
+        """Equal while claims have the same of it."""
+        found = self._pools.get(pool)
+        if found is None:
+            return NO_USE
+        if found.use is None:
+            shared: Mapping[str, Amounts | None] = {name: it.total() for name, it in found.shared.items()}
+            found.use = Use(frozenset(found.taken), shared)
+        return found.use

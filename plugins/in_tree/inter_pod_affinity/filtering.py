@@ -1,0 +1,305 @@
+"""Required terms: those of the pod, and those of the pods that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from functools import partial
+from itertools import compress
+from typing import Final
+
+from app.framework.cycle_state import StateKey
+from app.framework.filter_result import FilterResult
+from app.framework.interface import Counts, DomainCounts, PodTerms, Unprepared, all_prepared
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
+from app.kube.core_v1 import LABELS, Pod
+from app.kube.pod_affinity import MOST_NAMESPACES, MOST_TERMS, POD_AFFINITY, Newcomer, Peers
+from plugins.in_tree.inter_pod_affinity.own import OwnTerms
+
+NAME: Final = "InterPodAffinity"
+
+REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+REASON_LONG_TERMS: Final = (
+    TOO_LONG.format(POD_AFFINITY) + f", or has more than {MOST_TERMS} terms or {MOST_NAMESPACES} namespaces"
+)
+REASON_LONG_LABELS: Final = TOO_LONG.format(LABELS)
+
+AFFINITY: Final = unresolvable(REASON_AFFINITY).by(NAME)
+ANTI_AFFINITY: Final = unschedulable(REASON_ANTI_AFFINITY).by(NAME)
+EXISTING: Final = unschedulable(REASON_EXISTING).by(NAME)
+UNREAD: Final = {
+    POD_AFFINITY: unresolvable(REASON_LONG_TERMS).by(NAME),
+    LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
+}
+"""What is said of a pod of which a part is not read, by that part."""
+
+
+class Occupied:
+    """Which domains of one topology key have pods that a term means, or whose terms mean the pod.
+
+    ``domains`` are kept counts, ``None`` where nobody can be meant; ``deltas`` the changes of a dry run, by domain.
+    """
+
+    __slots__ = ("deltas", "domains", "key")
+
+    def __init__(self, key: str, domains: DomainCounts | None, deltas: dict[str, int] | None = None) -> None:
+        self.key = key
+        self.domains = domains
+        self.deltas = {} if deltas is None else deltas
+
+    def clone(self) -> Occupied:
+        return Occupied(self.key, self.domains, dict(self.deltas))
+
+    def count(self, value: str) -> int:
+        kept = 0 if self.domains is None else self.domains.count(value)
+        return kept + self.deltas.get(value, 0)
+
+    def values(self) -> Set[str]:
+        """The domains with such pods."""
+        kept: Collection[str] = () if self.domains is None else self.domains.above(0)
+        if not self.deltas:
+            return kept if isinstance(kept, Set) else frozenset(kept)
+        touched = {value for value in self.deltas if self.count(value) > 0}
+        return {value for value in kept if value not in self.deltas} | touched
+
+    def is_empty(self) -> bool:
+        """Whether there are no such pods in any domain."""
+        if not self.deltas:
+            return self.domains is None or self.domains.is_empty()
+        return not self.values()
+
+    def shift(self, node: NodeInfo, delta: int) -> None:
+        """Such a pod came to the node, or left it."""
+        value = node.node.labels.get(self.key)
+        if value is not None:
+            self.deltas[value] = self.deltas.get(value, 0) + delta
+
+    def domain_of(self, node_name: str) -> str | None:
+        return None if self.domains is None else self.domains.domain_of(node_name)
+
+    def stamp(self) -> int:
+        """Moves with the domains that have such pods."""
+        return 0 if self.domains is None else self.domains.stamp(0)
+
+    def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
+        """Those of ``names`` that are in none of these domains."""
+        return _outside(self.key, self.values(), nodes, names, counts)
+
+    def inside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
+        """Those of ``names`` that are in one of these domains."""
+        values = self.values()
+        if not values:
+            return ()
+        on_node = nodes.values(self.key, counts.values(self.key))
+        return list(compress(names, map(values.__contains__, map(on_node.get, names))))
+
+    def known(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
+        """Those of ``names`` that have the topology key."""
+        if not nodes.sent and counts.on_every_node(self.key):
+            return names
+        return list(filter(nodes.values(self.key, counts.values(self.key)).__contains__, names))
+
+
+class RequiredState:
+    """What PreFilter leaves for Filter.
+
+    ``drawn``: by key of the required affinity terms, the pods that all of them mean. ``repelled``: of each required
+    anti-affinity term those that it means. ``refusing``: by key, the pods there that have a term against this one.
+    """
+
+    __slots__ = ("drawn", "is_drawn_to_itself", "newcomer", "own", "refusing", "repelled")
+
+    def __init__(
+        self,
+        own: OwnTerms,
+        newcomer: Newcomer,
+        *,
+        is_drawn_to_itself: bool,
+        drawn: Sequence[Occupied],
+        repelled: Sequence[tuple[Peers, Occupied]],
+        refusing: dict[str, Occupied],
+    ) -> None:
+        self.own = own
+        self.newcomer = newcomer
+        self.is_drawn_to_itself = is_drawn_to_itself
+        self.drawn = drawn
+        self.repelled = repelled
+        self.refusing = refusing
+
+    def clone(self) -> RequiredState:
+        return RequiredState(
+            self.own,
+            self.newcomer,
+            is_drawn_to_itself=self.is_drawn_to_itself,
+            drawn=[it.clone() for it in self.drawn],
+            repelled=[(peers, it.clone()) for peers, it in self.repelled],
+            refusing={key: it.clone() for key, it in self.refusing.items()},
+        )
+
+    @property
+    def decides(self) -> bool:
+        """Whether any node can be rejected."""
+        return self.own.decides or not all(it.is_empty() for it in self.refusing.values())
+
+    def shift(self, other: Pod, node: NodeInfo, delta: int) -> None:
+        """Another pod came to the node, or left it."""
+        if self.own.draw(other):
+            for it in self.drawn:
+                it.shift(node, delta)
+        for peers, it in self.repelled:
+            if peers.include(other.namespace, other.labels):
+                it.shift(node, delta)
+        for key in refusing_keys(other, self.newcomer):
+            self.refusing.setdefault(key, Occupied(key, None)).shift(node, delta)
+
+    def stamp(self) -> tuple[object, ...]:
+        """Moves with the verdict of any node, less who is in which domain."""
+        return (
+            self.is_drawn_to_itself,
+            tuple((it.key, it.stamp()) for it in self.drawn),
+            tuple((it.key, it.stamp()) for _, it in self.repelled),
+            tuple((key, it.stamp()) for key, it in self.refusing.items()),
+        )
+
+    def topology_keys(self) -> list[str]:
+        """The topology keys of all terms, each once."""
+        repelled = (it.key for _, it in self.repelled)
+        return list(dict.fromkeys((*(it.key for it in self.drawn), *repelled, *self.refusing)))
+
+    # One node.
+
+    def judge(self, node: NodeInfo) -> Status:
+        labels = node.node.labels
+        if self.drawn and not self._is_drawn(labels):
+            return AFFINITY
+        if any(labels.get(it.key) is not None and it.count(labels[it.key]) > 0 for _, it in self.repelled):
+            return ANTI_AFFINITY
+        if any(key in labels and it.count(labels[key]) > 0 for key, it in self.refusing.items()):
+            return EXISTING
+        return SUCCESS
+
+    def _is_drawn(self, labels: Mapping[str, str]) -> bool:
+        if not all(it.key in labels for it in self.drawn):
+            return False
+        return all(it.count(labels[it.key]) > 0 for it in self.drawn) or self._is_first()
+
+    def _is_first(self) -> bool:
+        """Whether the pod is drawn to its like, and there are none yet: it may begin anywhere."""
+        return self.is_drawn_to_itself and all(it.is_empty() for it in self.drawn)
+
+    def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """``judge`` for every part of ``in_flight`` that may fail. Where fewer pods can only help, it is ``judge``.
+
+        A required affinity has to be met by others, or by nobody at all: then by those in flight to this very domain,
+        or none of them.
+        """
+        status = self.judge(node)
+        others = [it for it in in_flight if self.own.draw(it)] if self.drawn else []
+        if not status.is_success or not others:
+            return status
+        labels = node.node.labels
+        here = [labels[it.key] for it in self.drawn]
+        places = [[it.domain_of(other.node_name) for it in self.drawn] for other in others]
+        firm = (
+            it.count(value) - sum(place[index] == value for place in places)
+            for index, (it, value) in enumerate(zip(self.drawn, here, strict=True))
+        )
+        if all(count > 0 for count in firm):
+            return SUCCESS
+        nowhere = [None] * len(here)
+        alike = all(place in (here, nowhere) for place in places)
+        return SUCCESS if self.is_drawn_to_itself and alike and self._are_all(places) else AFFINITY
+
+    def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
+        """Whether the pods at these places are all that the required affinity means."""
+        for index, it in enumerate(self.drawn):
+            found = [place[index] for place in places]
+            if any(it.count(value) > found.count(value) for value in it.values()):
+                return False
+        return True
+
+    # Many nodes.
+
+    def judged(self, nodes: Candidates, counts: Counts) -> FilterResult:
+        """``judge`` for all nodes; why it rejects is asked of those that it rejects."""
+        passed = self._passing(nodes, counts)
+        return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
+
+    def _passing(self, nodes: Candidates, counts: Counts) -> Sequence[str]:
+        """One look at each name for each topology key, however many terms there are."""
+        names: Sequence[str] = nodes.names
+        first = bool(self.drawn) and self._is_first()
+        for it in self.drawn:
+            names = it.known(nodes, names, counts) if first else it.inside(nodes, names, counts)
+        blocked: dict[str, Set[str]] = {}
+        for it in (*(it for _, it in self.repelled), *self.refusing.values()):
+            values, known = it.values(), blocked.get(it.key)
+            blocked[it.key] = values if not known else known | values if values else known
+        for key, values in blocked.items():
+            names = _outside(key, values, nodes, names, counts)
+        return names
+
+    def _rejections(self, nodes: Candidates, passed: Sequence[str], counts: Counts) -> Mapping[str, Status]:
+        rejected: dict[str, Status] = {}
+        names = list(set(nodes.names).difference(passed)) if passed else nodes.names
+        for narrowed, status in self._steps(nodes, counts):
+            left = narrowed(names)
+            if len(left) != len(names):
+                rejected.update(dict.fromkeys(set(names).difference(left) if left else names, status))
+                names = left
+        return rejected
+
+    def _steps(
+        self, nodes: Candidates, counts: Counts
+    ) -> Iterator[tuple[Callable[[Sequence[str]], Sequence[str]], Status]]:
+        first = bool(self.drawn) and self._is_first()
+        for it in self.drawn:
+            yield partial((it.known if first else it.inside), nodes, counts=counts), AFFINITY
+        for _, it in self.repelled:
+            yield partial(it.outside, nodes, counts=counts), ANTI_AFFINITY
+        for it in self.refusing.values():
+            yield partial(it.outside, nodes, counts=counts), EXISTING
+
+
+def _outside(key: str, blocked: Set[str], nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
+    """Those of ``names``, in order, whose value of the label is none of ``blocked``, or that do not have it."""
+    if not blocked:
+        return names
+    if not nodes.sent and counts.on_every_node(key):
+        return counts.outside(key, blocked, names)
+    on_node = nodes.values(key, counts.values(key))
+    return [name for name, value in zip(names, map(on_node.get, names), strict=True) if value not in blocked]
+
+
+REQUIRED: Final[StateKey[RequiredState]] = StateKey(f"PreFilter{NAME}")
+
+
+def required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms) -> RequiredState:
+    """Raises ``Unprepared``."""
+    try:
+        return _required_state(pod, own, newcomer, terms)
+    except Unprepared:
+        peers = [(it, key) for key, it in own.anti]
+        peers += [] if own.peers is None else [(own.peers, key) for key in own.keys]
+        all_prepared((partial(terms.refusing, newcomer), *(partial(terms.peers, it, key) for it, key in peers)))
+        raise
+
+
+def _required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms) -> RequiredState:
+    meant = own.peers
+    return RequiredState(
+        own,
+        newcomer,
+        is_drawn_to_itself=own.include_itself(pod),
+        drawn=[Occupied(key, None if meant is None else terms.peers(meant, key)) for key in own.keys],
+        repelled=[(peers, Occupied(key, terms.peers(peers, key))) for key, peers in own.anti],
+        refusing={key: Occupied(key, it) for key, it in terms.refusing(newcomer).items()},
+    )
+
+
+def refusing_keys(other: Pod, newcomer: Newcomer) -> set[str]:
+    """The topology keys of the other pod's required anti-affinity terms that mean the newcomer."""
+    terms = other.spec.pod_affinity.required_anti
+    return {it.topology_key for it in terms if it.within(other.namespace).matches(newcomer)}

@@ -1,0 +1,93 @@
+"""Preferred terms of both sides, as weights of domains: the score of a node is what its domains weigh together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from operator import add
+from typing import Any, Final, Self, TypeVar
+
+from app.framework.cycle_state import StateKey
+from app.framework.interface import MAX_NODE_SCORE, Counts, DomainCounts, PodTerms, Unprepared, all_prepared
+from app.framework.node_info import Candidates
+from app.framework.score_classes import ScoreClasses
+from app.kube.pod_affinity import Newcomer
+from plugins.in_tree.inter_pod_affinity.filtering import NAME
+from plugins.in_tree.inter_pod_affinity.own import OwnTerms
+
+K = TypeVar("K")
+
+
+class PreferredState:
+    """What PreScore leaves for Score.
+
+    ``own``: by topology key the pods that terms of the pod mean, and what each of them weighs. ``others``: by key and
+    domain, what the terms of the pods that are there weigh.
+    """
+
+    __slots__ = ("others", "own")
+
+    def __init__(
+        self, own: Mapping[str, Sequence[tuple[DomainCounts, int]]], others: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        self.own = own
+        self.others = others
+
+    def clone(self) -> Self:
+        return self
+
+    def topology_keys(self) -> list[str]:
+        """The topology keys of all terms, each once."""
+        return list(dict.fromkeys((*self.own, *self.others)))
+
+    def raw_scores(self, nodes: Candidates, counts: Counts) -> ScoreClasses:
+        """The sum of weights of each node's domains."""
+        totals = [0] * len(nodes)
+        for key in self.topology_keys():
+            values = list(map(nodes.values(key, counts.values(key)).get, nodes.names))
+            for weights in self._weights(key, values):
+                totals = list(map(add, totals, map(weights.get, values, repeat(0))))
+        return ScoreClasses.by_value(totals)
+
+    def _weights(self, key: str, values: Sequence[str | None]) -> Iterator[Mapping[Any, int]]:
+        """What weighs with nodes of these domains, by domain; others weigh nothing, as do nodes without the key."""
+        others = self.others.get(key)
+        if others:
+            yield others
+        own = self.own.get(key, ())
+        if own:
+            found: dict[str, int] = {}
+            asked = {it for it in values if it is not None}
+            for domains, weight in own:
+                occupied = domains.above(0)
+                for value in occupied if len(occupied) < len(asked) else asked:
+                    found[value] = found.get(value, 0) + weight * domains.count(value)
+            yield found
+
+
+PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")
+
+
+def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: PodTerms) -> PreferredState | None:
+    """``None`` if no term means any pod on a node with its topology key. Raises ``Unprepared``."""
+    try:
+        others = terms.weights(newcomer, hard_weight)
+        found: dict[str, list[tuple[DomainCounts, int]]] = {}
+        for key, peers, weight in own.preferred:
+            domains = terms.peers(peers, key)
+            if not domains.is_empty():
+                found.setdefault(key, []).append((domains, weight))
+    except Unprepared:
+        asks = (partial(terms.peers, peers, key) for key, peers, _ in own.preferred)
+        all_prepared((partial(terms.weights, newcomer, hard_weight), *asks))
+        raise
+    return PreferredState(found, others) if found or others else None
+
+
+def normalized(scores: Mapping[K, int]) -> Mapping[K, int]:
+    """0 for the least, 100 for the most, cut to whole numbers between; 0 for all where there is no difference."""
+    least, most = min(scores.values(), default=0), max(scores.values(), default=0)
+    if most == least:
+        return dict.fromkeys(scores, 0)
+    return {key: int(float(MAX_NODE_SCORE) * (float(it - least) / float(most - least))) for key, it in scores.items()}

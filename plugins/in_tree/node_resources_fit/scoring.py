@@ -1,0 +1,86 @@
+"""The scoring strategies: 0 to 100 of what a node would have taken with the pod on it.
+
+Source of the rules: ``least_allocated.go``, ``most_allocated.go`` and ``requested_to_capacity_ratio.go`` of
+``framework/plugins/noderesources`` of Kubernetes 1.36, the same in 1.35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from app.framework.allocation import Use, int64, quotient
+from app.framework.interface import MAX_NODE_SCORE
+from plugins.in_tree.node_resources_fit.args import MOST, ScoringStrategy
+
+Strategy = Callable[[Sequence[Use]], int]
+"""The score of a node by the use of its resources."""
+
+_Of = Callable[[int, int], int]
+"""What one resource scores: of what is taken, and what there is."""
+
+_SCALE: Final = MAX_NODE_SCORE // 10
+"""Points of a shape go to 10."""
+
+_EXACT: Final = 2**63 // MAX_NODE_SCORE
+"""Amounts up to here can be multiplied without more ado."""
+
+
+def strategy_of(found: ScoringStrategy) -> Strategy:
+    """The strategy that arguments name."""
+    if found.ratio is None:
+        return partial(_mean, _most_of if found.type == MOST else _least_of)
+    points = [(it.utilization, it.score * _SCALE) for it in found.ratio.shape]
+    return partial(_rounded_mean, partial(_ratio_of, points))
+
+
+def _mean(of: _Of, uses: Sequence[Use]) -> int:
+    """By weight, the fraction cut off."""
+    total = weights = 0
+    for allocatable, taken, asked, weight in uses:
+        total += of(int64(taken + asked), allocatable) * weight
+        weights += weight
+    return quotient(int64(total), weights) if weights else 0
+
+
+def _rounded_mean(of: _Of, uses: Sequence[Use]) -> int:
+    """By weight, of those that score anything; half a point is one."""
+    total = weights = 0
+    for allocatable, taken, asked, weight in uses:
+        score = of(int64(taken + asked), allocatable)
+        if score > 0:
+            total += score * weight
+            weights += weight
+    return (2 * total + weights) // (2 * weights) if weights else 0
+
+
+def _least_of(requested: int, capacity: int) -> int:
+    if requested > capacity:
+        return 0
+    if requested >= 0 and capacity < _EXACT:
+        return (capacity - requested) * MAX_NODE_SCORE // capacity
+    return quotient(int64(int64(capacity - requested) * MAX_NODE_SCORE), capacity)
+
+
+def _most_of(requested: int, capacity: int) -> int:
+    requested = min(requested, capacity)
+    if 0 <= requested < _EXACT and capacity > 0:
+        return requested * MAX_NODE_SCORE // capacity
+    return quotient(int64(requested * MAX_NODE_SCORE), capacity)
+
+
+def _ratio_of(points: Sequence[tuple[int, int]], requested: int, capacity: int) -> int:
+    if requested > capacity:
+        return _on_shape(points, MAX_NODE_SCORE)
+    return _on_shape(points, quotient(int64(requested * MAX_NODE_SCORE), capacity))
+
+
+def _on_shape(points: Sequence[tuple[int, int]], utilization: int) -> int:
+    """On the line between the two points around it, level beyond the outermost ones."""
+    before, low = points[0]
+    for at, score in points:
+        if utilization <= at:
+            return low + quotient((score - low) * (utilization - before), at - before) if at > before else low
+        before, low = at, score
+    return low

@@ -1,0 +1,178 @@
+"""Hard constraints: which nodes a pod may not use, now and whatever becomes of the binds in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import compress
+from typing import Final
+
+from app.framework.cycle_state import StateKey
+from app.framework.filter_result import FilterResult
+from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
+from app.kube.core_v1 import LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
+from app.kube.node_affinity import AFFINITY
+from plugins.in_tree.pod_topology_spread.args import NAME
+from plugins.in_tree.pod_topology_spread.constraints import Constraint
+
+REASON_CONSTRAINTS_NOT_MATCH: Final = "node(s) didn't match pod topology spread constraints"
+REASON_NODE_LABEL_NOT_MATCH: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing required label)"
+
+CONSTRAINTS_NOT_MATCH: Final = unschedulable(REASON_CONSTRAINTS_NOT_MATCH).by(NAME)
+NODE_LABEL_NOT_MATCH: Final = unresolvable(REASON_NODE_LABEL_NOT_MATCH).by(NAME)
+
+REASON_LONG_SPREAD: Final = TOO_LONG.format(SPREAD) + f", or has more than {MOST_CONSTRAINTS} entries"
+REASON_LONG_AFFINITY: Final = TOO_LONG.format(AFFINITY)
+REASON_LONG_NODE_SELECTOR: Final = TOO_LONG.format(NODE_SELECTOR)
+REASON_LONG_TOLERATIONS: Final = TOO_LONG.format(TOLERATIONS)
+REASON_LONG_LABELS: Final = TOO_LONG.format(LABELS)
+
+UNREAD: Final = {
+    SPREAD: unresolvable(REASON_LONG_SPREAD).by(NAME),
+    AFFINITY: unresolvable(REASON_LONG_AFFINITY).by(NAME),
+    NODE_SELECTOR: unresolvable(REASON_LONG_NODE_SELECTOR).by(NAME),
+    TOLERATIONS: unresolvable(REASON_LONG_TOLERATIONS).by(NAME),
+    LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
+}
+"""What is said of a pod whose verdict rests on a part that is not read, by that part."""
+
+
+class HardConstraint:
+    """A hard constraint with its kept counts. ``deltas`` are the changes of a dry run, by domain."""
+
+    __slots__ = ("constraint", "deltas", "domains", "self_match")
+
+    def __init__(self, constraint: Constraint, domains: DomainCounts, self_match: int, deltas: dict[str, int]) -> None:
+        self.constraint = constraint
+        self.domains = domains
+        self.self_match = self_match
+        self.deltas = deltas
+
+    def clone(self) -> HardConstraint:
+        return HardConstraint(self.constraint, self.domains, self.self_match, dict(self.deltas))
+
+    def minimum(self, deltas: Mapping[str, int]) -> int:
+        """The global minimum; 0 where there are fewer domains than ``minDomains``."""
+        if self.domains.size() < self.constraint.min_domains:
+            return 0
+        return self.domains.minimum(deltas)
+
+    def limit(self, deltas: Mapping[str, int]) -> int:
+        """The largest count a domain may have for the pod to come in: skew = count + self - minimum."""
+        return self.constraint.max_skew + self.minimum(deltas) - self.self_match
+
+    def stamp(self) -> int:
+        """Moves with the limit, and with the domains above it."""
+        return self.domains.stamp(self.limit(self.deltas))
+
+    def shift(self, other: Pod, node_name: str, delta: int) -> None:
+        """``other`` came to or left the node. Whether it is terminating plays no part, as in-tree."""
+        if not self.constraint.matches(other.labels):
+            return
+        value = self.domains.domain_of(node_name)
+        if value is not None:
+            self.deltas[value] = self.deltas.get(value, 0) + delta
+
+    def judge(self, node: NodeInfo) -> Status:
+        value = node.node.labels.get(self.constraint.topology_key)
+        if value is None:
+            return NODE_LABEL_NOT_MATCH
+        count = self.domains.count(value) + self.deltas.get(value, 0)
+        return SUCCESS if count <= self.limit(self.deltas) else CONSTRAINTS_NOT_MATCH
+
+    def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """The worst case: every bind in flight to this domain succeeds, every other one fails."""
+        value = node.node.labels.get(self.constraint.topology_key)
+        if value is None:
+            return NODE_LABEL_NOT_MATCH
+        lows: dict[str, int] = {}
+        for other in in_flight:
+            domain = self.domains.domain_of(other.node_name)
+            if domain is not None and domain != value and self.constraint.counted.matches(other.labels):
+                lows[domain] = lows.get(domain, 0) - 1
+        return SUCCESS if self.domains.count(value) <= self.limit(lows) else CONSTRAINTS_NOT_MATCH
+
+    def passing(self, counts: Counts, names: Sequence[str]) -> list[str] | None:
+        """Those of ``names`` that ``judge`` passes; ``None`` where each has to be looked at."""
+        limit = self.limit(self.deltas)
+        if self.deltas or limit < 0:
+            return None
+        return counts.outside(self.constraint.topology_key, self.domains.above(limit), names)
+
+    def rejections(self, values: Mapping[str, str], nodes: Candidates) -> Mapping[str, Status]:
+        """``judge`` for all candidates; ``values`` maps the nodes that have the key to their value."""
+        limit = self.limit(self.deltas)
+        if self.deltas or limit < 0:
+            judged = ((it.name, self.judge(it)) for it in nodes)
+            return {name: status for name, status in judged if not status.is_success}
+        blocked = frozenset(self.domains.above(limit))
+        try:
+            found = map(blocked.__contains__, map(values.__getitem__, nodes.names))
+            return dict.fromkeys(compress(nodes.names, found), CONSTRAINTS_NOT_MATCH)
+        except KeyError:
+            return {
+                name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
+                for name, value in zip(nodes.names, map(values.get, nodes.names), strict=True)
+                if value is None or value in blocked
+            }
+
+
+def judged(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
+    """``judge`` for all nodes and constraints."""
+    passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
+    if passed is not None:
+        return FilterResult(passed, lambda: _rejections(constraints, counts, nodes.without(set(passed))))
+    rejected = _rejections(constraints, counts, nodes)
+    return FilterResult([name for name in nodes.names if name not in rejected], rejected)
+
+
+def _passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequence[str]) -> Sequence[str] | None:
+    """Those of ``names``, whatever these are, that are nodes and pass all; ``None`` where each has to be looked at."""
+    left: Sequence[str] | None = names
+    for constraint in constraints:
+        if left is None:
+            return None
+        left = constraint.passing(counts, left)
+    return left
+
+
+def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Candidates) -> dict[str, Status]:
+    """The rejected candidates, each with what the first constraint says that it does not meet."""
+    rejected: dict[str, Status] = {}
+    for constraint in constraints:
+        nodes = nodes.without(rejected)
+        key = constraint.constraint.topology_key
+        rejected.update(constraint.rejections(nodes.values(key, counts.values(key)), nodes))
+    return rejected
+
+
+class HardState:
+    """What PreFilter leaves for Filter: the hard constraints in list order."""
+
+    __slots__ = ("constraints",)
+
+    def __init__(self, constraints: Sequence[HardConstraint]) -> None:
+        self.constraints = constraints
+
+    def clone(self) -> HardState:
+        return HardState([it.clone() for it in self.constraints])
+
+
+HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
+
+
+def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> HardState:
+    """A node counts for any of the constraints only if it has the keys of all."""
+    required = frozenset(it.topology_key for it in constraints)
+    try:
+        return HardState([_hard(pod, it, required, counts) for it in constraints])
+    except Unprepared:
+        all_prepared(partial(_hard, pod, it, required, counts) for it in constraints)
+        raise
+
+
+def _hard(pod: Pod, it: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
+    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+    return HardConstraint(it, domains, int(it.matches(pod.labels)), {})

@@ -1,0 +1,217 @@
+"""Keeps a pod from nodes whose zone, host or other domain already has too many of its peers; prefers emptier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, final
+
+from app.framework.cycle_state import CycleState, StateNotFound
+from app.framework.default_selectors import KINDS, DefaultSelectors
+from app.framework.filter_result import FilterResult
+from app.framework.interface import (
+    BatchFilterPlugin,
+    ClusterFilterPlugin,
+    ExplainPlugin,
+    Explanation,
+    Handle,
+    PluginSpec,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.score_classes import ScoreClasses
+from app.framework.status import SKIP, SUCCESS, Status, error
+from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, PodSpec
+from app.kube.kinds import Kind
+from app.kube.labels import LabelSet
+from app.kube.memo import MISSING, Memo
+from app.kube.selectors import EVERYTHING
+from plugins.in_tree.pod_topology_spread.args import NAME, PodTopologySpreadArgs
+from plugins.in_tree.pod_topology_spread.constraints import (
+    Constraint,
+    InvalidConstraint,
+    default_constraints,
+    own_constraints,
+    unread_part,
+)
+from plugins.in_tree.pod_topology_spread.explaining import explained
+from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, hard_state, judged
+from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
+
+_MEMO_BYTES: Final = 32 << 20
+_ENTRY_BYTES: Final = 2000
+_PART_BYTES: Final = 200
+
+
+@final
+class PodTopologySpread(
+    PreFilterPlugin,
+    PreFilterExtensions,
+    BatchFilterPlugin,
+    ClusterFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ExplainPlugin,
+):
+    """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
+
+    takes_any_names: ClassVar[bool] = True
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._counts = handle.counts
+        self._defaults = args.constraints()
+        self._system_defaulted = args.system_defaulted
+        self._selectors = DefaultSelectors(handle.objects)
+        self._own = Memo[tuple[LabelSet, PodSpec, str], tuple[Constraint, ...]](_MEMO_BYTES)
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        unread = self._unread(pod)
+        if unread:
+            return UNREAD[unread], None
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except InvalidConstraint as invalid:
+            text = f"get constraints from pod: obtaining pod's hard topology spread constraints: {invalid}"
+            return error(text), None
+        if not constraints:
+            return SKIP, None
+        state.write(HARD, hard_state(pod, constraints, self._counts))
+        return SUCCESS, None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
+        return self._shift(state, pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
+        return self._shift(state, pod, removed, node, -1)
+
+    def _shift(self, state: CycleState, pod: Pod, other: Pod, node: NodeInfo, delta: int) -> Status:
+        if other.namespace == pod.namespace:
+            for constraint in state.read(HARD).constraints:
+                constraint.shift(other, node.name, delta)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        judged = (constraint.judge(node) for constraint in state.read(HARD).constraints)
+        return next((status for status in judged if not status.is_success), SUCCESS)
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        return judged(state.read(HARD).constraints, self._counts, nodes)
+
+    def signature(self, pod: Pod) -> tuple[int, ...] | None:
+        """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
+        unread = self._unread(pod)
+        if unread:
+            return (list(UNREAD).index(unread),)  # one number: no other signature has an odd length
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except InvalidConstraint:
+            return None
+        if not constraints:
+            return ()
+        hard = hard_state(pod, constraints, self._counts).constraints
+        return tuple(stamp for it in hard for stamp in (self._counts.stamp(it.constraint.topology_key), it.stamp()))
+
+    def depends_on(self, pod: Pod, other: Pod) -> bool:
+        return self._counts_for(pod, other, DO_NOT_SCHEDULE)
+
+    def score_depends_on(self, pod: Pod, other: Pod) -> bool:
+        return self._counts_for(pod, other, SCHEDULE_ANYWAY)
+
+    def _counts_for(self, pod: Pod, other: Pod, when: str) -> bool:
+        if pod.namespace != other.namespace:
+            return False
+        try:
+            constraints = self._constraints(pod, when)
+        except InvalidConstraint:
+            return False
+        return any(constraint.counted.matches(other.labels) for constraint in constraints)
+
+    def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        peers = [other for other in in_flight if other.namespace == pod.namespace and not other.terminating]
+        judged = (constraint.judge_certain(node, peers) for constraint in state.read(HARD).constraints)
+        return next((status for status in judged if not status.is_success), SUCCESS)
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
+        try:
+            constraints = self._constraints(pod, SCHEDULE_ANYWAY)
+        except InvalidConstraint as invalid:
+            text = f"calculating preScoreState: obtaining pod's soft topology spread constraints: {invalid}"
+            return error(text)
+        if not constraints:
+            return SKIP
+        require_all = bool(pod.spec.spread) or not self._system_defaulted
+        state.write(SOFT, soft_state(pod, constraints, nodes, self._counts, require_all=require_all))
+        return SUCCESS
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        return _soft(state).raw_scores(nodes.names)
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
+        return normalized(scores)
+
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
+        try:
+            hard, soft = (self._constraints(pod, when) for when in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+        except InvalidConstraint as invalid:
+            return Explanation(unblock=(f"the pod's constraints cannot be read: {invalid}",))
+        unread = self._unread(pod)
+        if unread:
+            return Explanation(unblock=(f"{unread} is longer than what is read of a pod: make it shorter",))
+        return explained(pod, hard, soft, self._counts)
+
+    def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``.
+
+        None for a pod of which what they rest on is not read: it is refused, or has soft defaults that say nothing.
+        """
+        if pod.spec.oversized and unread_part(pod, pod.spec.spread or self._defaults):
+            return ()
+        if pod.spec.spread:
+            return self._own_constraints(pod, when)
+        if not any(it.when_unsatisfiable == when for it in self._defaults):
+            return ()
+        selector = self._selectors.of(pod)
+        return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
+
+    def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        """Made once for all pods of equal labels and spec: both are interned."""
+        key = (pod.labels, pod.spec, when)
+        found: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
+        if found is MISSING:
+            found = self._own.get(key)
+        if found is MISSING:
+            found = own_constraints(pod, when)
+            self._own.put(key, found, _weight(pod, found))
+        return found
+
+    def _unread(self, pod: Pod) -> str:
+        """The part of the pod that keeps us from judging it; empty for nearly all."""
+        if not pod.spec.oversized:
+            return ""
+        return unread_part(
+            pod, pod.spec.spread or [it for it in self._defaults if it.when_unsatisfiable == DO_NOT_SCHEDULE]
+        )
+
+
+def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:
+    """Bytes that are kept with the constraints, as estimated: the pod's labels and spec are kept along."""
+    values = sum(1 + len(it.values) for constraint in constraints for it in constraint.selector.requirements)
+    spec = pod.spec
+    return _ENTRY_BYTES + _PART_BYTES * (values + len(pod.labels) + spec.affinity.size() + len(spec.tolerations))
+
+
+def _soft(state: CycleState) -> SoftState:
+    """In-tree, this one of the two states is missed in other words."""
+    try:
+        return state.read(SOFT)
+    except StateNotFound as missing:
+        raise StateNotFound(f"error {missing}") from None
+
+
+def _kinds(args: PodTopologySpreadArgs) -> tuple[Kind[Any], ...]:
+    return KINDS if args.constraints() else ()
+
+
+SPEC: Final = PluginSpec(NAME, PodTopologySpreadArgs, PodTopologySpread, kinds=_kinds)

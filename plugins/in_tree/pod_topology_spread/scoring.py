@@ -1,0 +1,222 @@
+"""Soft constraints: how crowded a node's domains are, as a score of 0..100."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from math import log
+from operator import add
+from typing import Any, Final, Self, TypeVar
+
+from msgspec import Struct
+
+from app.framework.cycle_state import StateKey
+from app.framework.interface import MAX_NODE_SCORE, Counts, Unprepared, all_prepared
+from app.framework.node_info import Candidates
+from app.framework.score_classes import ScoreClasses, SparseClasses
+from app.kube.core_v1 import Pod
+from plugins.in_tree.pod_topology_spread.args import HOSTNAME
+from plugins.in_tree.pod_topology_spread.constraints import Constraint
+
+IGNORED: Final = object()
+"""The class of nodes that lack a key."""
+
+_NOTHING: Final = object()
+"""What nodes without the key of one constraint depend on."""
+
+_FEW: Final = 4
+"""Constraints under which many nodes are mostly of the same few classes."""
+
+_NO_NODES: Final = frozenset[str]()
+
+K = TypeVar("K")
+
+
+class SoftConstraint(Struct, frozen=True):
+    """What one soft constraint adds to a node's raw score.
+
+    ``key_of`` maps a node to what its credit depends on: its domain, or on hosts the number of pods. Nodes of
+    ``without_key`` lack the topology key and get nothing. ``keys`` is what ``keys_of`` says of the nodes of PreScore.
+    ``usual``: the credit of keys that have no entry in ``credits``.
+    """
+
+    key_of: Mapping[str, Any]
+    without_key: frozenset[str]
+    keys: Sequence[Any]
+    credits: Mapping[Any, float]
+    usual: float = 0.0
+
+    def keys_of(self, names: Sequence[str]) -> Sequence[Any]:
+        """What the credits depend on, in the order of ``names``."""
+        return _keys(self.key_of, self.without_key, names)
+
+
+class SoftState:
+    """What PreScore leaves for Score. ``names`` are scored; nodes of ``ignored`` lack a key and score 0."""
+
+    __slots__ = ("constraints", "ignored", "names")
+
+    def __init__(self, constraints: Sequence[SoftConstraint], names: Sequence[str], ignored: frozenset[str]) -> None:
+        self.constraints = constraints
+        self.names = names
+        self.ignored = ignored
+
+    def clone(self) -> Self:
+        return self
+
+    def raw_scores(self, names: Sequence[str]) -> ScoreClasses:
+        """More is worse. Nodes are of one class if all constraints see the same in them."""
+        if self.ignored:
+            return self._with_ignored(names)
+        if names is self.names and len(self.constraints) == 1:
+            (only,) = self.constraints
+            return ScoreClasses(only.keys, {key: self._raw((key,)) for key in only.credits})
+        if names is self.names:
+            return self._classed([it.keys for it in self.constraints])
+        return self._classed([it.keys_of(names) for it in self.constraints])
+
+    def _with_ignored(self, names: Sequence[str]) -> ScoreClasses:
+        scored = [name for name in names if name not in self.ignored]
+        found = self._classed([it.keys_of(scored) for it in self.constraints])
+        rest = iter(found.of)
+        return ScoreClasses(
+            [IGNORED if name in self.ignored else next(rest) for name in names], {**found.scores, IGNORED: 0}
+        )
+
+    def _classed(self, keys: Sequence[Sequence[Any]]) -> ScoreClasses:
+        if len(keys) == 1:
+            return ScoreClasses(keys[0], {key: self._raw((key,)) for key in set(keys[0])})
+        if len(keys) > _FEW:
+            return ScoreClasses.by_value(self._summed(keys))
+        of = list(zip(*keys, strict=True))
+        return ScoreClasses(of, {key: self._raw(key) for key in set(of)})
+
+    def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
+        """``_raw`` of each node: under many constraints no two nodes are alike."""
+        totals = [0.0] * len(keys[0])
+        for constraint, of_constraint in zip(self.constraints, keys, strict=True):
+            totals = list(map(add, totals, map(constraint.credits.get, of_constraint, repeat(constraint.usual))))
+        return list(map(_round, totals))
+
+    def _raw(self, keys: Sequence[Any]) -> int:
+        """Summed in constraint order, as float64, rounded half away from zero."""
+        total = 0.0
+        for constraint, key in zip(self.constraints, keys, strict=True):
+            total += constraint.credits[key]
+        return _round(total)
+
+
+def normalized(scores: Mapping[K, int]) -> dict[K, int]:
+    """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; 0 for nodes that lack a key."""
+    counted = [it for key, it in scores.items() if key is not IGNORED]
+    most, least = max(counted, default=0), min(counted, default=0)
+    return {
+        key: 0 if key is IGNORED else (MAX_NODE_SCORE * (most + least - it) // most if most > 0 else MAX_NODE_SCORE)
+        for key, it in scores.items()
+    }
+
+
+SOFT: Final[StateKey[SoftState]] = StateKey("PreScorePodTopologySpread")
+
+
+def soft_state(
+    pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
+) -> SoftState:
+    """Counts come from all nodes of the cluster; which domains there are, and their number, from the candidates."""
+    try:
+        return _soft_state(pod, constraints, nodes, counts, require_all=require_all)
+    except Unprepared:
+        required = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
+        all_prepared(ask for it in constraints for ask in _asks(pod, it, counts, required))
+        raise
+
+
+def _asks(pod: Pod, it: Constraint, counts: Counts, required: frozenset[str]) -> tuple[Callable[[], object], ...]:
+    """All that the score of a constraint rests on."""
+    of_key = partial(counts.values, it.topology_key)
+    if it.topology_key == HOSTNAME:
+        return of_key, partial(counts.pods_by_node, pod.namespace, it.counted)
+    return of_key, partial(counts.domains, pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+
+
+def _soft_state(
+    pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
+) -> SoftState:
+    keys = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
+    values = {key: nodes.values(key, counts.values(key)) for key in (it.topology_key for it in constraints)}
+    lacking = {key: _lacking(nodes, key, on_node, counts) for key, on_node in values.items()}
+    ignored = _NO_NODES.union(*(lacking[key] for key in keys))
+    scored = nodes.without(ignored)
+    among = len(constraints)
+
+    def soft(it: Constraint) -> SoftConstraint:
+        without_key = _NO_NODES if keys else lacking[it.topology_key]
+        return _soft(pod, it, scored, values[it.topology_key], without_key, counts, keys, among)
+
+    return SoftState([soft(it) for it in constraints], scored.names, ignored)
+
+
+def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Counts) -> frozenset[str]:
+    """The candidates without the label."""
+    if not nodes.sent and counts.on_every_node(key):
+        return _NO_NODES
+    return nodes.name_set.difference(on_node)
+
+
+def _soft(
+    pod: Pod,
+    it: Constraint,
+    scored: Candidates,
+    on_node: Mapping[str, str],
+    without_key: frozenset[str],
+    counts: Counts,
+    required: frozenset[str],
+    among: int,
+) -> SoftConstraint:
+    if it.topology_key == HOSTNAME:
+        # Hosts are counted on the very node, whatever the inclusion policies say.
+        pods = counts.pods_by_node(pod.namespace, it.counted)
+        weight = _weight(len(scored.names))
+        keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
+        classes = ScoreClasses(keys, {}).classes()
+        return SoftConstraint(pods, without_key, keys, _credits(it, classes, lambda count: count or 0, weight))
+    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+    keys = _keys(on_node, without_key, scored.names)
+    values = set(keys)
+    weight = _weight(len(values) - (_NOTHING in values and "" in values))
+    if among > _FEW:
+        crowded = _credits(it, (_NOTHING, *domains.above(0)), domains.count, weight)
+        return SoftConstraint(on_node, without_key, keys, crowded, 0 * weight + (it.max_skew - 1))
+    return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
+
+
+def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
+    """The number of pods on each node, ``None`` for none; few nodes may have any."""
+    if 2 * len(pods) > len(nodes):
+        return list(map(pods.get, nodes.names))
+    asked = nodes.name_set
+    return SparseClasses(nodes.names, None, {name: count for name, count in pods.items() if name in asked})
+
+
+def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:
+    found = list(map(key_of.get, names))
+    if not without_key:
+        return found
+    return [_NOTHING if name in without_key else it for name, it in zip(names, found, strict=True)]
+
+
+def _credits(
+    constraint: Constraint, keys: Iterable[Any], count_of: Callable[[Any], int], weight: float
+) -> dict[Any, float]:
+    return {key: 0.0 if key is _NOTHING else count_of(key) * weight + (constraint.max_skew - 1) for key in keys}
+
+
+def _round(total: float) -> int:
+    whole = int(total)
+    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for what is not negative
+
+
+def _weight(size: int) -> float:
+    """More domains weigh more, so that zones are not drowned by hosts."""
+    return log(size + 2)

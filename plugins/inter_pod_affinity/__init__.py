@@ -1,5 +1,0 @@
-"""InterPodAffinity: where a pod may run, and had better run, by the pods that are there already."""
-
-from plugins.inter_pod_affinity.plugin import SPEC
-
-__all__ = ["SPEC"]

@@ -1,0 +1,335 @@
+"""Searching devices for claims: what is found, in which order, and when it ends."""
+
+import re
+from typing import Any, Final
+
+import pytest
+
+from app.framework.interface import at_once
+from app.kube.claims import ContainerRequests
+from app.kube.resource_v1 import (
+    BILLION,
+    Device,
+    DeviceClass,
+    DeviceTaint,
+    ResourceSlice,
+    decode_resource_claim,
+    decode_slice,
+)
+from plugins.in_tree.dynamic_resources import allocator
+from plugins.in_tree.dynamic_resources.allocator import (
+    MOST_DEVICES,
+    MOST_STEPS,
+    NO_USE,
+    Failed,
+    Matches,
+    Said,
+    Search,
+    Solution,
+    Use,
+)
+from plugins.in_tree.dynamic_resources.capacity import consumed_of, fits
+from plugins.in_tree.dynamic_resources.cel import Budget, Selector, device_variables
+from plugins.in_tree.dynamic_resources.cel_syntax import TALLEST
+from plugins.in_tree.dynamic_resources.extended import device_requests, from_devices
+from plugins.in_tree.dynamic_resources.pools import Gathering
+from plugins.in_tree.dynamic_resources.unjudged import (
+    REASON_EXPRESSION,
+    REASON_LONG_OBJECT,
+    REASON_STEPS,
+    AllocationError,
+    Unjudged,
+)
+from tests.builders import encoded, make_node
+
+NODE: Final = make_node("n1", zone="z1")
+
+
+def devices(*numa: int, **fields: Any) -> tuple[Device, ...]:
+    return tuple(Device(f"d{it}", {"numa": value}, **fields) for it, value in enumerate(numa))
+
+
+def slice_of(*found: Device, name: str = "s", **fields: Any) -> ResourceSlice:
+    return ResourceSlice(
+        name, name, "gpu.test", **{"pool": "p", "count": 1, "node_name": "n1", **fields}, devices=found
+    )
+
+
+def exactly(count: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, **fields}
+
+
+def claim_of(*requests: dict[str, Any], constraint: dict[str, Any] | None = None) -> Any:
+    named = [{"name": f"r{it}", **request} for it, request in enumerate(requests)]
+    spec = {"devices": {"requests": named, "constraints": [] if constraint is None else [constraint]}}
+    return decode_resource_claim(encoded({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": spec}))
+
+
+def is_true(expression: str, _driver: str, _device: Device) -> Said:
+    return Said(expression == "true")
+
+
+def search(slices: list[ResourceSlice], *claims: Any, use: Use = NO_USE, matches: Matches = is_true) -> Search:
+    pools = Gathering(lambda pool: [it for it in slices if it.pool_id == pool]).pools(NODE, slices)
+    classes = {"gpu": DeviceClass("gpu", "u")}
+    return Search(NODE, claims, pools, classes.get, lambda _: use, matches)
+
+
+def run(found: Search) -> Solution | Failed:
+    return at_once(found.run())
+
+
+SAME_NUMA: Final = {"matchAttribute": "gpu.test/numa"}
+TWO_ALIKE: Final = claim_of({"exactly": exactly(2)}, constraint=SAME_NUMA)
+ALL: Final = claim_of({"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}})
+TAINTED: Final = devices(0, taints=(DeviceTaint("bad", "", "NoSchedule"),))
+
+
+@pytest.mark.parametrize(
+    ("found", "claim", "expected"),
+    [
+        pytest.param(devices(0, 1), claim_of({"exactly": exactly(2)}), (frozenset(),), id="as many as there are"),
+        pytest.param(devices(0), claim_of({"exactly": exactly(2)}), Failed(), id="one too many"),
+        pytest.param(devices(0, 1, 1), TWO_ALIKE, (frozenset(),), id="alike"),
+        pytest.param(devices(0, 1), TWO_ALIKE, Failed(), id="none alike"),
+        pytest.param(
+            devices(0),
+            claim_of({"firstAvailable": [exactly(2) | {"name": "two"}, exactly() | {"name": "one"}]}),
+            (frozenset({"r0/one"}),),
+            id="the first alternative that can be had",
+        ),
+        pytest.param(devices(), ALL, Failed(), id="all of none"),
+        pytest.param(
+            TAINTED, claim_of({"exactly": exactly()}), Failed(), id="tainted"
+        ),
+        pytest.param(
+            TAINTED,
+            claim_of({"exactly": exactly(tolerations=[{"key": "bad", "operator": "Exists"}])}),
+            (frozenset(),),
+            id="tolerated",
+        ),
+        pytest.param(
+            devices(0),
+            claim_of({"exactly": exactly()}, {"exactly": exactly(adminAccess=True)}),
+            Failed(),
+            id="an administrator does not see it twice in a claim",
+        ),
+    ],
+)  # fmt: skip
+def test_a_search(found: tuple[Device, ...], claim: Any, expected: object) -> None:
+    assert expected == run(search([slice_of(*found)], claim))
+
+
+def test_what_others_have_is_not_to_be_had() -> None:
+    taken = Use(frozenset({"d0"}))
+
+    assert Failed() == run(search([slice_of(*devices(0))], claim_of({"exactly": exactly()}), use=taken))
+    admin = claim_of({"exactly": exactly(adminAccess=True)})
+    assert (frozenset(),) == run(search([slice_of(*devices(0))], admin, use=taken))
+
+
+def test_of_an_incomplete_pool_nothing_is_taken_and_not_all_can_be() -> None:
+    slices = [slice_of(*devices(0), count=2)]
+
+    assert Failed() == run(search(slices, claim_of({"exactly": exactly()})))
+    with pytest.raises(AllocationError, match=r"resource pool gpu\.test/p is currently being updated"):
+        run(search(slices, ALL))
+
+
+def test_a_pool_with_a_name_twice_is_told() -> None:
+    slices = [slice_of(*devices(0), name=name, count=2) for name in "ab"]
+
+    assert Failed("invalid resource pools were encountered") == run(search(slices, claim_of({"exactly": exactly()})))
+
+
+def test_a_newer_generation_replaces_the_older() -> None:
+    slices = [slice_of(*devices(0, 1), name="old"), slice_of(*devices(0), name="new", generation=2)]
+
+    assert Failed() == run(search(slices, claim_of({"exactly": exactly(2)})))
+
+
+def test_a_slice_that_is_not_read_is_no_slice_without_devices() -> None:
+    with pytest.raises(Unjudged, match=re.escape(REASON_LONG_OBJECT)):
+        search([slice_of(oversized=True)], claim_of({"exactly": exactly()}))
+
+
+def test_more_devices_than_a_claim_can_hold_are_an_error() -> None:
+    with pytest.raises(AllocationError, match="number of requested devices 33 exceeds the claim limit of 32"):
+        run(search([slice_of(*devices(0))], claim_of({"exactly": exactly(33)})))
+
+
+def test_a_search_that_would_take_for_ever_ends() -> None:
+    """There are devices enough of each sort for each request, but no two of one value for the second."""
+    many = tuple(Device(f"d{it}", {"numa": it}) for it in range(40))
+    claim = claim_of({"exactly": exactly(8)}, {"exactly": exactly(2)}, constraint=SAME_NUMA | {"requests": ["r1"]})
+    found = search([slice_of(*many)], claim)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        run(found)
+    assert MOST_STEPS < found.steps < 2 * MOST_STEPS
+
+
+def selecting(*expressions: str) -> Any:
+    return exactly(selectors=[{"cel": {"expression": it}} for it in expressions])
+
+
+class Asked:
+    """Says the same of every device, and notes what it was asked."""
+
+    def __init__(self, said: Said) -> None:
+        self.said = said
+        self.each: list[tuple[str, str]] = []
+
+    def __call__(self, expression: str, driver: str, device: Device) -> Said:
+        self.each.append((expression, device.name))
+        return self.said
+
+
+def test_what_selectors_take_is_part_of_the_search() -> None:
+    asked = Asked(Said(False, 1600))
+    found = search([slice_of(*devices(*range(600)))], claim_of({"exactly": selecting("heavy")}), matches=asked)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        run(found)
+    assert MOST_STEPS // 200 >= len(asked.each) > 0
+
+
+def test_a_selector_of_a_dozen_parts_counts_as_ever() -> None:
+    counts = []
+    for parts in (0, 12, 64):
+        asked = Asked(Said(False, parts))
+        found = search([slice_of(*devices(*range(100)))], claim_of({"exactly": selecting("light")}), matches=asked)
+        assert Failed() == run(found)
+        counts.append(found.steps)
+
+    assert 1 == len(set(counts))
+
+
+def test_a_device_is_selected_once_however_many_requests_ask() -> None:
+    asked = Asked(Said(True))
+    requests = [{"exactly": selecting("a", "b")}] * 4
+    found = search([slice_of(*devices(*range(10)))], claim_of(*requests), claim_of(*requests), matches=asked)
+
+    assert (frozenset(), frozenset()) == run(found)
+    assert len(set(asked.each)) == len(asked.each)
+
+
+def test_long_expressions_are_counted_where_they_are_read() -> None:
+    long = [{"exactly": selecting("x" * 9000 + name)} for name in "abcdefghi"]
+    claims = [claim_of(*long[:3]), claim_of(*long[3:6]), claim_of(*long[6:])]
+    asked = Asked(Said(True))
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        run(search([slice_of(*devices(*range(9)))], *claims, matches=asked))
+    assert 9 > len({expression for expression, _ in asked.each}) > 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "raised", "words"),
+    [
+        pytest.param("no such key: x", AllocationError, "claim ns/c: selector #0: CEL runtime error: no such key: x"),
+        pytest.param(None, Unjudged, REASON_EXPRESSION),
+    ],
+)
+def test_what_a_selector_says_beside_true_and_false(outcome: str | None, raised: type[Exception], words: str) -> None:
+    found = search([slice_of(*devices(0))], claim_of({"exactly": selecting("x")}), matches=Asked(Said(outcome)))
+
+    with pytest.raises(raised, match=re.escape(words)):
+        run(found)
+
+
+NEVER: Final[Any] = [{"cel": {"expression": "false"}}]
+ALL_WITH: Final[Any] = {"deviceClassName": "gpu", "allocationMode": "All"}
+
+
+def test_to_ask_for_all_devices_is_counted() -> None:
+    requests = [{"exactly": ALL_WITH}] * 32
+    found = search([slice_of(*devices(*[0] * 1500))], *[claim_of(*requests)] * 32)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        run(found)
+    assert found.steps < 2 * MOST_STEPS
+
+
+def test_the_proof_that_devices_are_too_few_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same search as of those that are too few, and no room to prove it."""
+    claims = [claim_of({"exactly": exactly(12)})] * 2
+    assert Failed() == run(search([slice_of(*devices(*[0] * 20))], *claims))
+
+    monkeypatch.setattr(allocator, "_MOST_LOOKED_AT", 30)
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        run(search([slice_of(*devices(*[0] * 20))], *claims))
+
+
+def alternatives(*some: dict[str, Any]) -> dict[str, Any]:
+    return {"firstAvailable": [{**it, "name": f"a{number}"} for number, it in enumerate(some)]}
+
+
+def test_as_many_devices_as_can_be_are_found_whatever_they_are_selected_by() -> None:
+    """Each is some calls deep, and so is the selector of the last."""
+    tall = "+".join(["1"] * (TALLEST - 1)) + " > 0"
+    selector = Selector(tall)
+
+    def matches(_expression: str, driver: str, device: Device) -> Said:
+        return Said(selector.matches(device_variables(driver, device), Budget()))
+
+    claims = [claim_of(*[alternatives(selecting(tall))] * 4) for _ in range(MOST_DEVICES // 4)]
+    shared = devices(0, shareable=True)
+
+    assert (frozenset({f"r{it}/a0" for it in range(4)}),) * len(claims) == run(
+        search([slice_of(*shared)], *claims, matches=matches)
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(alternatives(exactly(9), exactly()), id="of which a claim needs fewer"),
+        pytest.param(alternatives(exactly(), ALL_WITH | {"selectors": NEVER}), id="beside all of none"),
+    ],
+)
+def test_more_devices_than_can_be_are_not_looked_for(request_: dict[str, Any]) -> None:
+    found = search([slice_of(*devices(*range(9), shareable=True))], *[claim_of(*[request_] * 5)] * 30)
+
+    with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
+        run(found)
+
+
+def test_too_few_devices_are_too_few_however_many_ways_there_are() -> None:
+    found = search(
+        [slice_of(*devices(*[0] * 20))], claim_of({"exactly": exactly(12)}), claim_of({"exactly": exactly(12)})
+    )
+
+    assert Failed() == run(found)
+
+
+@pytest.mark.parametrize(("used", "expected"), [(3, (frozenset(),)), (4, Failed())])
+def test_shared_capacity(used: int, expected: object) -> None:
+    device = {"name": "d0", "capacity": {"m": {"value": "8"}}, "allowMultipleAllocations": True}
+
+    spec = {"driver": "gpu.test", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n1", "devices": [device]}
+    found = decode_slice(encoded({"metadata": {"name": "s"}, "spec": spec}))
+    claim = claim_of({"exactly": exactly(capacity={"requests": {"m": "5"}})})
+
+    assert expected == run(search([found], claim, use=Use(shared={"d0": {"m": used * BILLION}})))
+    assert fits({"m": 5 * BILLION}, found.devices[0].capacity, {"m": used * BILLION}, {}) is (expected != Failed())
+    assert 8 * BILLION == consumed_of(None, found.devices[0].capacity["m"])
+    assert not fits({"other": 1}, found.devices[0].capacity, {}, {})
+
+
+def test_extended_resources_become_requests() -> None:
+
+    classes = {"x.com/gpu": DeviceClass("gpu", "u")}
+    containers = [
+        ContainerRequests(0, False, (("x.com/gpu", 5, 0),)),
+        ContainerRequests(1, True, (("x.com/gpu", 2, 0),)),
+        ContainerRequests(2, True, (("x.com/gpu", 1, 1),)),
+    ]
+    found = device_requests(containers, ["x.com/gpu"], classes.get)
+
+    assert [("container-0-request-0", 2), ("container-1-request-0", 2), ("container-2-request-1", 1)] == [
+        (it.name, it.exactly.count) for it in found if it.exactly
+    ]
+    assert ["x.com/gpu"] == from_devices({"x.com/gpu": 1}, {}, classes.get)
+    assert [] == from_devices({"x.com/gpu": 1}, {"x.com/gpu": 4}, classes.get)
+    assert from_devices({"x.com/other": 1}, {}, classes.get) is None

@@ -1,0 +1,382 @@
+"""Rules of DynamicResources."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+from pydantic import ValidationError
+
+from app.cache.cluster import Cluster
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Unprepared
+from app.framework.status import Code
+from app.kube.core_v1 import Pod, core_v1
+from app.kube.extras import Extra
+from app.kube.resource_v1 import Device
+from app.runtime.guard import PluginError
+from plugins.in_tree.dynamic_resources import judging
+from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
+from plugins.in_tree.dynamic_resources.cel import device_variables
+from plugins.in_tree.dynamic_resources.inventory import Inventory
+from plugins.in_tree.dynamic_resources.judging import STEPS_AT_ONCE
+from plugins.in_tree.dynamic_resources.plugin import DynamicResources
+from plugins.in_tree.dynamic_resources.unjudged import REASON_LONG_CLAIMS
+from tests.builders import JsonObject, container, encoded, node_object, pod_object
+from tests.harness import Answer, World, only
+
+DEVICES: Final = "DynamicResources"
+API: Final = "resource.k8s.io/v1"
+CORE: Final = core_v1({Extra.CLAIMS, Extra.RESOURCES})
+
+
+def refused(reason: str) -> Answer:
+    return ("UnschedulableAndUnresolvable", DEVICES, (reason,))
+
+
+NOT_ALL: Final = refused("cannot allocate all claims")
+
+
+def object_of(kind: str, name: str, spec: JsonObject, **more: Any) -> JsonObject:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"} | more.pop("metadata", {})
+    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, **more}
+
+
+def slice_of(node: str, *devices: str) -> JsonObject:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.test", "nodeName": node, "pool": pool, "devices": [{"name": it} for it in devices]}
+    return object_of("ResourceSlice", f"s-{node}", spec)
+
+
+def claim(name: str = "mine", node: str = "", reserved: str = "", expression: str = "", **more: Any) -> JsonObject:
+    exactly: JsonObject = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    if expression:
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    status: JsonObject = {}
+    if node:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        result = {"request": "r", "driver": "gpu.test", "pool": node, "device": "d0"}
+        status["allocation"] = {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+    if reserved:
+        status["reservedFor"] = [{"resource": "pods", "name": "p", "uid": reserved}]
+    return object_of(
+        "ResourceClaim", name, {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}, status=status, **more
+    )
+
+
+def world(*objects: JsonObject, nodes: int = 2) -> World:
+    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
+    for it in range(nodes):
+        found.add(CORE.decode_node(encoded(node_object(f"n{it}"))))
+    return found.add(object_of("DeviceClass", "gpu", {}), *objects)
+
+
+def pod(*claims: str, **spec: Any) -> Pod:
+    named = [{"name": it, "resourceClaimName": it} for it in claims]
+    return CORE.decode_pod(encoded(pod_object("p", uid="p1", more={"resourceClaims": named, **spec})))
+
+
+def plugin_of(found: World) -> DynamicResources:
+    plugin = found.framework.plugins[DEVICES]
+    assert isinstance(plugin, DynamicResources)
+    return plugin
+
+
+def test_a_claim_is_met_where_there_are_devices() -> None:
+    assert {"n0": "Success", "n1": NOT_ALL} == world(claim(), slice_of("n0", "d0")).filter(pod("mine"))
+
+
+def test_a_device_of_another_claim_is_taken_until_that_gives_it_back() -> None:
+    found = world(claim(), claim("other", node="n0"), slice_of("n0", "d0"))
+    assert {"n0": NOT_ALL, "n1": NOT_ALL} == found.filter(pod("mine"))
+
+    found.add(claim("other"))
+    assert {"n0": "Success", "n1": NOT_ALL} == found.filter(pod("mine"))
+
+
+def test_an_allocated_claim_can_be_used_where_its_devices_are() -> None:
+    elsewhere = refused("resourceclaim not available on the node")
+
+    assert {"n0": elsewhere, "n1": "Success"} == world(claim(node="n1")).filter(pod("mine"))
+
+
+def test_a_pod_without_claims_is_none_of_its_business() -> None:
+    assert {"n0": "Success", "n1": "Success"} == world().filter(pod())
+
+
+@pytest.mark.parametrize(
+    ("objects", "named", "reason"),
+    [
+        pytest.param([], {"resourceClaimName": "mine"}, 'could not find ResourceClaim "default/mine"', id="missing"),
+        pytest.param(
+            [], {"resourceClaimTemplateName": "t"}, 'pod "default/p": ResourceClaim not created yet', id="not made"
+        ),
+        pytest.param(
+            [claim(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+            {"resourceClaimName": "mine"},
+            'resourceclaim "mine" is being deleted',
+            id="going",
+        ),
+        pytest.param(
+            [],
+            {},
+            'pod "default/p", spec.resourceClaim "c": none of the supported fields are set',
+            id="of no known kind",
+        ),
+    ],
+)
+def test_a_pod_whose_claims_are_not_there_is_refused_before_any_node(
+    objects: list[JsonObject], named: JsonObject, reason: str
+) -> None:
+    waiting = CORE.decode_pod(encoded(pod_object("p", uid="p1", more={"resourceClaims": [{"name": "c", **named}]})))
+    found = world(*objects)
+
+    assert {"n0": refused(reason), "n1": refused(reason)} == found.filter(waiting)
+    assert (reason,) == plugin_of(found).pre_enqueue(waiting).reasons
+
+
+def test_a_class_must_exist() -> None:
+    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
+    found.add(CORE.decode_node(encoded(node_object("n0"))), claim())
+
+    assert {"n0": refused("request r: device class gpu does not exist")} == found.filter(pod("mine"))
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    unknown = refused("node(s) can't be judged: a selector of devices uses what is not known here")
+    long = refused(REASON_LONG_CLAIMS)
+    found = world(claim(expression="device.driver.reverse() == 'x'"), slice_of("n0", "d0"))
+
+    assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
+    assert {"n0": long, "n1": long} == found.filter(pod(*["mine"] * 33))
+
+
+def test_the_first_alternative_scores_most() -> None:
+    some = [
+        {"name": name, "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+        for name, count in (("two", 2), ("one", 1))
+    ]
+    asked = object_of("ResourceClaim", "mine", {"devices": {"requests": [{"name": "r", "firstAvailable": some}]}})
+    found = world(asked, slice_of("n0", "d0"), slice_of("n1", "d0", "d1"))
+
+    assert {"n0": {DEVICES: 87}, "n1": {DEVICES: 100}} == _by_node(found.score(pod("mine")))
+
+
+def _by_node(scores: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for plugin, of_plugin in scores.items():
+        for node, score in of_plugin.items():
+            found.setdefault(node, {})[plugin] = score
+    return found
+
+
+def test_many_nodes_are_searched_in_turns() -> None:
+    count = STEPS_AT_ONCE // 60 + 80
+    found = world(claim(), nodes=count)
+    plugin, state, waiting = plugin_of(found), CycleState(), pod("mine")
+    plugin.pre_filter(state, waiting)
+
+    def judged() -> set[Code]:
+        return {plugin.filter(state, waiting, it).code for it in found.candidates()}
+
+    with pytest.raises(Unprepared) as unprepared:
+        judged()
+    assert len(list(unprepared.value.steps)) > 1
+    plugin.pre_filter(state, waiting)
+    assert {Code.UNSCHEDULABLE_AND_UNRESOLVABLE} == judged()
+
+
+def test_a_signature_moves_with_what_it_rests_on() -> None:
+    found = world(claim(), slice_of("n0", "d0"))
+    plugin = plugin_of(found)
+    before = plugin.signature(pod("mine"))
+    assert before == plugin.signature(pod("mine"))
+    assert () == plugin.signature(pod())
+
+    found.add(slice_of("n0", "d0", "d1"))
+    assert before != plugin.signature(pod("mine"))
+
+
+@pytest.mark.parametrize(
+    ("mine", "ready"),
+    [
+        pytest.param(claim(), False, id="not allocated"),
+        pytest.param(claim(node="n0"), False, id="not reserved"),
+        pytest.param(claim(node="n0", reserved="another"), False, id="reserved for another"),
+        pytest.param(claim(node="n0", reserved="p1"), True, id="allocated and reserved"),
+    ],
+)
+def test_a_pod_is_bound_only_with_its_claims(mine: JsonObject, ready: bool) -> None:
+    plugin, waiting = plugin_of(world(mine, slice_of("n0", "d0"))), pod("mine")
+
+    status, _ = plugin.permit(CycleState(), waiting, "n0")
+    bound = asyncio.run(plugin.pre_bind(CycleState(), waiting, "n0"))
+
+    assert (Code.SUCCESS if ready else Code.WAIT) == status.code
+    assert ready is bound.is_success
+    assert ready or bound.reasons == ("the pod's resource claims are not allocated and reserved for it",)
+
+
+def test_post_filter_frees_nothing() -> None:
+    plugin, state = plugin_of(world(claim())), CycleState()
+    plugin.pre_filter(state, pod("mine"))
+
+    result, status = plugin.post_filter(state, pod("mine"), {})
+
+    assert (None, ("still not schedulable",)) == (result, status.reasons)
+
+
+def test_post_filter_has_nothing_to_free_where_an_earlier_pre_filter_refused() -> None:
+    result, status = plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {})
+
+    assert (None, ("no new claims to deallocate",)) == (result, status.reasons)
+
+
+def test_arguments() -> None:
+    found = DynamicResourcesArgs.model_validate({"filterTimeout": "0s", "bindingTimeout": "1m30s"})
+
+    assert (0, 90) == (seconds_of(found.filter_timeout), seconds_of(found.binding_timeout))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"filterTimeout": "-1s"}, {"bindingTimeout": "500ms"}, {"bindingTimeout": 10}, {"x": 1}]
+)
+def test_arguments_that_are_wrong(wrong: JsonObject) -> None:
+    with pytest.raises(ValidationError):
+        DynamicResourcesArgs.model_validate(wrong)
+
+
+def half(node: str, generation: int = 1) -> JsonObject:
+    """The slice of one node, of a pool that has one on each of two nodes."""
+    pool = {"name": "both", "generation": generation, "resourceSliceCount": 2}
+    spec = {"driver": "gpu.test", "nodeName": node, "pool": pool, "devices": [{"name": f"d-{node}"}]}
+    return object_of("ResourceSlice", f"s-{node}", spec, metadata={"resourceVersion": str(generation)})
+
+
+def test_what_is_remembered_of_a_node_rests_on_the_slices_of_others_too() -> None:
+    found = world(claim(), half("n0"))
+    said = [found.filter(pod("mine"))["n0"]]
+    found.add(half("n1"))
+    said.append(found.filter(pod("mine"))["n0"])
+    found.add(half("n1", generation=2))
+    said.append(found.filter(pod("mine"))["n0"])
+
+    assert [NOT_ALL, "Success", NOT_ALL] == said
+
+
+@pytest.mark.parametrize("ends_in_an_error", [False, True])
+def test_thousands_of_nodes_are_decided_in_steps(*, ends_in_an_error: bool) -> None:
+    """Resources that a class stands behind, and devices by an expression that ends in an error."""
+    nodes = 300
+    found = world(
+        *(slice_of(f"n{it}", "d0") for it in range(nodes)),
+        object_of("DeviceClass", "gpu", {"extendedResourceName": "example.com/gpu"}),
+        claim(expression='device.attributes["gpu.test"].nope == 1'),
+        nodes=nodes,
+    )
+    named = [{"name": "mine", "resourceClaimName": "mine"}]
+    asking = {"resourceClaims": named} if ends_in_an_error else {}
+    requests = {} if ends_in_an_error else {"example.com/gpu": "1"}
+    wanted = CORE.decode_pod(encoded(pod_object("p", uid="p1", containers=[container(requests=requests)], more=asking)))
+
+    def decided() -> str:
+        try:
+            return str(len(found.framework.find_nodes_that_fit(wanted, found.candidates()).passed))
+        except PluginError as fault:
+            return fault.status.message
+
+    said, steps = [], []
+    for _ in range(4):
+        try:
+            said.append(decided())
+        except Unprepared as missing:
+            steps.append(len(list(missing.steps)))
+    assert 2 == len(steps), "the slices are taken in, then the nodes are searched"
+    assert (str(nodes) if not ends_in_an_error else "no such key: nope") in said[0]
+
+
+def test_nothing_is_read_for_a_pod_that_wants_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = world(claim(node="n0"), slice_of("n0", "d0"))
+    monkeypatch.setattr(Inventory, "refresh", lambda _: pytest.fail("the inventory is brought up to date"))
+
+    assert {"n0": "Success", "n1": "Success"} == found.filter(pod())
+    status, _ = plugin_of(found).permit(CycleState(), pod(), "n0")
+    assert status.is_success
+
+
+def everywhere(*devices: str) -> JsonObject:
+    """Devices that can be reached from all nodes."""
+    pool = {"name": "net", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.test", "allNodes": True, "pool": pool, "devices": [{"name": it} for it in devices]}
+    return object_of("ResourceSlice", "net", spec)
+
+
+def test_a_device_is_selected_once_for_all_nodes_until_slices_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def variables(driver: str, device: Device) -> dict[str, Any]:
+        asked.append(device.name)
+        return device_variables(driver, device)
+
+    monkeypatch.setattr(judging, "device_variables", variables)
+    found = world(claim(expression="device.driver == 'nobody'"), everywhere("d0", "d1"), nodes=5)
+
+    for slices in (everywhere("d0", "d1"), everywhere("d0", "d2")):
+        found.add(slices)
+        assert {NOT_ALL} == set(found.filter(pod("mine")).values())
+
+    assert ["d0", "d1", "d0", "d2"] == asked
+
+
+def asking_nodes_for_different_things(resources: int) -> tuple[World, Pod]:
+    """Each node has device plugins for some other of the resources, of which the pod asks for all."""
+    names = [f"example.com/r{it}" for it in range(resources)]
+    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
+    for number, name in enumerate(names):
+        found.add(object_of("DeviceClass", f"c{number}", {"extendedResourceName": name}))
+    for number in range(2**resources):
+        there = {name: "1" for place, name in enumerate(names) if number >> place & 1}
+        found.add(CORE.decode_node(encoded(node_object(f"n{number}") | {"status": {"allocatable": there}})))
+        found.add(slice_of(f"n{number}", *(f"d{it}" for it in range(resources))))
+    containers = [container(requests=dict.fromkeys(names, "1"))]
+    return found, CORE.decode_pod(encoded(pod_object("p", uid="p1", containers=containers)))
+
+
+@pytest.mark.parametrize("least_room", [False, True])
+def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.MonkeyPatch, *, least_room: bool) -> None:
+    """What it asked for is there when it asks again, however little else is remembered."""
+    monkeypatch.setattr(judging, "STEPS_AT_ONCE", 500)
+    if least_room:
+        monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", 0)
+        monkeypatch.setattr(judging, "MOST_MADE_BYTES", 0)
+    found, wanted = asking_nodes_for_different_things(7)
+    with pytest.raises(Unprepared) as unprepared:
+        found.framework.find_nodes_that_fit(wanted, found.candidates())
+    assert len(list(unprepared.value.steps)) > 1
+
+    assert 128 == len(found.framework.find_nodes_that_fit(wanted, found.candidates()).passed)
+
+
+def test_what_was_asked_for_before_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = world(*(claim(f"c{it}", expression=f"{it} == 0") for it in range(40)), slice_of("n0", "d0"))
+    kept = plugin_of(found)._judging
+
+    def remembered() -> int:
+        for it in range(40):
+            found.filter(pod(f"c{it}"))
+        assert kept._known_bytes == sum(it.weight for it in kept._kinds.values())
+        return len(kept._kinds)
+
+    assert 40 == remembered()
+    monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", kept._known_bytes // 4)
+    assert 8 <= remembered() <= 10
+
+
+def test_a_pod_whose_claims_are_not_read_is_not_one_that_wants_no_devices() -> None:
+    found = plugin_of(world())
+    many = pod(*(f"c{it}" for it in range(33)))
+
+    assert ((), many.spec.oversized) == (found.signature(pod()), found.signature(many))
+    assert many.spec.oversized

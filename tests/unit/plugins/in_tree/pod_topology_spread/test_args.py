@@ -1,0 +1,106 @@
+"""Rules of PodTopologySpreadArgs: what kube-scheduler accepts, no more and no less (semantics §2.7)."""
+
+import pytest
+from pydantic import ValidationError
+
+from app.kube.core_v1 import TopologySpreadConstraint
+from plugins.in_tree.pod_topology_spread.args import PodTopologySpreadArgs
+from tests.builders import HOSTNAME, ZONE, JsonObject
+
+HARD: JsonObject = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+SOFT = HARD | {"whenUnsatisfiable": "ScheduleAnyway"}
+
+
+def listed(*constraints: JsonObject) -> JsonObject:
+    return {"defaultingType": "List", "defaultConstraints": list(constraints)}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(
+            {},
+            [
+                TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
+                TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
+            ],
+            id="the system defaults: softly over hosts and zones",
+        ),
+        pytest.param(listed(), [], id="an empty list: no defaults"),
+        pytest.param(
+            listed(HARD, SOFT),
+            [TopologySpreadConstraint(1, ZONE, "DoNotSchedule"), TopologySpreadConstraint(1, ZONE, "ScheduleAnyway")],
+            id="a list",
+        ),
+        pytest.param(
+            listed(HARD | {"minDomains": -5, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "nonsense"}),
+            [TopologySpreadConstraint(1, ZONE, "DoNotSchedule", None, -5, "Ignore", "nonsense")],
+            id="minDomains and the policies are used and not validated",
+        ),
+        pytest.param(
+            listed(HARD | {"matchLabelKeys": ["rev"], "labelSelector": None}),
+            [TopologySpreadConstraint(1, ZONE, "DoNotSchedule")],
+            id="matchLabelKeys are lost with the selector they would be merged into",
+        ),
+    ],
+)
+def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadConstraint]) -> None:
+    assert tuple(expected) == PodTopologySpreadArgs.model_validate(given).constraints()
+
+
+@pytest.mark.parametrize(
+    ("given", "at", "complaint"),
+    [
+        pytest.param(
+            {"defaultConstraints": [HARD]},
+            (),
+            "defaultingType: System: when .defaultConstraints are not empty",
+            id="System with a list",
+        ),
+        pytest.param({"defaultingType": "Cluster"}, ("defaultingType",), "'System' or 'List'", id="an unknown type"),
+        pytest.param(
+            listed(HARD, HARD),
+            (),
+            "defaultConstraints: duplicate {topology.kubernetes.io/zone, DoNotSchedule}",
+            id="a key twice in one mode",
+        ),
+        pytest.param(
+            listed(HARD | {"maxSkew": 0}), ("defaultConstraints", 0, "maxSkew"), "greater than 0", id="maxSkew 0"
+        ),
+        pytest.param(
+            listed(HARD | {"topologyKey": ""}), ("defaultConstraints", 0, "topologyKey"), "at least 1", id="no key"
+        ),
+        pytest.param(
+            listed(HARD | {"topologyKey": "a b"}),
+            ("defaultConstraints", 0, "topologyKey"),
+            "not a valid label name",
+            id="a key no label can have",
+        ),
+        pytest.param(
+            listed(HARD | {"whenUnsatisfiable": "Never"}),
+            ("defaultConstraints", 0, "whenUnsatisfiable"),
+            "'DoNotSchedule' or 'ScheduleAnyway'",
+            id="an unknown mode",
+        ),
+        pytest.param(
+            listed(HARD | {"labelSelector": {}}),
+            ("defaultConstraints", 0, "labelSelector"),
+            "constraint must not define a selector, as they deduced for each pod",
+            id="a selector, even an empty one",
+        ),
+        pytest.param(
+            listed({"maxSkew": 1, "topologyKey": ZONE}),
+            ("defaultConstraints", 0, "whenUnsatisfiable"),
+            "required",
+            id="no mode",
+        ),
+        pytest.param(listed(HARD | {"x": 1}), ("defaultConstraints", 0, "x"), "not permitted", id="an unknown field"),
+    ],
+)
+def test_what_is_refused(given: JsonObject, at: tuple[str | int, ...], complaint: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        PodTopologySpreadArgs.model_validate(given)
+
+    (mistake,) = raised.value.errors()
+    assert at == mistake["loc"]
+    assert complaint in mistake["msg"]

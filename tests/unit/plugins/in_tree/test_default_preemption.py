@@ -1,0 +1,560 @@
+"""Rules of DefaultPreemption: whom it would have evicted, where, and that it says so without moving anything."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, Final, Unpack
+
+import pytest
+from pydantic import ValidationError
+
+from app.cache.cluster import Cluster
+from app.framework.cycle_state import CycleState, StateKey
+from app.framework.interface import (
+    FilterPlugin,
+    PostFilterAnswer,
+    PostFilterResult,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    Victims,
+)
+from app.framework.node_info import NodeInfo
+from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
+from app.kube.core_v1 import Pod, core_v1
+from app.kube.extras import Extra
+from app.kube.kinds import POD_DISRUPTION_BUDGETS
+from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
+from app.runtime.guard import PluginError
+from plugins.in_tree import default_preemption
+from plugins.in_tree.default_preemption import DefaultPreemptionArgs
+from tests.builders import JsonObject, PodFields, constraint, encoded, make_node, pod_object
+from tests.fakes import FromSpec, spec_of
+from tests.harness import World, only
+
+PREEMPTION: Final = "DefaultPreemption"
+NOBODY: Final = unresolvable("No preemption victims found for incoming pod")
+CLOSED: Final = unresolvable("node(s) were closed")
+FULL: Final = unschedulable("node(s) were full")
+CORE: Final = core_v1([Extra.DISRUPTION])
+LIMIT: Final = 3
+PREEMPTED: Final = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
+
+
+class Room(FromSpec, FilterPlugin):
+    """A node takes three pods, by what is on it. One with a label takes none, whatever leaves; one is broken."""
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        if "broken" in node.node.labels and not node.pods:
+            raise ZeroDivisionError("a screw is loose")
+        if "closed" in node.node.labels:
+            return CLOSED
+        return SUCCESS if len(node.pods) < LIMIT else FULL.by("Room")
+
+
+class _Counts(dict[str, int]):
+    def clone(self) -> _Counts:
+        return _Counts(self)
+
+
+COUNTS: Final[StateKey[_Counts]] = StateKey("counts")
+
+
+class Counted(FromSpec, PreFilterPlugin, PreFilterExtensions, FilterPlugin):
+    """The same by a state that is told who comes and goes, and that never looks at the node."""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        state.write(COUNTS, _Counts({it.name: len(it.pods) for it in self.handle.nodes.list()}))
+        return SUCCESS, None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
+        state.read(COUNTS)[node.name] += 1
+        return SUCCESS
+
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
+        state.read(COUNTS)[node.name] -= 1
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        return SUCCESS if state.read(COUNTS)[node.name] < LIMIT else FULL.by("Counted")
+
+
+def make(name: str, on: str = "", *, started: int | None = 0, **fields: Unpack[PodFields]) -> Pod:
+    status = {} if started is None else {"startTime": f"2026-01-01T00:00:{started:02}Z"}
+    if on:
+        fields["node"] = on
+    fields["status"] = {**status, **fields.get("status", {})}
+    return CORE.decode_pod(encoded(pod_object(name, **fields)))
+
+
+def budget(name: str = "web", allowed: int = 0, namespace: str = "default", **status: Any) -> JsonObject:
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": allowed, **status},
+    }
+
+
+def world(
+    *pods: Pod,
+    judge: type[FromSpec] = Room,
+    nodes: Mapping[str, Mapping[str, str]] | None = None,
+    budgets: Sequence[JsonObject] = (),
+    args: Mapping[str, int] | None = None,
+) -> World:
+    found = World(
+        *(make_node(name, labels=labels) for name, labels in (nodes or {"n1": {}}).items()),
+        *pods,
+        profile=only(judge.__name__, PREEMPTION, DefaultPreemption=dict(args or {})),
+        cluster=Cluster(CORE),
+        specs=[spec_of(judge)],
+    )
+    for it in budgets:
+        found.cluster.others.upsert(POD_DISRUPTION_BUDGETS, decode_budget(encoded(it)))
+    return found
+
+
+def prepared(found: World, pod: Pod) -> CycleState:
+    state = CycleState()
+    found.framework.pre_filter(state, pod)
+    return state
+
+
+def victims(found: World, pod: Pod, node: str = "n1") -> tuple[list[str], int, Status]:
+    """Who would have to go, how many against a budget, and the status."""
+    chosen, status = found.framework.victims_on(prepared(found, pod), pod, found.cluster.nodes[node])
+    return [it.name for it in chosen.pods], chosen.pdb_violations, status
+
+
+def post_filter(found: World, pod: Pod) -> tuple[PostFilterAnswer, int]:
+    """The answer, and how many steps it took."""
+    state = CycleState()
+    judged = found.framework.feasible(state, pod, found.candidates())
+    steps = found.framework.post_filter_steps(state, pod, judged.rejected)
+    return driven(steps, lambda: prepared(found, pod))
+
+
+def begun(found: World) -> Generator[None, CycleState, PostFilterAnswer]:
+    state = CycleState()
+    judged = found.framework.feasible(state, WAITING, found.candidates())
+    return found.framework.post_filter_steps(state, WAITING, judged.rejected)
+
+
+def victims_of(result: PostFilterResult | None) -> list[str]:
+    return [] if result is None or result.victims is None else [it.name for it in result.victims.pods]
+
+
+def driven(steps: Generator[None, CycleState, PostFilterAnswer], again: Any) -> tuple[PostFilterAnswer, int]:
+    count = 1
+    try:
+        next(steps)
+        while True:
+            count += 1
+            steps.send(again())
+    except StopIteration as end:
+        return end.value, count
+
+
+WAITING: Final = make("waiting", priority=100)
+
+
+class TestVictims:
+    @pytest.mark.parametrize("judge", [Room, Counted])
+    def test_the_least_important_have_to_go_and_no_more_than_needed(self, judge: type[FromSpec]) -> None:
+        """Both kinds of filters see them gone: those that read the node, and those that keep a state."""
+        found = world(
+            make("high", "n1", priority=50),
+            make("low", "n1", priority=1),
+            make("equal", "n1", priority=100),
+            make("middle", "n1", priority=10),
+            judge=judge,
+        )
+
+        assert (["middle", "low"], 0, SUCCESS) == victims(found, WAITING)
+
+    @pytest.mark.parametrize("judge", [Room, Counted])
+    def test_nothing_moves(self, judge: type[FromSpec]) -> None:
+        pods = [make(f"p{it}", "n1") for it in range(4)]
+        found = world(*pods, judge=judge, budgets=[budget()])
+        before = found.cluster.generation
+
+        state = prepared(found, WAITING)
+        assert victims(found, WAITING) == victims(found, WAITING)
+        chosen, _ = found.framework.victims_on(state, WAITING, found.cluster.nodes["n1"])
+
+        assert 2 == len(chosen.pods)
+        assert FULL.reasons == found.framework.filter_node(state, WAITING, found.cluster.nodes["n1"]).reasons
+        assert (before, [it.uid for it in pods]) == (found.cluster.generation, list(found.cluster.nodes["n1"].pods))
+        assert [] == found.cluster.check()
+
+    def test_of_equal_ones_who_runs_longest_stays(self) -> None:
+        """Whose start is not known started last; of several such the last on the node counts as the first."""
+        found = world(
+            make("new", "n1", started=9),
+            make("none", "n1", started=None),
+            make("old", "n1", started=1),
+            make("also", "n1", started=None),
+            make("older", "n1", started=0),
+        )
+
+        assert (["new", "also", "none"], 0, SUCCESS) == victims(found, WAITING)
+
+    def test_one_that_is_terminating_is_a_victim_like_any_other(self) -> None:
+        found = world(*(make(f"p{it}", "n1", terminating=True, started=it) for it in range(LIMIT)))
+
+        assert (["p2"], 0, SUCCESS) == victims(found, WAITING)
+
+    @pytest.mark.parametrize(
+        ("pods", "labels", "expected"),
+        [
+            pytest.param([100, 100, 200], {}, NOBODY, id="nobody is lower"),
+            pytest.param([100, 100, 200, 0], {}, FULL.by("Room"), id="the others are too many"),
+            pytest.param([0, 0, 0], {"closed": ""}, CLOSED.by("Room"), id="it would not help"),
+        ],
+    )
+    def test_a_node_that_cannot_be_freed_says_why(
+        self, pods: Sequence[int], labels: Mapping[str, str], expected: Status
+    ) -> None:
+        found = world(*(make(f"p{it}", "n1", priority=of) for it, of in enumerate(pods)), nodes={"n1": labels})
+
+        assert ([], 0, expected) == victims(found, WAITING)
+
+    def test_where_nobody_has_to_go_there_is_nobody(self) -> None:
+        assert ([], 0, SUCCESS) == victims(world(make("low", "n1")), WAITING)
+
+    def test_a_plugin_that_fails_is_an_error_of_the_node(self) -> None:
+        found = world(make("p1", "n1"), nodes={"n1": {"broken": ""}})
+
+        *_, status = victims(found, WAITING)
+
+        assert (Code.ERROR, "Room") == (status.code, status.plugin)
+        assert "a screw is loose" in status.message
+
+    def test_pods_that_are_nominated_there_count(self) -> None:
+        """One of equal priority may come: it has to fit, too."""
+        nominated = make("nominated", nominated="n1", priority=100)
+        pods = [make(f"p{it}", "n1", started=it) for it in range(LIMIT)]
+
+        assert [["p2"], ["p1", "p2"]] == [victims(world(*pods, *it), WAITING)[0] for it in ((), (nominated,))]
+
+    def test_spreading_sees_them_gone(self) -> None:
+        web = {"app": "web"}
+        spread = [constraint("kubernetes.io/hostname", app="web", min_domains=9)]
+        found = World(
+            make_node("n1"),
+            *(make(f"p{it}", "n1", labels=web, started=it) for it in range(2)),
+            make("other", "n1"),
+            profile=only("PodTopologySpread", PREEMPTION),
+            cluster=Cluster(CORE),
+        )
+
+        assert (["p0", "p1"], 0, SUCCESS) == victims(found, make("new", labels=web, spread=spread, priority=1))
+
+
+class TestBudgets:
+    WEB: Final[list[Pod]] = [make(f"web-{it}", "n1", labels={"app": "web"}, started=it) for it in range(2)]
+    OLD: Final = [make("old-1", "n1", priority=9), make("old-2", "n1", priority=9)]
+
+    @pytest.mark.parametrize(
+        ("budgets", "expected"),
+        [
+            pytest.param([], (["web-0", "web-1"], 0, SUCCESS), id="none"),
+            pytest.param([budget(allowed=2)], (["web-0", "web-1"], 0, SUCCESS), id="it allows both"),
+            pytest.param([budget(allowed=1)], (["old-2", "web-0"], 0, SUCCESS), id="the second would break it"),
+            pytest.param([budget()], (["old-1", "old-2"], 0, SUCCESS), id="both stay, whatever their priority"),
+            pytest.param([budget("a", 2), budget("b", 0)], (["old-1", "old-2"], 0, SUCCESS), id="the stricter of two"),
+            pytest.param([budget(namespace="other")], (["web-0", "web-1"], 0, SUCCESS), id="of another namespace"),
+            pytest.param(
+                [budget(disruptedPods={"web-0": None})],
+                (["old-2", "web-0"], 0, SUCCESS),
+                id="whom it lists as disrupted has been counted",
+            ),
+        ],
+    )
+    def test_whom_a_budget_protects_comes_back_first(
+        self, budgets: Sequence[JsonObject], expected: tuple[list[str], int, Status]
+    ) -> None:
+        assert expected == victims(world(*self.WEB, *self.OLD, budgets=budgets), WAITING)
+
+    def test_it_is_broken_if_it_must_be(self) -> None:
+        pods = [make(f"web-{it}", "n1", labels={"app": "web"}, started=it) for it in range(LIMIT + 1)]
+
+        assert (["web-2", "web-3"], 2, SUCCESS) == victims(world(*pods, budgets=[budget()]), WAITING)
+        assert (["web-1", "web-2"], 0, SUCCESS) == victims(world(*pods, budgets=[budget(allowed=3)]), WAITING)
+
+    def test_what_changes_is_seen(self) -> None:
+        found = world(*self.WEB, *self.OLD, budgets=[budget()])
+        assert ["old-1", "old-2"] == victims(found, WAITING)[0]
+
+        found.cluster.others.upsert(POD_DISRUPTION_BUDGETS, decode_budget(encoded(budget(allowed=2))))
+        assert ["web-0", "web-1"] == victims(found, WAITING)[0]
+
+
+class TestEligible:
+    @pytest.mark.parametrize(
+        ("pod", "status", "expected"),
+        [
+            pytest.param(WAITING, SUCCESS, "", id="not nominated"),
+            pytest.param(
+                make("never", priority=100, more={"preemptionPolicy": "Never"}),
+                SUCCESS,
+                "not eligible due to preemptionPolicy=Never.",
+                id="it must not",
+            ),
+            pytest.param(
+                make("again", priority=100, nominated="n1"),
+                FULL,
+                "not eligible due to a terminating pod on the nominated node.",
+                id="its victim is still there",
+            ),
+            pytest.param(make("again", priority=100, nominated="n1"), CLOSED, "", id="it would not help"),
+            pytest.param(make("again", priority=100, nominated="n2"), FULL, "", id="nobody goes there"),
+            pytest.param(make("again", priority=100, nominated="gone"), FULL, "", id="a node that is gone"),
+            pytest.param(make("again", priority=5, nominated="n1"), FULL, "", id="it goes for another one"),
+        ],
+    )
+    def test_who_may_have_others_evicted(self, pod: Pod, status: Status, expected: str) -> None:
+        going = make("going", "n1", priority=5, terminating=True, status=PREEMPTED)
+        staying = make("staying", "n2", priority=5, status=PREEMPTED)
+        evicted = make("evicted", "n2", priority=5, terminating=True)
+
+        found = world(going, staying, evicted, nodes={"n1": {}, "n2": {}})
+
+        assert expected == found.framework.not_eligible(pod, status)
+
+
+def chosen(*pods: Pod, violations: int = 0) -> Victims:
+    return Victims(pods, violations)
+
+
+class TestPick:
+    LOW: Final = make("low", priority=-5)
+    ONE: Final = make("one", priority=1, started=1)
+    LATE: Final = make("late", priority=1, started=7)
+    NEW: Final = make("new", priority=1, started=None)
+    TEN: Final = make("ten", priority=10)
+
+    @pytest.mark.parametrize(
+        ("on_nodes", "expected"),
+        [
+            pytest.param({}, (), id="none"),
+            pytest.param({"a": chosen(LOW, violations=1), "b": chosen(TEN, TEN)}, ("b",), id="budgets first"),
+            pytest.param({"a": chosen(TEN), "b": chosen(ONE, ONE, ONE)}, ("b",), id="then the highest priority"),
+            pytest.param({"a": chosen(ONE, ONE), "b": chosen(ONE, LOW)}, ("b",), id="then the sum"),
+            pytest.param({"a": chosen(LOW, LOW), "b": chosen(LOW)}, ("b",), id="more negative ones are not better"),
+            pytest.param({"a": chosen(ONE), "b": chosen(LATE), "c": chosen(ONE)}, ("b",), id="then the latest start"),
+            pytest.param({"a": chosen(LATE, ONE), "b": chosen(LATE, LATE)}, ("b",), id="of the one that runs longest"),
+            pytest.param({"a": chosen(LATE), "b": chosen(NEW)}, ("b",), id="not started is latest"),
+            pytest.param({"a": chosen(NEW), "b": chosen(LATE), "c": chosen(NEW)}, ("a", "c"), id="equals"),
+        ],
+    )
+    def test_the_least_costly_node(self, on_nodes: Mapping[str, Victims], expected: tuple[str, ...]) -> None:
+        assert expected == world().framework.pick(on_nodes)
+
+
+def crowd(node: str, priority: int = 0, count: int = LIMIT) -> Iterator[Pod]:
+    return (make(f"{node}-{it}", node, priority=priority, started=it) for it in range(count))
+
+
+class TestPostFilter:
+    def test_it_nominates_and_names_who_would_have_to_go(self) -> None:
+        found = world(*crowd("n1", 5), *crowd("n2", 1), nodes={"n1": {}, "n2": {}})
+
+        (result, status), steps = post_filter(found, WAITING)
+
+        victim = found.cluster.nodes["n2"].pods["uid-default-n2-2"]
+        assert (PostFilterResult("n2", Victims((victim,))), SUCCESS.by(PREEMPTION), 1) == (result, status, steps)
+
+    def test_where_it_cannot_help_it_says_why_and_takes_a_nomination_back(self) -> None:
+        found = world(
+            *crowd("n1", 100), *crowd("n2", 200), *crowd("n3"), nodes={"n1": {}, "n2": {}, "n3": {"closed": ""}}
+        )
+        expected = unschedulable(
+            "preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, "
+            "2 No preemption victims found for incoming pod."
+        )
+
+        assert ((PostFilterResult(""), expected.by(PREEMPTION)), 1) == post_filter(found, WAITING)
+
+    def test_where_only_unresolvable_nodes_are_left_none_is_tried(self) -> None:
+        found = world(*crowd("n1"), nodes={"n1": {"closed": ""}})
+        expected = unschedulable("preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
+
+        assert ((PostFilterResult(""), expected.by(PREEMPTION)), 1) == post_filter(found, WAITING)
+
+    def test_who_is_not_eligible_keeps_his_nomination(self) -> None:
+        never = make("never", priority=100, more={"preemptionPolicy": "Never"})
+        expected = unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
+
+        assert ((None, expected.by(PREEMPTION)), 1) == post_filter(world(*crowd("n1")), never)
+
+    def test_a_fault_everywhere_is_a_fault(self) -> None:
+        found = world(*crowd("n1"), nodes={"n1": {"broken": ""}})
+
+        with pytest.raises(PluginError) as raised:
+            post_filter(found, WAITING)
+
+        said = 'preemption: running "Room" filter plugin: a screw is loose'
+        assert error(said, PREEMPTION) == raised.value.status
+
+    def test_a_fault_somewhere_is_none_where_another_node_helps(self) -> None:
+        found = world(*crowd("n1"), *crowd("n2"), nodes={"n1": {"broken": ""}, "n2": {}})
+
+        (result, _), _ = post_filter(found, WAITING)
+
+        assert result is not None
+        assert "n2" == result.nominated_node_name
+
+    def test_it_yields_after_some_work_and_goes_on_with_what_is_then(self) -> None:
+        """Nodes may come and go between its steps, and be full no longer."""
+        names = [f"n{it:02}" for it in range(40)]
+        found = world(*(pod for name in names for pod in crowd(name)), nodes={name: {} for name in names})
+        state = CycleState()
+        judged = found.framework.feasible(state, WAITING, found.candidates())
+        steps = found.framework.post_filter_steps(state, WAITING, judged.rejected)
+
+        next(steps)
+        for name in names:
+            for it in range(LIMIT):
+                found.cluster.delete_pod(("default", f"{name}-{it}"))
+        for name in names[::2]:
+            found.cluster.delete_node(name)
+        (result, status), _ = driven(steps, lambda: prepared(found, WAITING))
+
+        assert (True, 1) == (status.is_success, len(result.victims.pods) if result and result.victims else 0)
+
+    def test_one_that_was_full_and_is_no_longer_is_no_fault(self) -> None:
+        found = world(*crowd("n1"))
+        state = CycleState()
+        judged = found.framework.feasible(state, WAITING, found.candidates())
+        found.cluster.delete_pod(("default", "n1-0"))
+
+        answer = found.framework.post_filter(prepared(found, WAITING), WAITING, judged.rejected)
+
+        said = '0/1 nodes are available: 1 expected at least one victim pod on node "n1".'
+        assert (PostFilterResult(""), unschedulable(f"preemption: {said}").by(PREEMPTION)) == answer
+
+    def test_enough_candidates_are_enough(self) -> None:
+        """Of ten alike one is tried, and not always the first."""
+        names = [f"n{it}" for it in range(10)]
+        pods = [pod for name in names for pod in crowd(name)]
+        few = {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 1}
+        found = world(*pods, nodes={name: {} for name in names}, args=few)
+        waiting = [make(f"w{it}", priority=100) for it in range(50)]
+
+        answers = [post_filter(found, it)[0][0] for it in waiting]
+
+        assert set(names) == {it.nominated_node_name for it in answers if it is not None}
+        assert answers == [post_filter(found, it)[0][0] for it in waiting]
+
+    def test_one_that_breaks_no_budget_is_sought_further(self) -> None:
+        web = [make(f"web-{it}", "n1", labels={"app": "web"}, started=it) for it in range(LIMIT)]
+        few = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
+        found = world(*web, *crowd("n2", 50), nodes={"n1": {}, "n2": {}}, budgets=[budget()], args=few)
+
+        answers = [post_filter(found, make(f"w{it}", priority=100))[0][0] for it in range(20)]
+
+        assert {"n2"} == {it.nominated_node_name for it in answers if it is not None}
+
+
+class TestManyBudgets:
+    """What is to be counted of them is counted between the turns of others."""
+
+    @pytest.fixture
+    def crowded(self, monkeypatch: pytest.MonkeyPatch) -> World:
+        """Four pods on a node, and forty budgets; one of them protects the least important."""
+        monkeypatch.setattr(default_preemption, "_BUDGETS_A_STEP", 8)
+        pods = [make(f"p{it}", "n1", priority=it, labels={"app": f"a{it}"}) for it in range(4)]
+        others = [{**budget(f"b{it}", 0), "spec": {"selector": {"matchLabels": {"k": "v"}}}} for it in range(39)]
+        ours = {**budget("ours", 0), "spec": {"selector": {"matchLabels": {"app": "a0"}}}}
+        return world(*pods, budgets=[*others, ours])
+
+    def test_no_step_compares_more_than_some(self, crowded: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        compared: list[int] = [0]
+        selects = PodDisruptionBudget.selects
+
+        def counted(found: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
+            compared[-1] += 1
+            return selects(found, labels)
+
+        def again() -> CycleState:
+            compared.append(0)
+            return prepared(crowded, WAITING)
+
+        monkeypatch.setattr(PodDisruptionBudget, "selects", counted)
+        (result, _), steps = driven(begun(crowded), again)
+
+        assert (4 * 40, True) == (sum(compared), max(compared) <= 8)
+        assert steps == len(compared)
+        assert ["p2", "p1"] == victims_of(result)
+        assert victims(crowded, WAITING) == (["p2", "p1"], 0, SUCCESS)
+
+    def test_what_was_counted_is_remembered(self, crowded: World) -> None:
+        (first, _), steps = driven(begun(crowded), lambda: prepared(crowded, WAITING))
+        (second, _), again = driven(begun(crowded), lambda: prepared(crowded, WAITING))
+
+        assert (True, True, 1) == (first == second, steps > 10, again)
+
+    def test_a_pod_that_comes_meanwhile_is_counted_too(self, crowded: World) -> None:
+        steps = begun(crowded)
+        next(steps)
+        crowded.cluster.upsert_pod(make("late", "n1", priority=50, labels={"app": "a0"}))
+        (result, _), _ = driven(steps, lambda: prepared(crowded, WAITING))
+
+        assert result is not None
+        assert result.victims is not None
+        assert (["p3", "p2", "p1"], 0) == (victims_of(result), result.victims.pdb_violations)
+
+    def test_a_node_that_goes_meanwhile_is_left_out(self, crowded: World) -> None:
+        steps = begun(crowded)
+        next(steps)
+        crowded.cluster.delete_node("n1")
+        (result, status), _ = driven(steps, lambda: prepared(crowded, WAITING))
+
+        assert (PostFilterResult(""), False) == (result, status.is_success)
+
+    def test_a_node_that_is_another_each_time_is_left_alone(self, crowded: World) -> None:
+        """Whoever changes pods without end holds up nobody but himself."""
+        turns = 0
+
+        def again() -> CycleState:
+            nonlocal turns
+            turns += 1
+            crowded.cluster.upsert_pod(make("p3", "n1", priority=3, labels={"turn": str(turns)}))
+            return prepared(crowded, WAITING)
+
+        (result, status), steps = driven(begun(crowded), again)
+
+        said = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        assert (PostFilterResult(""), unschedulable(said).by(PREEMPTION)) == (result, status)
+        assert steps < 500
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("args", "nodes", "expected"),
+        [
+            pytest.param({}, 5, 5, id="never more than there are"),
+            pytest.param({}, 500, 100, id="at least so many"),
+            pytest.param({}, 5000, 500, id="a tenth"),
+            pytest.param({"minCandidateNodesPercentage": 0}, 5000, 100, id="no share"),
+            pytest.param({"minCandidateNodesAbsolute": 0}, 19, 1, id="rounded down"),
+            pytest.param({"minCandidateNodesPercentage": 100}, 5000, 5000, id="all"),
+        ],
+    )
+    def test_how_many_candidates_are_enough(self, args: JsonObject, nodes: int, expected: int) -> None:
+        assert expected == DefaultPreemptionArgs.model_validate(args).candidates(nodes)
+
+    @pytest.mark.parametrize(
+        "args",
+        [
+            {"minCandidateNodesPercentage": -1},
+            {"minCandidateNodesPercentage": 101},
+            {"minCandidateNodesAbsolute": -1},
+            {"minCandidateNodesAbsolute": 1 << 31},
+            {"minCandidateNodesAbsolute": "7"},
+            {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
+        ],
+    )
+    def test_limits(self, args: JsonObject) -> None:
+        with pytest.raises(ValidationError, match="minCandidateNodes"):
+            DefaultPreemptionArgs.model_validate(args)

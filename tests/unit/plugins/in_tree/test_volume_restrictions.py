@@ -1,0 +1,196 @@
+"""Rules of VolumeRestrictions."""
+
+from typing import Any, Final
+
+import pytest
+
+from app.framework.cycle_state import CycleState
+from app.framework.interface import Unprepared
+from app.kube.volumes import Disks
+from app.runtime.guard import PluginError
+from plugins.in_tree import volume_restrictions
+from plugins.in_tree.volume_restrictions import VolumeRestrictions, VolumeRestrictionsArgs
+from tests.builders import JsonObject, claim_object, mounting, node_object, pod_object
+from tests.harness import Answer, World, only
+
+NAME: Final = "VolumeRestrictions"
+ONE: Final = ("ReadWriteOncePod",)
+
+DISK: Final[Answer] = ("Unschedulable", NAME, ("node(s) had no available disk",))
+_IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by {}"
+)
+IN_USE: Final[Answer] = ("Unschedulable", NAME, (_IN_USE.format("another pod"),))
+
+
+def refused(reason: str) -> Answer:
+    return ("UnschedulableAndUnresolvable", NAME, (reason,))
+
+
+def running(name: str, node: str = "n1", *claims: str, namespace: str = "default", **sources: Any) -> JsonObject:
+    return pod_object(name, node=node, namespace=namespace, more=mounting(*claims, **sources))
+
+
+def world(*objects: JsonObject) -> World:
+    return World(node_object("n1"), node_object("n2"), *objects, profile=only(NAME))
+
+
+def gce(name: str = "d", *, read_only: bool = False) -> JsonObject:
+    return {"pdName": name, "readOnly": read_only}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "expected"),
+    [
+        pytest.param(gce(), gce(), DISK, id="the same disk"),
+        pytest.param(gce(), gce("e"), "Success", id="another"),
+        pytest.param(gce(read_only=True), gce(read_only=True), "Success", id="both read"),
+    ],
+)
+def test_a_disk_is_on_a_node_once(theirs: JsonObject, ours: JsonObject, expected: Answer) -> None:
+    found = world(running("one", gcePersistentDisk=theirs), running("terminating", "n2"))
+
+    assert {"n1": expected, "n2": "Success"} == found.filter(found.pod(more=mounting(gcePersistentDisk=ours)))
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        pytest.param([], "Success", id="nobody"),
+        pytest.param([running("one", "n1", "data")], IN_USE, id="a pod on one of the nodes"),
+        pytest.param([running("one", "gone", "data")], "Success", id="a pod on a node that is gone"),
+        pytest.param([running("one", "n1", "data", namespace="shop")], "Success", id="one of another namespace"),
+        pytest.param([pod_object("one", more=mounting("data"))], "Success", id="a pod that waits"),
+    ],
+)
+def test_a_claim_of_one_pod_is_in_use_everywhere(others: list[JsonObject], expected: Answer) -> None:
+    found = world(claim_object(modes=ONE), *others)
+
+    assert {"n1": expected, "n2": expected} == found.filter(found.pod(more=mounting("data")))
+
+
+def test_a_claim_of_many_pods_may_be_in_use() -> None:
+    found = world(claim_object(), running("one", "n1", "data"))
+
+    assert {"Success"} == set(found.filter(found.pod(more=mounting("data"))).values())
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        pytest.param(("data",), 'persistentvolumeclaim "data" not found', id="no claim"),
+        pytest.param(
+            ("x" * 70_000,),
+            "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB",
+            id="volumes that are not read",
+        ),
+    ],
+)
+def test_no_node_will_do(claims: tuple[str, ...], reason: str) -> None:
+    found = world()
+
+    assert {refused(reason)} == set(found.filter(found.pod(more=mounting(*claims))).values())
+
+
+def test_a_pod_does_not_stand_in_its_own_way() -> None:
+    found = world(claim_object(modes=ONE), running("web-1", "n1", "data"))
+
+    assert {"Success"} == set(found.filter(found.pod(more=mounting("data"))).values())
+
+
+def test_a_claim_is_free_once_its_holder_would_be_gone() -> None:
+    """What a preemption tries: evicting the pod that has it helps on every node."""
+    found = world(claim_object(modes=ONE), running("one", "n1", "data"))
+    pod, holder = found.pod(more=mounting("data")), found.cluster.pod("default", "one")
+    assert holder is not None
+    state, framework, node = CycleState(), found.framework, found.cluster.nodes["n2"]
+    framework.pre_filter(state, pod)
+    dry_run = state.clone()
+    said = [framework.filter_node(dry_run, pod, node)]
+    framework.remove_pods(dry_run, pod, [holder], node)
+    said.append(framework.filter_node(dry_run, pod, node))
+    framework.add_pods(dry_run, pod, [holder], node)
+    said.append(framework.filter_node(dry_run, pod, node))
+
+    assert [False, True, False] == [it.is_success for it in said]
+    assert not framework.filter_node(state, pod, node).is_success
+
+
+def test_without_prefilter_it_fails_in_the_words_of_kube_scheduler() -> None:
+    profile = only(NAME)
+    profile["plugins"]["preFilter"] = {"disabled": [{"name": NAME}]}
+    found = World(node_object("n1"), profile=profile)
+
+    with pytest.raises(PluginError, match='cannot read "PreFilterVolumeRestrictions" from cycleState'):
+        found.filter(found.pod(more=mounting(gcePersistentDisk=gce())))
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param(mounting("data"), True, id="the same claim"),
+        pytest.param(mounting("logs"), False, id="another claim"),
+        pytest.param(mounting(gcePersistentDisk=gce()), True, id="the same disk"),
+        pytest.param(mounting(gcePersistentDisk=gce("e")), False, id="another disk"),
+        pytest.param({}, False, id="no volume"),
+    ],
+)
+def test_who_shares_a_volume_matters(more: JsonObject, expected: bool) -> None:
+    found = world()
+    plugin: Any = found.framework.plugins[NAME]
+    pod = found.pod(more=mounting("data", gcePersistentDisk=gce()))
+
+    assert isinstance(plugin, VolumeRestrictions)
+    assert VolumeRestrictionsArgs() == VolumeRestrictionsArgs.model_validate({})
+    assert expected is plugin.depends_on(pod, found.pod("other", more=more))
+
+
+def test_a_bind_under_way_holds_the_claim() -> None:
+    found = world(claim_object(modes=ONE))
+    found.cluster.assume(found.pod("first", more=mounting("data")), "n1")
+
+    recheck = found.recheck(found.pod(more=mounting("data")), "n2")
+    assert IN_USE == ("Unschedulable", recheck.status.plugin, recheck.status.reasons)
+    assert found.recheck(found.pod(more=mounting(gcePersistentDisk=gce())), "n1").certain
+
+
+def test_a_refusal_stands_as_long_as_the_claim_is_in_use() -> None:
+    found = world(claim_object(modes=ONE), running("one", "n1", "data"))
+    plugin: Any = found.framework.plugins[NAME]
+    pod, disk = found.pod(more=mounting("data")), found.pod(more=mounting(gcePersistentDisk=gce()))
+    before = plugin.signature(pod), plugin.signature(disk)
+
+    found.add(running("two", "n1", "data"))
+    assert before[0] == plugin.signature(pod)
+    assert before[1] != plugin.signature(disk)
+    found.cluster.delete_pod(("default", "one"))
+    found.cluster.delete_pod(("default", "two"))
+    assert before[0] != plugin.signature(pod)
+    assert plugin.signature(found.pod("plain")) == plugin.signature(found.pod("other"))
+
+
+def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STEPS_AT_ONCE", "_STEPS_OF_A_PIECE"):
+        monkeypatch.setattr(volume_restrictions, name, 3)
+    pods = [running(f"p{it}", f"n{1 + it % 2}", gcePersistentDisk=gce(f"d{it}")) for it in range(20)]
+    found = world(*pods)
+    ours = found.pod(more=mounting(gcePersistentDisk=gce("d5")))
+    with pytest.raises(Unprepared) as missing:
+        found.framework.find_nodes_that_fit(ours, found.candidates())
+
+    assert 5 <= sum(1 for _ in missing.value.steps), "some disks in each"
+    monkeypatch.setattr(Disks, "conflict", lambda *_: pytest.fail("looked at once more"))
+    assert {"n1": "Success", "n2": DISK} == found.filter(ours)
+
+
+def test_of_pods_that_come_and_go_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no pod that runs has a volume to look at."""
+    monkeypatch.setattr(volume_restrictions, "_MOST_REMEMBERED", 100)
+    found = world()
+    disks: JsonObject = {"rbd": {"monitors": [f"m{it}" for it in range(9)], "image": "i"}}
+    for number in range(50):
+        found.filter(found.pod(f"web-{number}", more=mounting(**disks)))
+
+    plugin = found.framework.plugins[NAME]
+    assert isinstance(plugin, VolumeRestrictions)
+    assert 10 == len(plugin._remembered)

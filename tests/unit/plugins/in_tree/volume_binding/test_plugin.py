@@ -1,0 +1,638 @@
+"""Rules of VolumeBinding, up to the choice of a node."""
+
+from collections.abc import Callable, Mapping
+from itertools import count, islice
+from random import Random
+from typing import Any, Final
+
+import pytest
+from pydantic import ValidationError
+
+from app.framework.cycle_state import CycleState
+from app.framework.following import AT_ONCE
+from app.framework.interface import Unprepared
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.kube.kinds import PERSISTENT_VOLUMES
+from app.kube.node_affinity import NodeMatcher
+from app.runtime.guard import PluginError
+from plugins.in_tree.volume_binding import placing, supply
+from plugins.in_tree.volume_binding.args import VolumeBindingArgs
+from plugins.in_tree.volume_binding.placing import REASON_STEPS, STEPS_AT_ONCE
+from plugins.in_tree.volume_binding.plugin import VolumeBinding
+from plugins.in_tree.volume_binding.supply import Placed, Room, Volumes
+from tests.builders import (
+    ZONE,
+    JsonObject,
+    claim_object,
+    class_object,
+    controller,
+    csi_node_object,
+    expression,
+    mounting,
+    node_object,
+    storage_object,
+    term,
+    volume_object,
+)
+from tests.harness import Answer, World, answer_of, only
+
+NAME: Final = "VolumeBinding"
+AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
+NO_ROOM: Final = "node(s) did not have enough free storage"
+GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+STATIC: Final = class_object("static", provisioner="kubernetes.io/no-provisioner")
+LATER: Final = class_object("later")
+DRIVER: Final = storage_object("storage.k8s.io/v1", "CSIDriver", "a.example.com", spec={"storageCapacity": True})
+
+
+def refused(*reasons: str) -> Answer:
+    return ("UnschedulableAndUnresolvable", NAME, reasons)
+
+
+def world(*objects: JsonObject) -> World:
+    """A node in each of two zones, and the classes."""
+    nodes = (node_object("a", labels={ZONE: "a"}), node_object("b", labels={ZONE: "b"}))
+    return World(*nodes, STATIC, LATER, *objects, profile=only(NAME))
+
+
+def judged(*objects: JsonObject, claims: tuple[str, ...] = ("data",), **more: Any) -> list[Answer]:
+    """What is said of both nodes."""
+    found = world(*objects)
+    return list(found.filter(found.pod(more=mounting(*claims, **more))).values())
+
+
+def room(class_name: str = "later", zone: str = "a", **fields: Any) -> JsonObject:
+    topology = {"matchLabels": {ZONE: zone}}
+    name = f"room-{zone}"
+    more = {"storageClassName": class_name, "nodeTopology": topology, **fields}
+    return storage_object("storage.k8s.io/v1", "CSIStorageCapacity", name, namespace="x", **more)
+
+
+def open_claim(class_name: str = "static", **fields: Any) -> JsonObject:
+    return claim_object(class_name=class_name, **fields)
+
+
+def test_a_pod_without_claims_is_not_looked_at() -> None:
+    assert ["Success", "Success"] == judged(claims=(), gcePersistentDisk={"pdName": "d"})
+
+
+class TestBound:
+    @pytest.mark.parametrize(
+        ("volumes", "expected"),
+        [
+            pytest.param([volume_object(claim="data")], ["Success"] * 2, id="from anywhere"),
+            pytest.param([volume_object(claim="data", zone="b")], [refused(AFFINITY), "Success"], id="from a zone"),
+            pytest.param([], [refused(GONE)] * 2, id="the volume is gone"),
+        ],
+    )
+    def test_a_node_can_use_the_volume(self, volumes: list[JsonObject], expected: list[Answer]) -> None:
+        assert expected == judged(claim_object(volume="pv-1"), *volumes)
+
+    @pytest.mark.parametrize(
+        ("migrated", "expected"),
+        [
+            pytest.param("", "Success", id="the in-tree driver does not look at labels"),
+            pytest.param("kubernetes.io/aws-ebs", refused(AFFINITY), id="the CSI driver has its own zones"),
+        ],
+    )
+    def test_a_volume_is_that_of_the_csi_driver_where_it_does_the_work(self, migrated: str, expected: Answer) -> None:
+        volume = volume_object(claim="data", labels={ZONE: "a"}, more={"awsElasticBlockStore": {"volumeID": "vol-1"}})
+
+        assert [expected, "Success"] == judged(
+            claim_object(volume="pv-1"), volume, csi_node_object("a", migrated=migrated)
+        )
+
+    def test_a_volume_that_the_csi_driver_does_not_know_is_an_error(self) -> None:
+        volume = volume_object(claim="data", more={"awsElasticBlockStore": {"volumeID": "aws://a/b"}})
+
+        with pytest.raises(PluginError, match="could not translate pv: failed to translate Kubernetes ID"):
+            judged(claim_object(volume="pv-1"), volume, csi_node_object("a", migrated="kubernetes.io/aws-ebs"))
+
+
+class TestNoNode:
+    @pytest.mark.parametrize(
+        ("claims", "reason"),
+        [
+            pytest.param([], 'persistentvolumeclaim "data" not found', id="no claim"),
+            pytest.param(
+                [claim_object(phase="Lost", more={"volumeName": "v"})],
+                'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"',
+                id="its volume was lost",
+            ),
+            pytest.param(
+                [claim_object(volume="v", deletionTimestamp="2026-01-01T00:00:00Z")],
+                'persistentvolumeclaim "data" is being deleted',
+                id="being deleted",
+            ),
+            pytest.param([claim_object()], "pod has unbound immediate PersistentVolumeClaims", id="without a class"),
+            pytest.param(
+                [claim_object(class_name="x")],
+                "pod has unbound immediate PersistentVolumeClaims",
+                id="of a class that is not there",
+            ),
+            pytest.param(
+                [claim_object(class_name="later", more={"volumeName": "v"})],
+                "pod has unbound immediate PersistentVolumeClaims",
+                id="it names a volume, which the controller binds",
+            ),
+        ],
+    )
+    def test_a_claim_keeps_the_pod_from_all_nodes(self, claims: list[JsonObject], reason: str) -> None:
+        assert [refused(reason)] * 2 == judged(*claims)
+
+    def test_the_claim_of_an_ephemeral_volume_is_made_for_the_pod(self) -> None:
+        owner = {**controller("Pod", "web-1", api_version="v1"), "uid": "uid-default-web-1"}
+        waiting = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "web-1-v"'
+        other = "PVC default/web-1-v was not created for pod default/web-1 (pod is not owner)"
+        volume = volume_object(claim="web-1-v")
+
+        assert [refused(waiting)] * 2 == judged(claims=(), ephemeral=["v"])
+        assert [refused(other)] * 2 == judged(claim_object("web-1-v"), claims=(), ephemeral=["v"])
+        assert ["Success"] * 2 == judged(
+            claim_object("web-1-v", volume="pv-1", ownerReferences=[owner]), volume, claims=(), ephemeral=["v"]
+        )
+
+    def test_volumes_that_are_not_read(self) -> None:
+        reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
+
+        assert [refused(reason)] * 2 == judged(claims=("x" * 70_000,))
+
+    def test_a_class_without_a_mode_is_an_error(self) -> None:
+        with pytest.raises(PluginError, match='VolumeBindingMode not set for StorageClass "x"'):
+            judged(claim_object(class_name="x"), class_object("x", mode=None))
+
+
+class TestFreeVolumes:
+    @pytest.mark.parametrize(
+        ("claim", "volume", "expected"),
+        [
+            pytest.param({}, {}, True, id="what is asked for"),
+            pytest.param({"size": "2Gi"}, {}, False, id="too small"),
+            pytest.param({}, {"class_name": "other"}, False, id="of another class"),
+            pytest.param({"modes": ("ReadWriteMany",)}, {}, False, id="it cannot be used so"),
+            pytest.param({}, {"phase": "Released"}, False, id="not available"),
+            pytest.param({}, {"claim": "other"}, False, id="of another claim"),
+            pytest.param({}, {"claim": "data"}, True, id="kept for the claim"),
+            pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="being deleted"),
+            pytest.param({"more": {"volumeMode": "Block"}}, {}, False, id="of another mode"),
+            pytest.param({"more": {"volumeAttributesClassName": "x"}}, {}, False, id="of other attributes"),
+            pytest.param({"more": {"selector": {"matchLabels": {"a": "b"}}}}, {}, False, id="not selected"),
+            pytest.param(
+                {"more": {"selector": {"matchLabels": {"a": "b"}}}}, {"labels": {"a": "b"}}, True, id="selected"
+            ),
+            pytest.param({"size": None}, {"size": "0"}, True, id="no size is asked for"),
+        ],
+    )
+    def test_a_free_volume_is_what_the_claim_asks_for(
+        self, claim: JsonObject, volume: JsonObject, expected: bool
+    ) -> None:
+        said = "Success" if expected else refused(NO_VOLUME)
+
+        assert [said] * 2 == judged(open_claim(**claim), volume_object(**{"class_name": "static", **volume}))
+
+    def test_it_can_be_used_from_the_node(self) -> None:
+        volume = volume_object(class_name="static", zone="b")
+
+        assert [refused(NO_VOLUME), "Success"] == judged(open_claim(), volume)
+
+    def test_one_that_is_kept_is_the_only_one(self) -> None:
+        kept = volume_object("pv-kept", class_name="static", claim="data", zone="b")
+
+        assert [refused(NO_VOLUME), "Success"] == judged(open_claim(), kept, volume_object(class_name="static"))
+
+    @pytest.mark.parametrize(
+        ("sizes", "expected"),
+        [
+            pytest.param(["1Gi", "2Gi"], "Success", id="one each"),
+            pytest.param(["2Gi", "3Gi"], "Success", id="both would do for both"),
+            pytest.param(["1Gi", "1Gi"], refused(NO_VOLUME), id="none for the larger one"),
+            pytest.param(["2Gi"], refused(NO_VOLUME), id="one for two"),
+        ],
+    )
+    def test_the_smallest_claim_takes_the_smallest_volume(self, sizes: list[str], expected: Answer) -> None:
+        volumes = [volume_object(f"pv-{index}", class_name="static", size=it) for index, it in enumerate(sizes)]
+        claims = (claim_object("large", class_name="static", size="2Gi"), open_claim(size="1Gi"))
+
+        assert [expected] * 2 == judged(*claims, *volumes, claims=("large", "data"))
+
+    def test_many_volumes_of_hosts_are_found_by_the_host(self) -> None:
+        volumes = [volume_object(f"pv-{zone}", class_name="static", zone=zone) for zone in ("b", "c", "d")]
+        term_ = term(expression("disk", "NotIn", "hdd"))
+        more = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term_]}}}
+        anywhere = volume_object("pv-anywhere", class_name="static", phase="Failed", more=more)
+
+        assert [refused(NO_VOLUME), "Success"] == judged(open_claim(), *volumes, anywhere)
+
+    def test_a_selector_that_makes_no_sense_is_an_error(self) -> None:
+        selector = {"matchLabels": {"-": ""}}
+
+        with pytest.raises(PluginError, match="error creating internal label selector for claim: default/data: key"):
+            judged(open_claim(more={"selector": selector}), volume_object(class_name="static"))
+
+
+class TestRoom:
+    @pytest.mark.parametrize(
+        ("claim", "objects", "expected"),
+        [
+            pytest.param({}, [], ["Success"] * 2, id="a driver that tells of no room"),
+            pytest.param({}, [DRIVER], [refused(NO_ROOM)] * 2, id="none"),
+            pytest.param({}, [DRIVER, room(capacity="1Gi")], ["Success", refused(NO_ROOM)], id="in a zone"),
+            pytest.param({}, [DRIVER, room(capacity="1Mi")], [refused(NO_ROOM)] * 2, id="too little"),
+            pytest.param(
+                {}, [DRIVER, room(capacity="9Gi", maximumVolumeSize="1Mi")], [refused(NO_ROOM)] * 2, id="for less"
+            ),
+            pytest.param({}, [DRIVER, room("other", capacity="1Gi")], [refused(NO_ROOM)] * 2, id="of another class"),
+            pytest.param({"size": None}, [DRIVER], ["Success"] * 2, id="no size is asked for"),
+        ],
+    )
+    def test_there_is_room_to_make_a_volume(
+        self, claim: JsonObject, objects: list[JsonObject], expected: list[Answer]
+    ) -> None:
+        assert expected == judged(open_claim("later", **claim), *objects)
+
+    def test_a_class_is_for_some_nodes(self) -> None:
+        topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
+        zonal = class_object("zonal", allowedTopologies=topologies)
+
+        assert [refused(NO_VOLUME), "Success"] == judged(open_claim("zonal"), zonal)
+
+    @pytest.mark.parametrize(
+        ("node", "expected"),
+        [
+            pytest.param("b", [refused(NO_VOLUME), "Success"], id="one of them"),
+            pytest.param("gone", [refused(NO_VOLUME)] * 2, id="one that is gone"),
+        ],
+    )
+    def test_a_claim_that_was_given_to_a_node_stays_there(self, node: str, expected: list[Answer]) -> None:
+        assert expected == judged(open_claim("later", node=node))
+
+    def test_all_that_is_wrong_is_told_in_order(self) -> None:
+        bound = (claim_object("other", volume="pv-1"), volume_object(claim="other", zone="c"))
+
+        assert [refused(AFFINITY, NO_VOLUME)] * 2 == judged(open_claim(), *bound, claims=("other", "data"))
+        assert [refused(NO_VOLUME, GONE)] * 2 == judged(open_claim(), bound[0], claims=("other", "data"))
+
+
+def test_without_prefilter_it_fails_in_the_words_of_kube_scheduler() -> None:
+    profile = only(NAME)
+    profile["plugins"]["preFilter"] = {"disabled": [{"name": NAME}]}
+    found = World(node_object("n1"), profile=profile)
+
+    with pytest.raises(PluginError, match='running "VolumeBinding" filter plugin: not found'):
+        found.filter(found.pod(more=mounting("data")))
+
+
+def test_it_does_not_score() -> None:
+    found = world()
+    plugin: Any = found.framework.plugins[NAME]
+
+    assert isinstance(plugin, VolumeBinding)
+    assert {} == found.score(found.pod())
+
+
+def test_a_refusal_stands_as_long_as_what_it_rests_on() -> None:
+    found = world(open_claim())
+    plugin: Any = found.framework.plugins[NAME]
+    pod = found.pod(more=mounting("data"))
+    signed = [plugin.signature(pod)]
+    found.add(claim_object("another"))
+    signed.append(plugin.signature(pod))
+    found.add(volume_object(class_name="static"))
+    signed.append(plugin.signature(pod))
+    found.add(open_claim(node="a", resourceVersion="2"))
+    signed.append(plugin.signature(pod))
+
+    assert (signed[0], 3) == (signed[1], len({*signed}))
+    assert plugin.signature(found.pod("plain")) == plugin.signature(found.pod("other"))
+    assert not plugin.depends_on(pod, pod)
+
+
+def test_free_volumes_are_looked_at_anew_when_one_comes() -> None:
+    found = world(open_claim())
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    found.add(volume_object(class_name="static"))
+    said.append(found.filter(pod)["a"])
+    found.add(volume_object(class_name="static", claim="other", resourceVersion="2"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[object]:
+    """What a method is called with from now on."""
+    found: list[object] = []
+    method = getattr(owner, name)
+
+    def looked(self: object, *asked: object) -> object:
+        found.append(asked)
+        return method(self, *asked)
+
+    monkeypatch.setattr(owner, name, looked)
+    return found
+
+
+@pytest.mark.parametrize("mentions", [1, 256])
+def test_a_claim_is_looked_at_once_a_node_however_often_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, mentions: int
+) -> None:
+    found = world(claim_object(volume="pv"), volume_object("pv", claim="data", zone="b"))
+    matched = looks(monkeypatch, NodeMatcher, "matches")
+
+    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*["data"] * mentions))).values())
+    assert 2 == len(matched)
+
+
+def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(50)]
+    stored = [(claim_object(it, volume=f"pv-{it}"), volume_object(f"pv-{it}", claim=it, zone="b")) for it in names]
+    found = world(*(it for pair in stored for it in pair))
+    matched = looks(monkeypatch, NodeMatcher, "matches")
+
+    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(matched)
+
+
+def test_room_is_looked_for_once_a_class_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(50)]
+    claims = [open_claim("later", name=it, size=f"{index + 1}Gi") for index, it in enumerate(names)]
+    found = world(*claims, DRIVER, room(capacity="50Gi"), room(zone="b", capacity="49Gi"))
+    asked = looks(monkeypatch, Room, "most")
+
+    assert ["Success", refused(NO_ROOM)] == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(asked)
+
+
+def test_an_open_claim_takes_a_volume_for_each_of_its_mentions() -> None:
+    """As kube-scheduler has it, though one would do."""
+    one, two = volume_object("one", class_name="static"), volume_object("two", class_name="static")
+    twice = ("data", "data")
+
+    assert [refused(NO_VOLUME)] * 2 == judged(open_claim(), one, claims=twice)
+    assert ["Success"] * 2 == judged(open_claim(), one, two, claims=twice)
+    assert ["Success"] * 2 == judged(open_claim("later"), claims=twice)
+
+
+def test_volumes_of_one_place_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{it}" for it in range(30)]
+    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+    far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
+    near = [volume_object(f"near-{it}", class_name="static", size="9Gi") for it in range(29)]
+    found = world(*(open_claim(name=it) for it in names), *far, *near)
+    looked = looks(monkeypatch, Placed, "is_usable_from")
+
+    assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
+    assert 2 == len(looked), "those far and those near; and the nodes differ in no label that matters"
+
+
+def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(500)]
+    found = world(open_claim(), *many)
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    looked = looks(monkeypatch, Volumes, "placed")
+    found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
+    said.append(found.filter(pod)["a"])
+    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-7"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+    assert 1 == len(looked)
+
+
+def test_selected_volumes_are_those_that_are_there() -> None:
+    found = world(open_claim(more={"selector": {"matchLabels": {"a": "b"}}}))
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    for version, labels in enumerate(({"a": "b"}, {"a": "c"}, {"a": "b"})):
+        found.add(volume_object(class_name="static", labels=labels, resourceVersion=str(version)))
+        said.append(found.filter(pod)["a"])
+    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-1"))
+    said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
+
+
+def test_room_that_changes_counts_as_it_is() -> None:
+    found = world(open_claim("later"), DRIVER)
+    pod = found.pod(more=mounting("data"))
+    said = [found.filter(pod)["a"]]
+    for version, (capacity, zone) in enumerate((("1Gi", "a"), ("1Mi", "a"), ("1Gi", "b"))):
+        topology = {"matchLabels": {ZONE: zone}}
+        found.add(room(resourceVersion=str(version), capacity=capacity, nodeTopology=topology))
+        said.append(found.filter(pod)["a"])
+
+    assert [refused(NO_ROOM), "Success", refused(NO_ROOM), refused(NO_ROOM)] == said
+
+
+def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
+    many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(AT_ONCE + 100)]
+    found = world(open_claim(), *many)
+    pod = found.pod(more=mounting("data"))
+    with pytest.raises(Unprepared) as missing:
+        found.framework.find_nodes_that_fit(pod, found.candidates())
+    found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
+
+    assert 2 == sum(1 for _ in missing.value.steps), "a hundred volumes, 64 in a step"
+    assert {"Success"} == set(found.filter(pod).values())
+
+
+@pytest.mark.parametrize(
+    ("affinity", "topology", "room_of"),
+    [
+        pytest.param("disk", "", "", id="by a free volume"),
+        pytest.param("", "disk", "", id="by the class"),
+        pytest.param("", "", "disk", id="by the room that there is"),
+    ],
+)
+def test_nodes_are_told_apart_by_each_label_that_matters(affinity: str, topology: str, room_of: str) -> None:
+    """Nodes that are alike in these are judged once; those of one zone here are not."""
+    nodes = (node_object(it, labels={"disk": it, ZONE: "a"}) for it in ("here", "there"))
+    terms = [{"matchLabelExpressions": [{"key": "disk", "values": ["here"]}]}]
+    objects = [open_claim("only", size="1Gi"), class_object("only", allowedTopologies=terms if topology else None)]
+    if affinity:
+        placed = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("disk", "In", "here"))]}}}
+        objects[1] = class_object("only", provisioner="kubernetes.io/no-provisioner")
+        objects.append(volume_object(class_name="only", more=placed))
+    if room_of:
+        objects += [DRIVER, room("only", capacity="1Gi", nodeTopology={"matchLabels": {"disk": "here"}})]
+    found = World(*nodes, *objects, profile=only(NAME))
+
+    said = found.filter(found.pod(more=mounting("data")))
+    assert ("Success", refused(NO_ROOM if room_of else NO_VOLUME)) == (said["here"], said["there"])
+
+
+def changed(draw: Random, version: int) -> JsonObject:
+    """A volume, or room for some, as it may be next."""
+    number = draw.randrange(12)
+    fields: dict[str, Any] = {"resourceVersion": str(version)}
+    if number > 9:
+        limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
+        return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+    return volume_object(
+        f"pv-{number}",
+        class_name=draw.choice(("static", "later")),
+        size=draw.choice(("1Gi", "1500Mi", "2Gi", "3Gi")),
+        modes=draw.choice((("ReadWriteOnce",), ("ReadWriteMany", "ReadWriteOnce"))),
+        claim=draw.choice(("", "", "", "s1")),
+        zone=draw.choice(("", "a", "b")),
+        phase=draw.choice(("", "", "Released")),
+        labels={"disk": draw.choice(("fast", "slow"))},
+        **fields,
+    )
+
+
+def judged_between_changes(found: World, pod: Pod, change: Callable[[], object], draw: Random) -> dict[str, Answer]:
+    """What is said in the end where objects change between steps."""
+    while True:
+        try:
+            verdict = found.framework.feasible(CycleState(), pod, found.candidates())
+        except Unprepared as missing:
+            for _ in islice(missing.steps, draw.randrange(8)):
+                pass
+            if draw.random() < 0.2:
+                change()
+        else:
+            return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in found.cluster.nodes}
+
+
+@pytest.mark.parametrize("at_once", [1, 40, STEPS_AT_ONCE])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_of_volumes_is_what_is_found_afresh(
+    monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
+) -> None:
+    for name, steps in (("STEPS_AT_ONCE", at_once), ("_STEPS_OF_A_PIECE", 1)):
+        monkeypatch.setattr(placing, name, steps)
+    monkeypatch.setattr(supply, "PIECE", 1)
+    monkeypatch.setattr(supply, "_MOST_CHANGES", 3)
+    monkeypatch.setattr(supply, "_MOST_NOTED", 3)
+    draw = Random(seed)
+    fast = {"selector": {"matchLabels": {"disk": "fast"}}}
+    found = world(
+        DRIVER,
+        *(open_claim(name=f"s{it}", size=size) for it, size in enumerate(("1Gi", "2Gi", "2Gi"))),
+        open_claim(name="fast", more=fast),
+        open_claim(name="shared", modes=("ReadWriteMany",)),
+        *(open_claim("later", name=f"l{it}", size=f"{it}Gi") for it in range(1, 4)),
+    )
+    claims = ("s0", "s1", "s2", "fast", "shared", "l1", "l2", "l3")
+    said: set[str] = set()
+    versions = count()
+
+    def change() -> None:
+        if draw.random() < 0.3:
+            found.cluster.others.delete(PERSISTENT_VOLUMES, ("", f"pv-{draw.randrange(10)}"))
+        else:
+            found.add(changed(draw, next(versions)))
+
+    mounts = [mounting(*draw.choices(claims, k=draw.randrange(1, 5))) for _ in range(12)]
+    pods = [found.pod(f"web-{number % 8}", more=it) for number, it in enumerate(mounts)]
+    for _ in range(250):
+        change()
+        pod = draw.choice(pods)
+        verdict = judged_between_changes(found, pod, change, draw)
+        assert World(cluster=found.cluster, profile=only(NAME)).filter(pod) == verdict
+        said.update(map(str, verdict.values()))
+
+    assert {"Success", str(refused(NO_VOLUME)), str(refused(NO_ROOM))} <= said
+
+
+def test_a_pod_is_decided_on_though_room_changes_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes on one node does not undo what was worked out for others."""
+    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 40)
+    monkeypatch.setattr(placing, "_STEPS_OF_A_PIECE", 10)
+    names = [f"n{it}" for it in range(100)]
+    versions = count()
+
+    def room_of(name: str) -> JsonObject:
+        version = str(next(versions))
+        topology = {"matchLabels": {"disk": name}}
+        more: Any = {"storageClassName": "later", "capacity": f"{version}9Gi", "nodeTopology": topology}
+        kind = ("storage.k8s.io/v1", "CSIStorageCapacity", name)
+        return storage_object(*kind, namespace="x", resourceVersion=version, **more)
+
+    nodes = (node_object(name, labels={"disk": name}) for name in names)
+    found = World(*nodes, LATER, DRIVER, open_claim("later"), *map(room_of, names), profile=only(NAME))
+    pod = found.pod(more=mounting("data"))
+    said: Mapping[str, Status] | None = None
+    evaluations = 0
+    while said is None and evaluations < len(names):
+        evaluations += 1
+        try:
+            said = found.framework.feasible(CycleState(), pod, found.candidates()).rejected
+        except Unprepared as missing:
+            next(missing.steps, None)
+            found.add(room_of(names[evaluations % len(names)]))
+
+    assert (True, {}) == (evaluations > 2, said)
+
+
+class TestBounds:
+    """A search has steps: more than these are a reason, the same whenever it is asked for."""
+
+    TOO_MANY: Final = refused(REASON_STEPS)
+
+    @staticmethod
+    def some_volumes(**fields: Any) -> list[JsonObject]:
+        nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+        return [volume_object(f"pv-{it}", class_name="static", more=nowhere, **fields) for it in range(20)]
+
+    @pytest.mark.parametrize(("most", "expected"), [(20, TOO_MANY), (2000, refused(NO_VOLUME))])
+    def test_free_volumes_of_a_node(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
+        monkeypatch.setattr(placing, "MOST_STEPS", most)
+        found = world(open_claim(), *self.some_volumes())
+        pod = found.pod(more=mounting("data"))
+
+        assert [{"a": expected, "b": expected}] * 2 == [found.filter(pod), found.filter(pod)]
+
+    @pytest.mark.parametrize(("most", "expected"), [(39, TOO_MANY), (40, refused(NO_VOLUME))])
+    def test_looks_of_selectors(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
+        monkeypatch.setattr(placing, "MOST_LOOKS", most)
+        claims = [open_claim(name=it, more={"selector": {"matchLabels": {"a": it}}}) for it in ("x", "y")]
+        found = world(*claims, *self.some_volumes(labels={"a": "x"}))
+        pod = found.pod(more=mounting("x", "y", "x"))
+
+        assert [{"a": expected, "b": expected}] * 2 == [found.filter(pod), found.filter(pod)]
+
+    def test_places_of_bound_volumes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(placing, "MOST_STEPS", 10)
+        monkeypatch.setattr(supply, "PIECE", 1)
+        names = [f"c{it}" for it in range(20)]
+        claims = [claim_object(it, volume=f"pv-{it}") for it in names]
+        volumes = [volume_object(f"pv-{it}", claim=it, more=self.elsewhere(it)) for it in names]
+
+        assert [self.TOO_MANY] * 2 == judged(*claims, *volumes, claims=tuple(names))
+
+    @staticmethod
+    def elsewhere(name: str) -> JsonObject:
+        return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression(ZONE, "NotIn", name))]}}}
+
+
+def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at a bind, which waits for no more than it needs."""
+    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 1)
+    found = world(open_claim(), volume_object(class_name="static", zone="b"))
+    pod, node = found.pod(more=mounting("data")), found.cluster.nodes["a"]
+    with pytest.raises(Unprepared) as missing:
+        found.framework.recheck(CycleState(), pod, node, [])
+    looked = looks(monkeypatch, NodeMatcher, "matches")
+
+    for _ in missing.value.steps:
+        pass
+
+    assert 1 >= len(looked)
+
+
+class TestArguments:
+    def test_the_time_has_a_default_and_is_not_negative(self) -> None:
+        assert 600 == VolumeBindingArgs().bindTimeoutSeconds
+        assert 0 == VolumeBindingArgs.model_validate({"bindTimeoutSeconds": 0, "shape": None}).bindTimeoutSeconds
+        with pytest.raises(ValidationError, match="greater than or equal to 0"):
+            VolumeBindingArgs.model_validate({"bindTimeoutSeconds": -1})
+
+    def test_a_shape_is_refused_with_a_reason(self) -> None:
+        with pytest.raises(ValidationError, match="feature gate StorageCapacityScoring"):
+            VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 0}]})
