@@ -102,11 +102,13 @@ class HardConstraint:
         return counts.outside(self.constraint.topology_key, self.domains.above(limit), names)
 
     def rejections(self, values: Mapping[str, str], nodes: Candidates) -> Mapping[str, Status]:
-        """``judge`` for all candidates; ``values`` maps the nodes that have the key to their value."""
+        """``judge`` for all candidates, and for names of no node; ``values`` maps the nodes that have the key to their
+        value.
+        """
         limit = self.limit(self.deltas)
         if self.deltas or limit < 0:
-            judged = ((it.name, self.judge(it)) for it in nodes)
-            return {name: status for name, status in judged if not status.is_success}
+            known = ((it, self.judge(nodes.info(it)) if it in values else NODE_LABEL_NOT_MATCH) for it in nodes.names)
+            return {name: status for name, status in known if not status.is_success}
         blocked = frozenset(self.domains.above(limit))
         try:
             found = map(blocked.__contains__, map(values.__getitem__, nodes.names))

@@ -5,7 +5,9 @@ from typing import Unpack
 
 import pytest
 
+from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Node, Pod
 from app.runtime.filtering import Recheck
@@ -65,6 +67,18 @@ def pending(*constraints: JsonObject, **fields: Unpack[PodFields]) -> Pod:
 def verdict(world: World, pod: Pod) -> str:
     """A word for each node, in the order of the nodes."""
     return ", ".join(WORDS[answer] for answer in world.filter(pod).values())
+
+
+@pytest.mark.parametrize("max_skew", [2, 0, -3])
+def test_a_name_of_no_node_does_not_pass(max_skew: int) -> None:
+    """No API server stores a ``maxSkew`` below 1; a client may send it."""
+    world = spread_world(*zoned(1, 0))
+    pod = pending(constraint(ZONE, app="web", skew=max_skew))
+    asked = Candidates(["na", "gone", ""], world.cluster.nodes.__getitem__)
+
+    found = at_once(lambda: world.framework.find_nodes_that_fit(pod, asked))
+
+    assert ["na"] * (max_skew > 1) == [*found.passed]
 
 
 def test_the_reasons_are_kube_schedulers() -> None:
