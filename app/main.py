@@ -19,6 +19,7 @@ from fastapi import APIRouter, FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.analysis.why import Whys
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.mistakes import Mistake
@@ -37,6 +38,9 @@ from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.interface import Handle, Home, Keeper, PluginSpec
+from app.homes.drain_page import draining_router
+from app.homes.draining import DrainVerb
+from app.homes.homes_page import Homes, homes_router
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
@@ -74,9 +78,7 @@ from app.server.access import Access, Role
 from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
-from app.server.draining import draining_router
 from app.server.forward import Forwarder
-from app.server.homes import Homes, homes_router
 from app.server.listener import Listener, allow_open_files, listen
 from app.server.operator import (
     FeedStatus,
@@ -103,13 +105,11 @@ from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
-from app.verbs.draining import DrainVerb
 from app.verbs.filter import FilterVerb
 from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
-from app.verbs.why import Whys
 from app.writes.activator import ApiActivator
 from app.writes.batches import BindBatches
 from app.writes.events import ApiRecorder

@@ -16,6 +16,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.analysis.evaluate import framework_in_memory
+from app.analysis.verdict import judged
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.config.profile import Profile
@@ -31,8 +33,6 @@ from app.runtime.profiles import core_for, has_point, resolve
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import framework_in_memory
-from app.verbs.verdict import judged
 from plugins import SHIPPED
 
 __all__ = ["PluginError", "PluginVerdict", "make_handle", "make_node", "make_pod", "run_plugin"]

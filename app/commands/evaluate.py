@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from app.analysis.evaluate import Evaluator
 from app.framework.interface import PluginSpec
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 
 
 def run(path: str | None, specs: Iterable[PluginSpec[Any]], release: str) -> None:

@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from app.commands import table
 from app.commands.service import CommandError, Pages
+from app.homes import by_hand
+from app.homes.by_hand import ByHandError, Target
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
-from app.writes import by_hand
-from app.writes.by_hand import ByHandError, Target
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
 PATH: Final = "/api/v1/homes"

@@ -20,7 +20,7 @@ from typing import Final
 
 from app.server.timely import OutOfTime
 from app.verbs.outcome import Verb, VerbFailure
-from app.verbs.turns import Turns
+from app.verbs.slices import Turns
 
 READ_WHEN_LATE: Final = 4 << 20
 """Bytes of a body that are still worth reading for the names in it, where there is no time to decide."""

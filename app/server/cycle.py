@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
 from msgspec.structs import replace
 
+from app.analysis.verdict import evicted, shown
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.server.admission import OUT_OF_TIME, Admission
@@ -21,7 +22,6 @@ from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices, turn
-from app.verbs.verdict import evicted, shown
 from app.wire.cycle_v1 import (
     UNREADABLE,
     CycleRequest,

@@ -29,8 +29,7 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.waiting import WaitingPods
 from app.verbs.context import VerbContext
-from app.verbs.outcome import Answer, VerbFailure
-from app.verbs.readiness import require_picture
+from app.verbs.outcome import Answer, VerbFailure, require_picture
 from app.verbs.settlements import Settlements
 from app.verbs.transaction import Target, Transaction, give_up, require_bound
 from app.verbs.unserved import printable

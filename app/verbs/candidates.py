@@ -15,7 +15,7 @@ from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import PLAIN, CoreV1, Node, OversizedNode
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
-from app.verbs.reading import without_depth
+from app.verbs.context import without_depth
 from app.verbs.slices import turn
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
 

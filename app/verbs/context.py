@@ -1,9 +1,9 @@
-"""What all verbs share: the picture, the profiles, and the door through which missing owners are read."""
+"""What all verbs share: the picture, the profiles, requests of any depth, and the door to owners that are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -11,13 +11,16 @@ from app.cache.cluster import Cluster
 from app.config.profile import ANY
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
+from app.kube.decoding import levelled_in_turns
 from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.outcome import Verb, VerbFailure
-from app.verbs.readiness import Problem
+from app.verbs.outcome import Problem, Verb, VerbFailure
 from app.verbs.unserved import Unserved
+from app.wire.extender_v1 import MalformedRequest, TooDeep
+
+T = TypeVar("T")
 
 
 class Reader(Protocol):
@@ -82,3 +85,21 @@ class VerbContext(Struct, frozen=True):
             return framework.required_objects(pod, at_bind=at_bind)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
+
+
+async def read_again(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str) -> T:
+    """What a request says that was refused for its depth; others get their turn meanwhile.
+
+    Raises ``VerbFailure`` for one that is malformed.
+    """
+    try:
+        return await without_depth(decode, body, refused)
+    except MalformedRequest as error:
+        raise VerbFailure("bad_request", f"homeport: malformed {verb} request: {error}") from None
+
+
+async def without_depth(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
+    """The same, but raises ``MalformedRequest``."""
+    if not isinstance(refused, TooDeep):
+        raise refused
+    return decode(await levelled_in_turns(bytes(body)))

@@ -26,8 +26,7 @@ from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
 from app.verbs.last_place import decided, require_room
-from app.verbs.outcome import VerbFailure
-from app.verbs.readiness import require_picture
+from app.verbs.outcome import VerbFailure, require_picture
 from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
 

@@ -21,11 +21,9 @@ from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, read_sent, searched_nodes
-from app.verbs.context import VerbContext
+from app.verbs.context import VerbContext, read_again
 from app.verbs.last_place import decided, require_room
-from app.verbs.outcome import Answer, Outcome, VerbFailure
-from app.verbs.readiness import require_picture
-from app.verbs.reading import read_again
+from app.verbs.outcome import Answer, Outcome, VerbFailure, require_picture
 from app.wire.extender_v1 import (
     ExtenderArgs,
     LongBody,

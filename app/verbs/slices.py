@@ -8,6 +8,7 @@ Slices take turns, whosever they are: one in each round of the event loop, or ma
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from time import monotonic
 from typing import Final, TypeVar
@@ -15,7 +16,6 @@ from weakref import WeakKeyDictionary
 
 from app.cache.pins import PINS
 from app.framework.interface import Unprepared
-from app.verbs.turns import Turns
 
 SLICE_SECONDS: Final = 0.004
 """Work done before others get their turn."""
@@ -24,6 +24,34 @@ FREE_ROUNDS: Final = 4
 """Counting again this often is usual; beyond that others may be taking away what was counted."""
 
 T = TypeVar("T")
+
+
+class Turns:
+    """One at a time, as they arrive, of one event loop: each turn is up to the next ``await`` of who has it."""
+
+    def __init__(self) -> None:
+        self._passing = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def turn(self) -> None:
+        """At once for the only one; else in the order of arrival, one in each round of the event loop."""
+        loop = asyncio.get_running_loop()
+        if not self._passing:
+            self._passing = True
+            loop.call_soon(self._next)
+            return
+        place = loop.create_future()
+        self._waiting.append(place)
+        await place
+
+    def _next(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                asyncio.get_running_loop().call_soon(self._next)
+                return
+        self._passing = False
 
 
 async def _nobody_waits() -> None:

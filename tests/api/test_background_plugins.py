@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 import pytest
 
+from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
@@ -19,7 +20,6 @@ from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import serving
 from tests.api.small import NEW, saved

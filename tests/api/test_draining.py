@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import Settings
-from app.server.draining import DrainPlan
+from app.homes.drain_page import DrainPlan
 from tests.api.service import Api, serving
 from tests.api.village import COMPLETE, DELEGATED, OWNERS, profiles, saved
 from tests.apiserver import kubeconfig

@@ -13,8 +13,8 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import FilterPlugin, Handle, Home, HomeOwner, HomesPlugin, Keeper, PluginArgs, PluginSpec
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status
+from app.homes.homes_page import HomesPage
 from app.kube.core_v1 import Pod
-from app.server.homes import HomesPage
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, serving
 from tests.api.village import COMPLETE, DELEGATED, MACHINES, profiles, saved

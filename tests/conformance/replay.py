@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from app.analysis.verdict import judged, shown, status_on
 from app.feeds.sinks import Sink, sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube import kinds
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.verbs.verdict import judged, shown, status_on
 from tests.builders import encoded
 from tests.conformance.draft import Json
 from tests.conformance.histories import Key, key_of

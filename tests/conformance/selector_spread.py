@@ -19,10 +19,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from app.analysis.evaluate import Evaluator
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import SHIPPED
 from tests.conformance.draft import HARD, REGION, SCHEDULER, SOFT, ZONE, Draft, Json, draw_traits
 from tests.controlplane.binaries import FORMER, BuildError, program

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
+from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.runtime.guard import Guard
 from app.runtime.profiles import resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import SHIPPED
 
 Json = dict[str, Any]

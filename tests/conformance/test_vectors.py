@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from app.analysis.evaluate import Evaluator
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import SHIPPED
 from tests.builders import JsonObject
 from tests.harness import cases

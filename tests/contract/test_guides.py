@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import pytest
 
+from app.analysis.evaluate import Evaluator
 from app.config.settings import load_settings
 from app.framework import interface
 from app.framework.interface import Handle, PluginSpec
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import SHIPPED
 from tests.builders import node_object, pod_object
 from tests.contract.venvs import ROOT, cells, homeport, make_venv

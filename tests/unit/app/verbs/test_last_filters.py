@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from app.analysis.evaluate import Evaluator
 from app.controllers.unshown import elsewhere
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
@@ -22,7 +23,6 @@ from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
-from app.verbs.evaluate import Evaluator
 from app.verbs.outcome import VerbFailure
 from plugins import SHIPPED
 from tests.builders import JsonObject, constraint, make_node, make_pod, node_object, pod_object

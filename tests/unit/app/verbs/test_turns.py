@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.verbs.turns import Turns
+from app.verbs.slices import Turns
 from tests.api.virtual import settle, virtual_time
 
 

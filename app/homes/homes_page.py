@@ -17,8 +17,7 @@ from app.framework.interface import Home, Keeper
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
-from app.verbs.outcome import VerbFailure
-from app.verbs.readiness import Problem, require_picture
+from app.verbs.outcome import Problem, VerbFailure, require_picture
 from app.verbs.slices import in_slices
 
 MOST: Final = 500

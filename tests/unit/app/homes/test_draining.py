@@ -13,14 +13,14 @@ from app.framework.filter_result import FilterResult
 from app.framework.interface import BatchFilterPlugin, FilterPlugin, Handle, Home, HomeOwner, PluginArgs
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
+from app.homes import draining
+from app.homes.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.memory.expected_binds import ExpectedBinds
 from app.runtime.guard import plugin_error
 from app.runtime.scoring import Scores
-from app.verbs import draining
 from app.verbs.context import VerbContext
-from app.verbs.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
 from app.verbs.outcome import VerbFailure
 from plugins.sticky_node.pods import MIGRATION_JOB
 from tests.builders import JsonObject, PodFields, container, controller, node_object, pod_object

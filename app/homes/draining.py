@@ -36,8 +36,7 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
 from app.verbs.context import VerbContext
-from app.verbs.outcome import VerbFailure
-from app.verbs.readiness import require_picture
+from app.verbs.outcome import VerbFailure, require_picture
 from app.verbs.slices import in_slices, prepared, turn
 
 MOST_HOMES: Final = 1000

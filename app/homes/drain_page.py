@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from app.homes.draining import MOST_HOMES, MOST_NAMES, MOST_PODS, SECONDS, DrainVerb, Lodger, Plan
+from app.homes.homes_page import ListedHome, listed
 from app.kube.names import LONGEST
 from app.server.bodies import documented, parsed
-from app.server.homes import ListedHome, listed
-from app.verbs.draining import MOST_HOMES, MOST_NAMES, MOST_PODS, SECONDS, DrainVerb, Lodger, Plan
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin could not list homes; detail names it."},

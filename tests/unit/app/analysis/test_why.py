@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+from app.analysis.why import KEPT_SECONDS, LONGEST_SECONDS, MOST_WAITING, PAUSE_SECONDS, Whys
 from app.cache.cluster import Cluster
 from app.config.profile import Profile
 from app.framework.interface import NodeVerdict, Why
@@ -17,7 +18,6 @@ from app.runtime.one_node import OneNodeFilters
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.why import KEPT_SECONDS, LONGEST_SECONDS, MOST_WAITING, PAUSE_SECONDS, Whys
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, encoded, make_node, make_pod, node_object, pod_object

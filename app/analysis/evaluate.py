@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from app.analysis.verdict import Verdict, judged, preempted
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.config.profile import Profile
@@ -31,7 +32,6 @@ from app.runtime.post_filtering import NoPreemption
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods
-from app.verbs.verdict import Verdict, judged, preempted
 
 
 class BadCase(ValueError):

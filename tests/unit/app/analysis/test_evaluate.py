@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 import pytest
 
 from app.__main__ import main
+from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.interface import FilterPlugin, Handle, PreFilterPlugin, ScorePlugin
@@ -23,7 +24,6 @@ from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile, resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics
-from app.verbs.evaluate import Evaluator
 from plugins import SHIPPED
 from tests.builders import JsonObject, constraint, container, encoded, node_object, pod_object, service_object
 from tests.fakes import FromSpec, NoArgs, spec_of
@@ -413,7 +413,7 @@ def test_a_profile_is_compiled_once_per_distinct_config(monkeypatch: pytest.Monk
         compiled.extend(profiles)
         return resolve(profiles, registry)
 
-    monkeypatch.setattr("app.verbs.evaluate.resolve", counting)
+    monkeypatch.setattr("app.analysis.evaluate.resolve", counting)
     judge = evaluator()
 
     for config in (OUR_CONFIG, only("Nonsense"), OUR_CONFIG, only(), only("Nonsense"), OUR_CONFIG):
