@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from app.homes.draining import MOST_HOMES, MOST_NAMES, MOST_PODS, SECONDS, DrainVerb, Lodger, Plan
+from app.homes.draining import SECONDS, DrainVerb, Plan
 from app.homes.homes_page import ListedHome, listed
+from app.homes.lodging import MOST_HOMES, MOST_NAMES, MOST_PODS, Lodger
 from app.kube.names import LONGEST
 from app.server.bodies import documented, parsed
 

@@ -33,6 +33,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/kube/test_client.py": ["app/kube/retiring.py"],
     "tests/unit/app/rights/test_permissions.py": ["app/framework/uses.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py"],
+    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("lodging", "placing")],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],

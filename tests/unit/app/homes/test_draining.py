@@ -13,8 +13,10 @@ from app.framework.filter_result import FilterResult
 from app.framework.interface import BatchFilterPlugin, FilterPlugin, Handle, Home, HomeOwner, PluginArgs
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
-from app.homes import draining
-from app.homes.draining import NO_PROFILE, OUT_OF_TIME, DrainVerb, Lodger, Plan, Way, way_of
+from app.homes import lodging, placing
+from app.homes.draining import DrainVerb, Plan
+from app.homes.lodging import Lodger, Way, way_of
+from app.homes.placing import NO_PROFILE, OUT_OF_TIME
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.memory.expected_binds import ExpectedBinds
@@ -517,7 +519,7 @@ class TestBounds:
         assert [True, True, False] == [it.is_judged for it in plan.homes]
 
     async def test_so_many_homes_are_told_of_and_the_rest_is_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(draining, "MOST_HOMES", 2)
+        monkeypatch.setattr(lodging, "MOST_HOMES", 2)
         world = complete(node("n1", 64))
 
         plan = await planned(world, *(home(f"db-{it}", pod="", pod_node="") for it in range(5)))
@@ -526,7 +528,7 @@ class TestBounds:
 
     async def test_homes_beyond_count_once_and_their_pods_are_no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many profiles list them. Their pods leave, and nobody is told where to."""
-        monkeypatch.setattr(draining, "MOST_HOMES", 1)
+        monkeypatch.setattr(lodging, "MOST_HOMES", 1)
         names = ("a", "b", "c")
         world = complete(node("n1", 64), node("n2", 64), *(pod(it) for it in names), pod("web"))
 
@@ -535,7 +537,7 @@ class TestBounds:
         assert (["a"], 2, ["web"]) == ([it.pod for it in plan.homes], plan.more, [it.pod for it in plan.others])
 
     async def test_nor_are_the_other_pods_of_shared_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(draining, "MOST_HOMES", 1)
+        monkeypatch.setattr(lodging, "MOST_HOMES", 1)
         machines = databases("n1", member("db-0", node="n1"))
         machines.add(DATABASE, "two", home="n1")
         for it in range(3):
@@ -546,7 +548,7 @@ class TestBounds:
         assert (["db-0"], 1, []) == ([it.pod for it in plan.homes], plan.more, plan.others)
 
     async def test_so_many_other_pods_are_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(draining, "MOST_PODS", 1)
+        monkeypatch.setattr(lodging, "MOST_PODS", 1)
         owner = controller("ReplicaSet", "web")
         world = complete(node("n1", 64), node("n2", 64), *(pod(f"web-{it}", owner=owner) for it in range(3)))
 
@@ -555,7 +557,7 @@ class TestBounds:
         assert (["starts on n2"], 2) == ([it.then for it in plan.others], plan.more_others)
 
     async def test_so_many_nodes_are_named_and_all_are_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(draining, "MOST_NAMES", 3)
+        monkeypatch.setattr(lodging, "MOST_NAMES", 3)
         world = complete(node("n1", 64), *(node(f"n{it}", 64) for it in range(2, 12)), pod("db"))
 
         (found,) = (await planned(world, home("db"))).homes
@@ -563,7 +565,7 @@ class TestBounds:
         assert (3, 10) == (len(found.nodes or ()), found.count)
 
     async def test_nodes_are_judged_in_steps_and_none_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(draining, "_A_STEP", 2)
+        monkeypatch.setattr(placing, "_A_STEP", 2)
         world = complete(*(node(f"n{it}", 64) for it in range(1, 9)), pod("db"))
 
         (found,) = (await planned(world, home("db"))).homes
@@ -572,8 +574,8 @@ class TestBounds:
 
     async def test_so_many_of_those_that_pass_are_scored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those with the fewest pods, and all that pass are told of. n5 has two pods, n2 to n4 one each."""
-        monkeypatch.setattr(draining, "_MOST_SCORED", 3)
-        monkeypatch.setattr(draining, "_A_STEP", 2)
+        monkeypatch.setattr(placing, "_MOST_SCORED", 3)
+        monkeypatch.setattr(placing, "_A_STEP", 2)
         there = [pod(f"there-{it}", 1, node=f"n{it}") for it in (2, 3, 4, 5)]
         world = complete(
             *(node(f"n{it}", 64) for it in range(1, 8)), *there, pod("more", 1, node="n5"), pod("db", node="n1")
@@ -593,7 +595,7 @@ class TestBounds:
 
     async def test_beside_last_filters_nodes_are_judged_in_steps_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The last ones go by all that passed."""
-        monkeypatch.setattr(draining, "_A_STEP", 2)
+        monkeypatch.setattr(placing, "_A_STEP", 2)
         names = [f"n{it}" for it in range(2, 9)]
         specs = [spec_of(it) for it in (Sizes, Soft)]
         objects = [*(node(it, 64) for it in ("n1", *names)), pod("db", labels={WANTS: "n7"}), pod("any")]
@@ -614,7 +616,7 @@ class TestBounds:
         events = iter(
             [lambda: None, lambda: world.cluster.delete_node("n2"), lambda: world.cluster.delete_pod(("default", "b"))]
         )
-        monkeypatch.setattr(draining, "turn", _doing(events))
+        monkeypatch.setattr(placing, "turn", _doing(events))
 
         plan = await planned(world, home("a"), home("b"))
 
