@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, S
 from typing import Final, TypeVar
 
 from app.cache.claims import claim_keys
-from app.cache.counters import Domains, Scope, covers, new_stamp
+from app.cache.domains import Domains
+from app.cache.selections import Scope, covers
+from app.cache.topologies import new_stamp
 from app.framework.interface import DomainCounts
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod

@@ -18,19 +18,12 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from app.cache.counters import (
-    EVERYWHERE,
-    Bounded,
-    Counters,
-    Domains,
-    Recount,
-    Scope,
-    Selection,
-    advance,
-    found_under,
-    pairs_of,
-)
+from app.cache.bounded import Bounded
+from app.cache.counters import Counters
+from app.cache.domains import Domains
 from app.cache.overlay import CountedMoves, Overlay, is_placed, overlaid
+from app.cache.recount import Recount
+from app.cache.selections import EVERYWHERE, Scope, Selection, advance, found_under, pairs_of
 from app.framework.interface import DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.framework.resources import add

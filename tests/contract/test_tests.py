@@ -25,6 +25,9 @@ ELSEWHERE: Final = {
     "tests/api/test_draining.py": ["app/homes/drain_page.py"],
     "tests/api/test_tracing.py": ["app/server/spans.py"],
     "tests/contract/test_wheel.py": ["homeport/__main__.py"],
+    "tests/unit/app/cache/test_counters.py": [
+        f"app/cache/{name}.py" for name in ("bounded", "recount", "selections", "topologies")
+    ],
     "tests/unit/app/cache/test_cluster.py": ["app/cache/checking.py"],
     "tests/unit/app/config/test_settings.py": [
         f"app/config/{name}.py" for name in ("document", "flags", "mistakes", "sources", "variables")

@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 
-from app.cache import counters
+from app.cache import counters, topologies
+from app.cache.bounded import Bounded
 from app.cache.cluster import Cluster
-from app.cache.counters import Bounded, at_once
+from app.cache.counters import at_once
 from app.cache.pins import PINS
 from app.framework.interface import ALL_NODES, DomainCounts, Inclusion, Unprepared
 from app.kube.core_v1 import Node, Pod
@@ -225,8 +226,8 @@ def test_the_domains_above_a_limit(limit: int, expected: set[str]) -> None:
 def test_the_nodes_outside_of_domains(
     monkeypatch: pytest.MonkeyPatch, few: int, blocked: Collection[str], left: list[str]
 ) -> None:
-    monkeypatch.setattr(counters, "_FEW_DOMAINS", few)
-    monkeypatch.setattr(counters, "_MAX_UNIONS", 1)
+    monkeypatch.setattr(topologies, "_FEW_DOMAINS", few)
+    monkeypatch.setattr(topologies, "_MAX_UNIONS", 1)
     cluster = three_zones()
     cluster.upsert_node(make_node("n-none", zone=None))
     names = ["no-node", "n-c", "n-a", "n-none", "n-b"]

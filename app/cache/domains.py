@@ -1,0 +1,153 @@
+"""How many pods of a selection each domain of a topology has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from app.cache.selections import Scope, Selection
+from app.cache.topologies import Topology, new_stamp
+from app.framework.interface import Inclusion
+from app.kube.selectors import Selector
+
+_ENTRY_BYTES: Final = 1000
+_COUNT_BYTES: Final = 150
+
+_MAX_LIMITS: Final = 4
+"""Limits of one Domains whose crossings are watched: each costs every event a comparison."""
+
+DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
+
+
+class Domains:
+    """Counts of one selection by the domains of one topology. ``by_count`` holds the domains by their count.
+
+    ``stamps`` holds, for the limits asked for last, a number that moves when a domain crosses the limit.
+    """
+
+    __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
+
+    def __init__(self, selection: Selection, topology: Topology) -> None:
+        self.selection = selection
+        self.topology = topology
+        self.stamps: dict[int, int] = {}
+        self.counts, self.by_count = self._counted(selection.nodes)
+
+    def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
+        """``nodes`` by domain, and the domains by their count. Weights of both signs may come to nothing."""
+        counts: dict[str, int] = {}
+        by_count: dict[int, set[str]] = {}
+        domain = self.topology.domain
+        for node, count in nodes.items():
+            value = domain.get(node)
+            if value is not None:
+                counts[value] = counts.get(value, 0) + count
+        if 0 in counts.values():
+            counts = {value: count for value, count in counts.items() if count}
+        for value, count in counts.items():
+            by_count.setdefault(count, set()).add(value)
+        return counts, by_count
+
+    def key(self) -> DomainsKey:
+        selection, topology = self.selection, self.topology
+        eligibility = topology.eligibility
+        return selection.namespace, selection.selector, topology.key, eligibility.required, eligibility.inclusion
+
+    def weight(self) -> int:
+        """Bytes."""
+        return _ENTRY_BYTES + _COUNT_BYTES * len(self.counts)
+
+    def add(self, value: str, delta: int) -> None:
+        counts, by_count = self.counts, self.by_count
+        old = counts.get(value, 0)
+        new = old + delta
+        if old:
+            bucket = by_count[old]
+            if len(bucket) == 1:
+                del by_count[old]
+            else:
+                bucket.remove(value)
+        if not new:
+            del counts[value]
+        else:
+            counts[value] = new
+            if new in by_count:
+                by_count[new].add(value)
+            else:
+                by_count[new] = {value}
+        if self.stamps:
+            self._move_stamps(old, new)
+
+    def _move_stamps(self, old: int, new: int) -> None:
+        for limit in self.stamps:
+            if (old > limit) != (new > limit):
+                self.stamps[limit] = new_stamp()
+
+    def stamp(self, limit: int) -> int:
+        found = self.stamps.get(limit)
+        if found is None:
+            if len(self.stamps) >= _MAX_LIMITS:
+                del self.stamps[next(iter(self.stamps))]
+            found = self.stamps[limit] = new_stamp()
+        return found
+
+    def count(self, value: str) -> int:
+        return self.counts.get(value, 0)
+
+    def is_empty(self) -> bool:
+        return not self.counts
+
+    def size(self) -> int:
+        return len(self.topology.sizes)
+
+    def nodes_by_domain(self) -> Mapping[str, int]:
+        return self.topology.sizes
+
+    def domain_of(self, node: str) -> str | None:
+        return self.topology.domain.get(node)
+
+    def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
+        if deltas:
+            return self._minimum_with(deltas)
+        if len(self.counts) < len(self.topology.sizes):
+            return 0
+        return min(self.by_count, default=0)
+
+    def skew(self) -> int:
+        """By how many pods the fullest domain is ahead of the emptiest."""
+        return max(self.by_count, default=0) - self.minimum()
+
+    def _minimum_with(self, deltas: Mapping[str, int]) -> int:
+        """The smallest changed count, against the smallest of the domains left alone."""
+        counts, sizes = self.counts, self.topology.sizes
+        found = [counts.get(value, 0) + delta for value, delta in deltas.items()]
+        if max(deltas.values()) <= 0:  # what any of them was before is no smaller than what it is now
+            return min(self.minimum(), *found)
+        others = len(sizes) - sum(value in sizes for value in deltas)
+        others_with_pods = len(counts) - sum(value in counts for value in deltas)
+        if others > others_with_pods:
+            found.append(0)
+        else:
+            untouched = (
+                count for count in sorted(self.by_count) if any(it not in deltas for it in self.by_count[count])
+            )
+            found.extend(next(((count,) for count in untouched), ()))
+        return min(found)
+
+    def above(self, limit: int) -> Collection[str]:
+        buckets = [values for count, values in self.by_count.items() if count > limit]
+        return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
+
+    def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
+        """What differs from ``counted``, the pods by node, in words."""
+        counts, by_count = self._counted(counted)
+        where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
+        parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}
+        yield from (f"{name} by {where} differ from a recount" for name, right in parts.items() if not right)
+
+
+def joined(selection: Selection, topology: Topology) -> Domains:
+    domains = Domains(selection, topology)
+    selection.domains[domains] = None
+    topology.users[domains] = None
+    return domains
