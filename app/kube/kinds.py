@@ -13,14 +13,9 @@ from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim, decode_claim, decode_volume
 from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
-from app.kube.resource_v1 import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceSlice,
-    decode_device_class,
-    decode_resource_claim,
-    decode_slice,
-)
+from app.kube.resource_claims import decode_resource_claim
+from app.kube.resource_slices import decode_device_class, decode_slice
+from app.kube.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from app.kube.storage_v1 import (
     CSIDriver,
     CSINode,

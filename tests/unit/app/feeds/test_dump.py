@@ -11,7 +11,7 @@ import pytest
 
 from app.feeds.dump import Dumped, DumpError, dump_from
 from app.kube.kinds import NODES, PODS, SERVICES, Kind
-from app.kube.resource_v1 import decode_device_class
+from app.kube.resource_slices import decode_device_class
 from tests.apiserver import ApiServer, client_of
 from tests.builders import JsonObject, node_object, pod_object, service_object
 

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from app.kube.meta_v1 import LARGEST_PART
+from app.kube.resource_claims import decode_resource_claim
+from app.kube.resource_slices import decode_device_class, decode_slice
 from app.kube.resource_v1 import (
     BILLION,
     LARGEST_SLICE,
@@ -15,9 +17,6 @@ from app.kube.resource_v1 import (
     DeviceStatus,
     RequestPolicy,
     Version,
-    decode_device_class,
-    decode_resource_claim,
-    decode_slice,
 )
 from tests.builders import encoded
 

@@ -7,15 +7,9 @@ import pytest
 
 from app.framework.interface import at_once
 from app.kube.claims import ContainerRequests
-from app.kube.resource_v1 import (
-    BILLION,
-    Device,
-    DeviceClass,
-    DeviceTaint,
-    ResourceSlice,
-    decode_resource_claim,
-    decode_slice,
-)
+from app.kube.resource_claims import decode_resource_claim
+from app.kube.resource_slices import decode_slice
+from app.kube.resource_v1 import BILLION, Device, DeviceClass, DeviceTaint, ResourceSlice
 from plugins.in_tree.dynamic_resources import allocator
 from plugins.in_tree.dynamic_resources.allocator import (
     MOST_DEVICES,

@@ -1,0 +1,227 @@
+"""How ResourceSlices and DeviceClasses of ``resource.k8s.io/v1`` are decoded."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import LARGEST_PART, MetadataObject, required
+from app.kube.quantity import OverlongQuantity
+from app.kube.resource_claims import NodeSelectorObject, SelectorObject, amount, maybe_amount, texts
+from app.kube.resource_v1 import (
+    LARGEST_SLICE,
+    MOST_SELECTORS,
+    SLICE_SPEC,
+    AttributeValue,
+    CounterUse,
+    Device,
+    DeviceCapacity,
+    DeviceClass,
+    DeviceTaint,
+    RequestPolicy,
+    ResourceSlice,
+    Version,
+)
+
+_LONGEST_NAME: Final = 317
+"""Of an extended resource, domain and all."""
+
+
+class _AttributeObject(Struct, rename={"whole": "int", "truth": "bool"}):
+    whole: int | None = None
+    truth: bool | None = None
+    string: str | None = None
+    version: str | None = None
+
+    def slim(self) -> AttributeValue:
+        if self.whole is not None:
+            return self.whole
+        if self.truth is not None:
+            return self.truth
+        if self.string is not None:
+            return sys.intern(self.string)
+        return None if self.version is None else Version(self.version)
+
+
+class _RangeObject(Struct):
+    min: Raw = Raw()
+    max: Raw = Raw()
+    step: Raw = Raw()
+
+
+class _PolicyObject(Struct, rename="camel"):
+    default: Raw = Raw()
+    valid_values: list[Raw] | None = None
+    valid_range: _RangeObject | None = None
+
+    def slim(self) -> RequestPolicy:
+        found = self.valid_range or _RangeObject()
+        return RequestPolicy(
+            maybe_amount(self.default),
+            None if self.valid_values is None else tuple(map(amount, self.valid_values)),
+            self.valid_range is not None,
+            maybe_amount(found.min),
+            maybe_amount(found.max),
+            maybe_amount(found.step),
+        )
+
+
+class _CapacityObject(Struct, rename="camel"):
+    value: Raw = Raw(b"null")
+    request_policy: _PolicyObject | None = None
+
+    def slim(self) -> DeviceCapacity:
+        return DeviceCapacity(amount(self.value), None if self.request_policy is None else self.request_policy.slim())
+
+
+class _CounterObject(Struct):
+    value: Raw = Raw(b"null")
+
+
+class _CounterUseObject(Struct, rename="camel"):
+    counter_set: str | None = None
+    name: str | None = None
+    counters: dict[str, _CounterObject] | None = None
+
+    def slim(self) -> CounterUse:
+        counters = {sys.intern(name): amount(it.value) for name, it in (self.counters or {}).items()}
+        return CounterUse(sys.intern(self.counter_set or self.name or ""), counters)
+
+
+class _TaintObject(Struct):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+    def slim(self) -> DeviceTaint:
+        return DeviceTaint(self.key or "", self.value or "", self.effect or "")
+
+
+class _DeviceObject(Struct, rename="camel"):
+    name: str | None = None
+    attributes: dict[str, _AttributeObject] | None = None
+    capacity: dict[str, _CapacityObject] | None = None
+    consumes_counters: list[_CounterUseObject] | None = None
+    node_name: str | None = None
+    all_nodes: bool | None = None
+    node_selector: NodeSelectorObject | None = None
+    taints: list[_TaintObject] | None = None
+    binding_conditions: list[str] | None = None
+    allow_multiple_allocations: bool | None = None
+
+    def slim(self) -> Device:
+        return Device(
+            sys.intern(self.name or ""),
+            {sys.intern(name): it.slim() for name, it in (self.attributes or {}).items()},
+            {sys.intern(name): it.slim() for name, it in (self.capacity or {}).items()},
+            tuple(it.slim() for it in self.consumes_counters or ()),
+            sys.intern(self.node_name or ""),
+            bool(self.all_nodes),
+            None if self.node_selector is None else self.node_selector.slim(),
+            tuple(it.slim() for it in self.taints or ()),
+            texts(self.binding_conditions),
+            bool(self.allow_multiple_allocations),
+        )
+
+
+class _PoolObject(Struct, rename="camel"):
+    name: str | None = None
+    generation: int | None = None
+    resource_slice_count: int | None = None
+
+
+class _SliceSpecObject(Struct, rename="camel"):
+    driver: str | None = None
+    pool: _PoolObject | None = None
+    node_name: str | None = None
+    all_nodes: bool | None = None
+    node_selector: NodeSelectorObject | None = None
+    per_device_node_selection: bool | None = None
+    devices: Raw = Raw()
+    shared_counters: Raw = Raw()
+
+
+class _SliceObject(Struct):
+    metadata: MetadataObject
+    spec: _SliceSpecObject | None = None
+
+
+class _ClassSpecObject(Struct, rename="camel"):
+    selectors: Raw = Raw()
+    extended_resource_name: str | None = None
+
+
+class _ClassObject(Struct):
+    metadata: MetadataObject
+    spec: _ClassSpecObject | None = None
+
+
+_SELECTORS: Final[Decoder[list[SelectorObject] | None]] = Decoder(list[SelectorObject] | None)
+_DEVICES: Final[Decoder[list[_DeviceObject] | None]] = Decoder(list[_DeviceObject] | None)
+_COUNTERS: Final[Decoder[list[_CounterUseObject] | None]] = Decoder(list[_CounterUseObject] | None)
+_SLICE: Final = Decoder[_SliceObject](_SliceObject)
+_CLASS: Final = Decoder[_ClassObject](_ClassObject)
+
+
+def decode_slice(raw: bytes | Raw) -> ResourceSlice:
+    """Decode one ResourceSlice. Raises ``msgspec.DecodeError``."""
+    found = _SLICE.decode(raw)
+    meta, spec = found.metadata, found.spec or _SliceSpecObject()
+    pool = spec.pool or _PoolObject()
+    devices, counter_sets, oversized = _slice_parts(spec)
+    return ResourceSlice(
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        driver=sys.intern(spec.driver or ""),
+        pool=sys.intern(pool.name or ""),
+        generation=pool.generation or 0,
+        count=pool.resource_slice_count or 0,
+        node_name=sys.intern(spec.node_name or ""),
+        all_nodes=bool(spec.all_nodes),
+        node_selector=None if spec.node_selector is None else spec.node_selector.slim(),
+        per_device=bool(spec.per_device_node_selection),
+        devices=devices,
+        counter_sets=counter_sets,
+        oversized=oversized,
+        resource_version=meta.resource_version or "",
+    )
+
+
+def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[CounterUse, ...], bool]:
+    devices, counters = bytes(spec.devices) or b"null", bytes(spec.shared_counters) or b"null"
+    if len(devices) + len(counters) > LARGEST_SLICE:
+        return (), (), True
+    try:
+        found = tuple(it.slim() for it in _DEVICES.decode(devices) or ())
+        return found, tuple(it.slim() for it in _COUNTERS.decode(counters) or ()), False
+    except OverlongQuantity:
+        return (), (), True
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"{SLICE_SPEC}: {error}") from None
+
+
+def _resource_name(name: str) -> str:
+    """An overlong one is none."""
+    return sys.intern(name) if len(name) <= _LONGEST_NAME else ""
+
+
+def decode_device_class(raw: bytes | Raw) -> DeviceClass:
+    """Decode one DeviceClass. Raises ``msgspec.DecodeError``."""
+    found = _CLASS.decode(raw)
+    meta, spec = found.metadata, found.spec or _ClassSpecObject()
+    data = bytes(spec.selectors) or b"null"
+    oversized = len(data) > LARGEST_PART * MOST_SELECTORS
+    selectors = () if oversized else tuple(it.slim() for it in _SELECTORS.decode(data) or ())
+    return DeviceClass(
+        name=sys.intern(required(meta.name, "metadata.name")),
+        uid=meta.uid or "",
+        created=meta.creation_timestamp or "",
+        selectors=selectors,
+        extended_resource=_resource_name(spec.extended_resource_name or ""),
+        oversized=oversized,
+        resource_version=meta.resource_version or "",
+    )
