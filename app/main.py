@@ -37,10 +37,11 @@ from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, Home, Keeper, PluginSpec
+from app.framework.interface import Handle, PluginSpec
 from app.homes.drain_page import draining_router
 from app.homes.draining import DrainVerb
-from app.homes.homes_page import Homes, homes_router
+from app.homes.homes_page import homes_router
+from app.homes.lists import HomeLists
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
@@ -197,16 +198,16 @@ class Service:
         self._refused = RefusedPods(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         context = self._verb_context()
-        limits = {verb: settings.time_limits[verb] - _MARGIN for verb in VERBS}
-        self._bind = self._bind_verb(context, limits["bind"])
+        self._bind = self._bind_verb(context)
         self._cycle = CycleVerb(context)
-        self._drain = DrainVerb(context, self.homes, every_filter=default_filters(registry))
+        self._homes = HomeLists(self._frameworks.values(), self._guard)
+        self._drain = DrainVerb(context, self._homes, every_filter=default_filters(registry))
         self._callers = self._called(context)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
             settings.max_in_flight,
             lambda body: asked_hosts(body, self._cluster.nodes),
-            of_verb=limits,
+            of_verb={verb: self._time_limit(verb) for verb in VERBS},
         )
         self._pages = Pages()
 
@@ -309,14 +310,17 @@ class Service:
         if not self._sampling.answered(pod, shown, only, outcome) and outcome == "no_fit":
             self._second_looks.refused(pod)
 
-    def _bind_verb(self, context: VerbContext, limit: float) -> BindVerb:
+    def _time_limit(self, verb: str) -> float:
+        return self._settings.time_limits[verb] - _MARGIN
+
+    def _bind_verb(self, context: VerbContext) -> BindVerb:
         return BindVerb(
             context,
             self._writes.binder,
             self._writes.bind_guard,
             self._waiting,
             monotonic,
-            time_limit=limit,
+            time_limit=self._time_limit("bind"),
             bind_others=self._settings.bind_others,
         )
 
@@ -566,7 +570,7 @@ class Service:
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
-            homes_router(Homes(self.homes, self.keepers), self._feed.problem),
+            homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
             waiting_list_router(self._waiting),
             ops_router(
@@ -614,16 +618,6 @@ class Service:
                 _, samples = gauges.setdefault(f"homeport_{it.name}", (it.text, {}))
                 samples[(*it.labels.items(), ("profile", framework.scheduler_name))] = it.value
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
-
-    def homes(self) -> Iterator[Home | None]:
-        """The homes that the profiles keep, in short steps: one that several keep comes as often."""
-        for framework in self._frameworks.values():
-            yield from framework.homes()
-
-    def keepers(self) -> Iterator[tuple[str, Keeper]]:
-        """The kinds of objects that keep homes, each with its plugin, by profile."""
-        for framework in self._frameworks.values():
-            yield from framework.keepers()
 
     def problem(self) -> str:
         """Why no verb can be answered; empty if all is well."""

@@ -19,6 +19,7 @@ from app.commands import table
 from app.commands.service import CommandError, Pages
 from app.homes import by_hand
 from app.homes.by_hand import ByHandError, Target
+from app.homes.protocol import State
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
 
@@ -39,7 +40,6 @@ _SHORT: Final = {
 }
 """kubectl's short names of kinds that keep homes."""
 
-_OWNER_GONE: Final = "owner_gone"
 _SAVED: Final = "saved"
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
 """Of a LeaderWorkerSet: the group, and the place in it."""
@@ -227,10 +227,10 @@ def release(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
 
 def keep(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
     """The home is the node on which its pod is now. Raises ``CommandError``."""
-    found = [*_known(server, owner), *_known(server, owner, state="none")]
+    found = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not found:
         raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
-    if found[0]["state"] == _OWNER_GONE:
+    if found[0]["state"] == State.OWNER_GONE:
         raise CommandError(f"{owner} is gone, and its home is remembered; release forgets it")
     if not found[0]["pod"]:
         raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")

@@ -12,13 +12,13 @@ It is a question: nothing is told, written or kept. Each pod is judged on the pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
 from msgspec import Struct
 
-from app.framework.interface import Home
+from app.homes.lists import HomeLists
 from app.homes.lodging import Lodger, Lodging
 from app.homes.placing import Placing, Rulebook
 from app.runtime.asking import question
@@ -57,15 +57,12 @@ class DrainVerb:
     def __init__(
         self,
         context: VerbContext,
-        homes: Callable[[], Iterator[Home | None]],
+        homes: HomeLists,
         *,
         every_filter: Sequence[str],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """``homes``: all of them in short steps, of all profiles; raises ``PluginError``.
-
-        ``every_filter``: the filters of kube-scheduler's default profile.
-        """
+        """``every_filter``: the filters of kube-scheduler's default profile."""
         self._context = context
         self._homes = homes
         self._every_filter = every_filter
@@ -82,9 +79,9 @@ class DrainVerb:
 
     async def _planned(self, node: str) -> Plan:
         rules = Rulebook(self._context)
-        lodging = Lodging(self._context, node)
+        lodging = Lodging(self._context, self._homes, node)
         ends_at = self._clock() + SECONDS
-        await in_slices(lodging.reading(self._homes()))
+        await in_slices(lodging.reading())
         placing = Placing(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
         told = await placing.all(lodging.goers)
         counted = rules.filters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Query, Response
@@ -13,7 +13,8 @@ from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from app.framework.interface import Home, Keeper
+from app.homes.lists import HomeLists
+from app.homes.protocol import Home, Keeper, State, Whereabouts
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
@@ -23,11 +24,8 @@ from app.verbs.slices import in_slices
 MOST: Final = 500
 """Homes on a page."""
 
-Machine: TypeAlias = Literal["at_home", "elsewhere", "waiting", "idle"]
-
 _STEP: Final = 128
 _LONGEST_TOKEN: Final = 4096
-_NO_HOME: Final = "none"
 _WRONG_TOKEN: Final = "homeport: continue: not what an earlier page gave"  # noqa: S105  # no secret
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed; detail names it."},
@@ -65,7 +63,9 @@ class ListedHome(_Model):
         "owner_gone where it is remembered of an owner that is not there any more, and unknown where something cannot "
         "be read."
     )
-    machine: Machine = Field(description="Of its pod: there, on another node, waiting for a node, or there is none.")
+    machine: Whereabouts = Field(
+        description="Of its pod: there, on another node, waiting for a node, or there is none."
+    )
     policy: str
     policy_source: str = Field(description="Whose word the policy is.")
     since: str = Field(description="When the state began, RFC 3339; empty if nobody knows.")
@@ -112,7 +112,7 @@ class HomesQuery(BaseModel):
         max_length=LONGEST,
         description="With none: pods of owners that have no home. They are on no other page.",
     )
-    machine: Machine | None = Field(default=None, description="Of the pod.")
+    machine: Whereabouts | None = Field(default=None, description="Of the pod.")
     orphaned: bool | None = Field(default=None, description="Whether the node, or the owner, is gone for good.")
     away: bool | None = Field(default=None, description="Whether the node takes no pods now.")
     contradictory: bool | None = Field(default=None, description="Whether something cannot both be.")
@@ -135,20 +135,10 @@ class HomesQuery(BaseModel):
             (self.contradictory, bool(home.contradiction)),
         )
         return (
-            (bool(home.node) or self.state == _NO_HOME)
+            (bool(home.node) or self.state == State.NONE)
             and all(not asked or asked == found for asked, found in texts)
             and all(asked is None or asked == found for asked, found in flags)
         )
-
-
-class Homes(Struct, frozen=True):
-    """``each``: all homes step by step, ``None`` after each; some profiles may list one twice. Raises ``PluginError``.
-
-    ``keepers``: the kinds that keep them, each with the name of its plugin; raises the same.
-    """
-
-    each: Callable[[], Iterator[Home | None]]
-    keepers: Callable[[], Iterable[tuple[str, Keeper]]]
 
 
 class _Page(Struct):
@@ -157,7 +147,7 @@ class _Page(Struct):
     remaining: int = 0
 
 
-def homes_router(homes: Homes, problem: Problem) -> APIRouter:
+def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
     """It reads the picture in slices; nothing is changed."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
@@ -168,7 +158,7 @@ def homes_router(homes: Homes, problem: Problem) -> APIRouter:
         page = _Page()
         try:
             keepers = tuple(dict.fromkeys(homes.keepers()))
-            await in_slices(_paged(homes.each, asked, after, page))
+            await in_slices(_paged(homes.homes, asked, after, page))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         return Response(msgspec.json.encode(_answer(keepers, page)), media_type="application/json")
@@ -247,7 +237,7 @@ def listed(home: Home) -> dict[str, Any]:
         "node": home.node,
         "state": home.state,
         "machine": home.machine,
-        "policy": home.policy,
+        "policy": home.policy or "",
         "policySource": home.policy_source,
         "since": home.since,
         "mark": home.mark,

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.interface import Home
+from app.homes.lists import HomeLists
+from app.homes.protocol import Home, Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.guard import PluginError
@@ -23,11 +24,6 @@ MOST_PODS: Final = 512
 MOST_NAMES: Final = 100
 """Nodes that are named of those on which a pod could run."""
 
-_OFF: Final = "off"
-_GRACE: Final = "grace"
-_TARGET: Final = "target"
-_VOLUME_ELSEWHERE: Final = "volume_elsewhere"
-_OWNER_GONE: Final = "owner_gone"
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods no drain evicts: those of a node itself are its static pods."""
 
@@ -113,7 +109,7 @@ def way_of(home: Home, node: str) -> Way:
     """When a pod with that home may start again, once ``node`` takes no pods."""
     if not home.node or not home.holds:
         return Way.FREE
-    has_grace = home.policy == _GRACE
+    has_grace = home.policy is Policy.GRACE
     if _is_elsewhere(home, node):
         return Way.HOME if has_grace else Way.HELD_HOME
     return Way.GRACE if has_grace else Way.HELD
@@ -121,13 +117,13 @@ def way_of(home: Home, node: str) -> Way:
 
 def _is_elsewhere(home: Home, node: str) -> bool:
     """Whether the home is another node, to which the pod may go."""
-    is_usable = not (home.is_away or home.is_orphaned or home.state == _VOLUME_ELSEWHERE)
+    is_usable = not (home.is_away or home.is_orphaned or home.state is State.VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
 
 def tried_first(home: Home | None, node: str) -> str:
     """The home, where it is another node that the pod would go to before any other; else empty."""
-    if home is None or home.policy == _OFF or home.state == _TARGET or not _is_elsewhere(home, node):
+    if home is None or home.policy is Policy.OFF or home.state is State.TARGET or not _is_elsewhere(home, node):
         return ""
     return home.node
 
@@ -135,8 +131,9 @@ def tried_first(home: Home | None, node: str) -> str:
 class Lodging:
     """Who is at the node: those that are to be judged, and all pods that would leave it."""
 
-    def __init__(self, context: VerbContext, node: str) -> None:
+    def __init__(self, context: VerbContext, homes: HomeLists, node: str) -> None:
         self._context = context
+        self._homes = homes
         self._cluster = context.cluster
         self._node = node
         self._seen: dict[_Place, Home] = {}
@@ -152,9 +149,9 @@ class Lodging:
         """Homes that are not told of, nor their pods."""
         return len(self._beyond)
 
-    def reading(self, homes: Iterator[Home | None]) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """In short steps. Of a home that several profiles list, the one counts that judges its pod."""
-        for home in homes:
+        for home in self._homes.homes():
             if home is None:
                 yield
             elif self._node in (home.node, home.pod_node):
@@ -210,7 +207,7 @@ class Lodging:
         """A home has one pod in the list: of its others the profile that judges them is asked."""
         framework = self._context.framework_for(pod)
         try:
-            home = None if framework is None else framework.home_of(pod)
+            home = None if framework is None else self._homes.home_of(framework, pod)
         except PluginError as fault:
             return Goer(pod, Way.FREE, fault=fault.status.message)
         return Goer(pod, Way.FREE if home is None else way_of(home, self._node), home)
@@ -218,7 +215,7 @@ class Lodging:
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:
     """What becomes of a home whose pod is not on the node, if there is any."""
-    if home.state == _OWNER_GONE:
+    if home.state is State.OWNER_GONE:
         return "its owner is gone"
     if pod is not None:
         return f"stays on {pod.node_name}"

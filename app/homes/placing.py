@@ -16,6 +16,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import Status
 from app.homes.lodging import Found, Goer, Lodger, Way, tried_first
+from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.filtering import Filtering
@@ -111,7 +112,7 @@ class Rulebook:
     def _of(self, framework: Framework) -> Rules:
         name = framework.scheduler_name
         if name not in self._made:
-            self._made[name] = Rules(framework, framework.without_homes())
+            self._made[name] = Rules(framework, framework.without(HomesPlugin))
         return self._made[name]
 
 

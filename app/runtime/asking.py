@@ -7,7 +7,7 @@ plugin keeps for itself it must leave alone itself: ``is_asked`` tells it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -18,9 +18,11 @@ from app.framework.interface import Binder, Writer
 from app.framework.status import Status, error
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
+from app.runtime.guard import Guard
 
 REFUSED: Final = "nothing is changed while a question is answered"
 _ASKED: Final = ContextVar("asked", default=False)
+_END: Final = object()
 
 
 @contextmanager
@@ -36,6 +38,18 @@ def question() -> Iterator[None]:
 def is_asked() -> bool:
     """Whether what runs answers a question."""
     return _ASKED.get()
+
+
+def steps_of(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
+    """Yield what a plugin yields, each step a question. Raises ``PluginError``."""
+    with question():
+        steps = guard.call(name, point, lambda: iter(ask()))
+    while True:
+        with question():
+            found = guard.call(name, point, next, steps, _END)
+        if found is _END:
+            return
+        yield found
 
 
 class DeafWhenAsked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -20,10 +20,7 @@ from app.framework.interface import (
     Explanation,
     Figure,
     FiguresPlugin,
-    Home,
-    HomesPlugin,
     InquirePlugin,
-    Keeper,
     LookUpPlugin,
     RepairPlugin,
     ScorePlugin,
@@ -33,7 +30,7 @@ from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.acting import Acting
-from app.runtime.asking import question
+from app.runtime.asking import steps_of
 from app.runtime.filtering import Filtering, Recheck
 from app.runtime.guard import Guard, PluginError, WrongAnswer
 from app.runtime.picture import Nominations, Picture
@@ -47,8 +44,6 @@ _TRIPLE: Final = 3
 _LARGEST_FIGURE: Final = 1 << 1023
 """Whole numbers beyond have no float, which is what is exposed."""
 
-_END: Final = object()
-
 _ASIDE: Final = (
     (LookUpPlugin, "required_objects", "RequiredObjects"),
     (ClusterFilterPlugin, "signature", "Signature"),
@@ -57,7 +52,6 @@ _ASIDE: Final = (
     (ScorePlugin, "normalize", "NormalizeScore"),
     (InquirePlugin, "inquire", "Inquire"),
     (FiguresPlugin, "figures", "Figures"),
-    (HomesPlugin, "homes", "Homes"),
     (RepairPlugin, "repair", "Repair"),
 )
 """What plugins are asked for beside the extension points, by the name under which it is timed."""
@@ -131,12 +125,12 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         """Every plugin of the profile by name, without those that are asked at bind alone."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
-    def without_homes(self) -> Filtering:
-        """What decides where a pod could run if none were kept to a home, with what only bind asks. Keeps its own."""
+    def without(self, base: type[Any]) -> Filtering:
+        """Return the filters of plugins that do not name ``base``, with what only bind asks. Caches of its own."""
         return Filtering(
             scheduler_name=self.scheduler_name,
             slots={
-                point: tuple(slot for slot in of_point if not declares(type(slot.plugin), HomesPlugin))
+                point: tuple(slot for slot in of_point if not declares(type(slot.plugin), base))
                 for point, of_point in (self._at_bind or self).slots.items()
             },
             served=self._served,
@@ -211,63 +205,10 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: FiguresPlugin) -> Iterator[Figure | None]:
-        for found in self._told(name, "Figures", plugin.figures):
+        for found in steps_of(self._guard, name, "Figures", plugin.figures):
             if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
                 raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
             yield found
-
-    def homes(self) -> Iterator[Home | None]:
-        """The homes that plugins keep, step by step. Raises ``PluginError``: half a list would look like all of it."""
-        for name, plugin in self.plugins.items():
-            if declares(type(plugin), HomesPlugin):
-                for found in self._told(name, "Homes", plugin.homes):
-                    if found is not None and not isinstance(found, Home):
-                        raise self._guard.wrong(name, "Homes", found, "a Home")
-                    yield found
-
-    def home_of(self, pod: Pod) -> Home | None:
-        """The home of one pod, by the first plugin that keeps one for it; ``None`` without. Raises ``PluginError``."""
-        with question():
-            for name, plugin in self.plugins.items():
-                if declares(type(plugin), HomesPlugin):
-                    found = self._guard.call(name, "Homes", _home_of, plugin, pod)
-                    if found is not None:
-                        return found
-        return None
-
-    def keepers(self) -> list[tuple[str, Keeper]]:
-        """The kinds of objects that keep homes, each with its plugin's name. Raises ``PluginError``."""
-        found: list[tuple[str, Keeper]] = []
-        with question():
-            for name, plugin in self.plugins.items():
-                if declares(type(plugin), HomesPlugin):
-                    found += [(name, it) for it in self._guard.call(name, "Homes", _keepers_of, plugin)]
-        return found
-
-    def _told(self, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
-        """What a plugin tells step by step, each step a question. Raises ``PluginError``."""
-        with question():
-            steps = self._guard.call(name, point, lambda: iter(ask()))
-        while True:
-            with question():
-                found = self._guard.call(name, point, next, steps, _END)
-            if found is _END:
-                return
-            yield found
-
-
-def _home_of(plugin: HomesPlugin, pod: Pod) -> Home | None:
-    found: object = plugin.home_of(pod)
-    if found is not None and not isinstance(found, Home):
-        raise WrongAnswer(f"returned a {type(found).__name__}, not a Home")
-    return found
-
-
-def _keepers_of(plugin: HomesPlugin) -> tuple[Keeper, ...]:
-    found: tuple[Any, ...] = tuple(plugin.keepers())
-    if not all(isinstance(it, Keeper) for it in found):
-        raise WrongAnswer("returned something else than Keepers")
-    return found
 
 
 def is_exposable(figure: Figure) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
@@ -10,18 +9,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from app.framework.interface import PluginArgs
+from app.homes.protocol import Policy
 from app.kube.durations import Seconds as Duration
 from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
-
-
-class Policy(StrEnum):
-    """How strict a home is."""
-
-    OFF = "off"
-    SOFT = "soft"
-    HARD = "hard"
-    GRACE = "grace"
-
 
 SHORTEST_GRACE: Final = 350.0
 """Seconds from the last heartbeat of a node that fails to the first moment at which its pods can be evicted: 50 s until

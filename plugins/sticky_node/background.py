@@ -11,7 +11,8 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.framework.interface import WHEREABOUTS, Clock, NotServed, ObjectGone, Objects, Sleep, Unreadable, WriteConflict
+from app.framework.interface import Clock, NotServed, ObjectGone, Objects, Sleep, Unreadable, WriteConflict
+from app.homes.protocol import Whereabouts
 from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
@@ -228,9 +229,6 @@ class WriteBudget:
             raise Enough
 
 
-AT_HOME, ELSEWHERE, WAITING, IDLE = WHEREABOUTS
-
-
 class Kept(Struct, frozen=True, gc=False):
     """An owner's home, empty where it has none and a pod. ``pod``: of several the one that got furthest.
 
@@ -243,13 +241,13 @@ class Kept(Struct, frozen=True, gc=False):
     waits_since: str = ""
 
     @property
-    def machine(self) -> str:
-        """One of ``WHEREABOUTS``."""
+    def machine(self) -> Whereabouts:
+        """Return where the pod is."""
         if self.pod is None:
-            return IDLE
+            return Whereabouts.IDLE
         if not self.pod.node_name:
-            return WAITING
-        return AT_HOME if self.pod.node_name == self.home else ELSEWHERE
+            return Whereabouts.WAITING
+        return Whereabouts.AT_HOME if self.pod.node_name == self.home else Whereabouts.ELSEWHERE
 
 
 class HomeWalk:

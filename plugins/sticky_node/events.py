@@ -12,12 +12,12 @@ from typing import Any, Final
 import structlog
 
 from app.framework.events import EventRecorder, EventType, Reference
+from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain, shown
 from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, home_key, readable
-from plugins.sticky_node.args import Policy
-from plugins.sticky_node.home_state import HomeState, State
+from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import POLICY, Action, Decision
 
@@ -144,7 +144,7 @@ def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision)
 def _how_it_is(home: str, standing: HomeState) -> str:
     """``the home n1 is away (cordoned)``."""
     mark = f" ({standing.mark})" if standing.mark and standing.state is not State.GONE else ""
-    said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.value
+    said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.words
     return f"the home {readable(home)} is {said}{mark}"
 
 

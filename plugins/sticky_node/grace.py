@@ -17,7 +17,7 @@ is asked about next, or others are while the pod is nominated there. Where nothi
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,10 +25,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.framework.interface import Clock, Handle
+from app.homes.protocol import LISTED_ONLY, State
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.annotations import HOME_SINCE
-from plugins.sticky_node.home_state import HomeStates, State
+from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
 
 MOST_SEEN: Final = 1 << 15
@@ -40,8 +41,8 @@ _LONGEST: Final = 320
 _AHEAD_SECONDS: Final = 60.0
 """Tolerated clock skew between replicas."""
 
-_STATES: Final = {it.value.replace(" ", "-"): it for it in State}
-_WORDS: Final = {state: word for word, state in _STATES.items()}
+_STATES: Final[Mapping[str, State]] = {it.value.replace("_", "-"): it for it in State if it not in LISTED_ONLY}
+_WORDS: Final[Mapping[State, str]] = {state: word for word, state in _STATES.items()}
 
 
 class Since(Struct, frozen=True):

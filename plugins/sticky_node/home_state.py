@@ -10,13 +10,13 @@ since, and the node is read once more before a pod of that home is decided.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from app.framework.interface import Handle, Unreadable
 from app.framework.parts import Part
+from app.homes.protocol import State
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
@@ -26,34 +26,6 @@ from plugins.sticky_node.annotations import recorded_machine
 from plugins.sticky_node.args import Mark, StickyNodeArgs
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.pods import MIGRATION_JOB, Volumes, is_target
-
-
-class State(StrEnum):
-    """How it is about a home, for one pod. In order: the first that applies counts."""
-
-    NONE = "none"
-    """There is none yet, it was released, or the policy is ``off``."""
-
-    TARGET = "target"
-    """The pod is the target of a migration or an evacuation."""
-
-    VOLUME_ELSEWHERE = "volume elsewhere"
-    """A bound volume of the pod cannot be reached from the home."""
-
-    OTHER_MACHINE = "other machine"
-    """A node of that name is there, and is not the machine it was; only with ``identity: machine``."""
-
-    GONE = "gone"
-    """There is no such node."""
-
-    LEAVING = "leaving"
-    """Its node is being taken away for good."""
-
-    AWAY = "away"
-    """Its node is there and takes no pods now."""
-
-    USABLE = "usable"
-
 
 KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
 

@@ -31,10 +31,7 @@ from app.framework.interface import (
     Figure,
     FiguresPlugin,
     Handle,
-    Home,
-    HomesPlugin,
     InquirePlugin,
-    Keeper,
     LastFilterPlugin,
     LookUpPlugin,
     PluginSpec,
@@ -51,10 +48,11 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
+from app.homes.protocol import Home, HomesPlugin, Keeper, Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
 from plugins.sticky_node.annotations import Claim, home_pod, no_word, on_pod, recorded_home
-from plugins.sticky_node.args import SHORTEST_GRACE, Policy, StickyNodeArgs
+from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.background import HomeWalk
 from plugins.sticky_node.events import tell
 from plugins.sticky_node.grace import Clocks, Tries

@@ -16,13 +16,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework.interface import Clock, Objects
+from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.selectors import Selector
-from plugins.sticky_node.args import Policy, StickyNodeArgs
+from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.grace import Clocks
-from plugins.sticky_node.home_state import HomeState, HomeStates, State
+from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.pods import is_target
 

@@ -10,26 +10,16 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from app.framework.interface import (
-    Explanation,
-    Figure,
-    Handle,
-    Home,
-    HomeOwner,
-    NodeVerdict,
-    Objects,
-    Table,
-    Unreadable,
-)
+from app.framework.interface import Explanation, Figure, Handle, NodeVerdict, Objects, Table, Unreadable
 from app.framework.node_info import Candidates
+from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.annotations import Claim, home_key, readable, recorded_home
-from plugins.sticky_node.args import Policy
-from plugins.sticky_node.background import AT_HOME, ELSEWHERE, IDLE, WAITING, HomeWalk, Kept, in_steps
+from plugins.sticky_node.background import HomeWalk, Kept, in_steps
 from plugins.sticky_node.events import in_words
 from plugins.sticky_node.grace import Clocks, rfc3339
-from plugins.sticky_node.home_state import HomeStates, State
+from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
 from plugins.sticky_node.recorder import PendingHomes
@@ -38,7 +28,7 @@ AWAY: Final = "away"
 NODE_GONE: Final = "node_gone"
 UNRECORDED: Final = "unrecorded"
 
-STATES_OF_PODS: Final = (AT_HOME, AWAY, WAITING, IDLE, NODE_GONE, UNRECORDED)
+STATES_OF_PODS: Final = (Whereabouts.AT_HOME, AWAY, Whereabouts.WAITING, Whereabouts.IDLE, NODE_GONE, UNRECORDED)
 """Each recorded home is in one of the first five: its pod runs there · runs elsewhere · waits · there is none · the
 node is not in the cluster. ``unrecorded``: made, and not written on the owner yet.
 """
@@ -64,17 +54,17 @@ class PodStateFigures:
                 yield None
             elif kept.home:
                 counts[self._state(kept.home, kept.machine)] += 1
-                if kept.machine == WAITING and kept.waits_since:
+                if kept.machine is Whereabouts.WAITING and kept.waits_since:
                     oldest = min(kept.waits_since, oldest or kept.waits_since)
         counts[UNRECORDED] = len(self._pending.made())
         for state, count in counts.items():
             yield Figure("homes", _HOMES, count, {"state": state})
         yield Figure("homes_longest_wait_seconds", _LONGEST, _age(oldest, now or datetime.now(UTC)))
 
-    def _state(self, home: str, machine: str) -> str:
+    def _state(self, home: str, machine: Whereabouts) -> str:
         if self._objects.misses_node(home):
             return NODE_GONE
-        return AWAY if machine == ELSEWHERE else machine
+        return AWAY if machine is Whereabouts.ELSEWHERE else machine
 
 
 def _age(created: str, now: datetime) -> float:
@@ -85,9 +75,7 @@ def _age(created: str, now: datetime) -> float:
         return 0.0
 
 
-STANDINGS: Final = tuple(
-    it.value.replace(" ", "_") for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE)
-)
+STANDINGS: Final = tuple(it.value for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE))
 MOST_NODES: Final = 10
 OTHERS: Final = "(others)"
 
@@ -125,7 +113,7 @@ class NodeStateFigures:
             with suppress(Unreadable):
                 policy = self._policies.of(owner).policy
                 state = self._standings.of_node(home, owner).state
-                counts[state.value.replace(" ", "_"), policy.value] += 1
+                counts[state.value, policy.value] += 1
                 if state is not State.USABLE:
                     nodes[NO_NODE if state is State.GONE else home] += 1
         for standing in STANDINGS:
@@ -150,12 +138,6 @@ _ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
 _DATED: Final = _AWAY | _ORPHANED
 """States of which it is written down when they began."""
 
-UNKNOWN: Final = "unknown"
-"""The state of a home that rests on something that cannot be read."""
-
-OWNER_GONE: Final = "owner gone"
-"""The state of a home that is remembered of an owner that is not there any more, whatever its node is like."""
-
 
 class Described(NamedTuple):
     """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
@@ -163,8 +145,8 @@ class Described(NamedTuple):
     ``mark``: what says so of its node, for a person · ``holds``: whether its pod waits while the node takes none.
     """
 
-    state: str
-    policy: str
+    state: State
+    policy: Policy | None
     source: str
     since: str = ""
     mark: str = ""
@@ -199,7 +181,7 @@ class Listing:
         try:
             return self._describe(kept.owner, kept.home, kept.pod)
         except Unreadable:
-            return Described(UNKNOWN, "", "")
+            return Described(State.UNKNOWN, None, "")
 
     def _home(self, kept: Kept, told: Described) -> Home:
         found, pod = kept.owner.found, kept.pod
@@ -207,7 +189,7 @@ class Listing:
         return Home(
             HomeOwner(kind.api_version, kind.kind, found.namespace, found.name, found.uid, kept.owner.slot),
             readable(kept.home) if kept.home else "",
-            told.state.replace(" ", "_"),
+            told.state,
             kept.machine,
             policy=told.policy,
             policy_source=told.source,
@@ -224,15 +206,15 @@ class Listing:
 
     def _home_of_nobody(self, kept: Kept) -> Home:
         found = self._home(kept, self._described(kept))
-        return replace(found, state=OWNER_GONE.replace(" ", "_"), since="", is_orphaned=True)
+        return replace(found, state=State.OWNER_GONE, since="", is_orphaned=True)
 
 
 def _contradiction(kept: Kept, told: Described) -> str:
     if not is_subdomain(kept.home):
         return NO_NAME
-    if told.state == State.VOLUME_ELSEWHERE:
+    if told.state is State.VOLUME_ELSEWHERE:
         return f"its pod's volume is elsewhere: {told.mark}"
-    if kept.machine == ELSEWHERE and kept.pod is not None:
+    if kept.machine is Whereabouts.ELSEWHERE and kept.pod is not None:
         return f"its pod runs on {kept.pod.node_name}"
     return ""
 

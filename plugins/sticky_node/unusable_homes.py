@@ -15,14 +15,14 @@ import structlog
 from msgspec import Struct
 
 from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.homes.protocol import Policy, State
 from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import HOME, HOME_SINCE, readable, recorded_home
-from plugins.sticky_node.args import Policy
 from plugins.sticky_node.background import Steps, longer
 from plugins.sticky_node.grace import Clocks, read_since, since_key
-from plugins.sticky_node.home_state import HomeState, HomeStates, State
+from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
@@ -276,7 +276,7 @@ class UnusableHomes:
             _LOG.warning("home unknown", machine=str(home.owner), node=node)
             events.unknown(self._events, home.owner, home.node)
         else:
-            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.value, mark=home.standing.mark)
+            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.words, mark=home.standing.mark)
             events.unusable(self._events, home.owner, home.node, home.standing)
 
     def _tell_policy(self, owner: Owner, known: _Known | None) -> None:

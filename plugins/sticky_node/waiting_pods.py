@@ -16,6 +16,7 @@ import structlog
 from msgspec import Struct
 
 from app.framework.interface import NOT_KNOWN, Handle, Unreadable
+from app.homes.protocol import State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import events
@@ -23,7 +24,6 @@ from plugins.sticky_node.annotations import readable
 from plugins.sticky_node.background import Steps, longer
 from plugins.sticky_node.events import in_words
 from plugins.sticky_node.grace import Clocks
-from plugins.sticky_node.home_state import State
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policy import Action, Decision, is_held
 

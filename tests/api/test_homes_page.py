@@ -10,10 +10,11 @@ import pytest
 
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, Home, HomeOwner, HomesPlugin, Keeper, PluginArgs, PluginSpec
+from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.homes.homes_page import HomesPage
+from app.homes.protocol import Home, HomeOwner, HomesPlugin, Keeper, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, serving
@@ -198,9 +199,14 @@ class Village(FilterPlugin, HomesPlugin):
         for number in range(self._args.count):
             yield None
             owner = HomeOwner("example.com/v1", "Hut", "default", f"hut-{number:05}", f"uid-{number}")
-            yield Home(owner, "n1", "usable", "idle", is_judged=self._args.judged, policy=self._args.policy)
+            yield Home(
+                owner, "n1", State.USABLE, Whereabouts.IDLE, is_judged=self._args.judged, policy=self._args.policy
+            )
         if self._args.fails:
             raise LookupError("no more")
+
+    def home_of(self, pod: Pod) -> None:
+        return None
 
     def keepers(self) -> tuple[Keeper, ...]:
         return (Keeper("example.com/v1", "Hut"),)
@@ -210,7 +216,7 @@ class VillageArgs(PluginArgs):
     count: int = 1
     fails: bool = False
     judged: bool = True
-    policy: str = ""
+    policy: Policy | None = None
 
 
 VILLAGE = PluginSpec("Village", VillageArgs, Village)

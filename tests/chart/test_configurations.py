@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from app.config.settings import Settings, load_settings
+from app.homes.protocol import Policy
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
 from plugins import DEFAULT_WEIGHTS, SHIPPED
-from plugins.sticky_node.args import Policy, StickyNodeArgs
+from plugins.sticky_node.args import StickyNodeArgs
 from tests.certificates import Authority
 from tests.chart.cluster import Cluster
 from tests.chart.notes import notes_of

@@ -14,7 +14,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from plugins.sticky_node.args import Mark, NamespaceRule, OwnerRule, Policy, StickyNodeArgs
+from app.homes.protocol import Policy
+from plugins.sticky_node.args import Mark, NamespaceRule, OwnerRule, StickyNodeArgs
 from tests.chart.rendering import CHART, CI_VALUES, ROOT, RefusedError, containers, pod_of, rendered, rendered_once
 from tests.cluster.image import default_image
 from tests.controlplane import tools

@@ -20,7 +20,7 @@ CONTRACT: Final = "app.framework."
 OF_THE_ENGINE: Final = {"Plugin", "Totals"}
 """Named in a signature and of no use to an author: the base of all plugins has no method, totals are kept for nodes."""
 
-OF_STICKY_NODE: Final = {"HomesPlugin", "InquirePlugin"}
+OF_STICKY_NODE: Final = {"InquirePlugin"}
 """Extension points of one plugin that comes with Homeport, which are not promised to anybody."""
 
 

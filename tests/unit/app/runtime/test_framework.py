@@ -1,7 +1,6 @@
 """Rules of the engine as a whole: queue, PostFilter, what is looked up, times and figures."""
 
 import asyncio
-import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -9,17 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import (
-    Explanation,
-    Figure,
-    FiguresPlugin,
-    Home,
-    HomeOwner,
-    HomesPlugin,
-    InquirePlugin,
-    Keeper,
-    PostFilterResult,
-)
+from app.framework.interface import Explanation, Figure, FiguresPlugin, InquirePlugin, PostFilterResult
 from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
@@ -249,68 +238,6 @@ class TestFigures:
             assert [MOONS, MOONS] == list(engine.figures())
 
         assert [("plugin fault", "A", "Figures")] == [(it["event"], it["plugin"], it["point"]) for it in logs]
-
-
-class Lists(Sorts, HomesPlugin):
-    """Has the homes, and the kinds, it is given."""
-
-    def __init__(self, name: str, *homes: Any, keepers: tuple[Any, ...] = ()) -> None:
-        super().__init__(name)
-        self._homes = homes
-        self._keepers = keepers
-
-    def homes(self) -> Iterator[Any]:
-        for it in self._homes:
-            if isinstance(it, Exception):
-                raise it
-            yield it
-
-    def home_of(self, pod: Pod) -> Any:
-        return self._homes[0] if self._homes else None
-
-    def keepers(self) -> tuple[Any, ...]:
-        return self._keepers
-
-
-HUT = Home(HomeOwner("example.com/v1", "Hut", "default", "hut", "uid"), "n1", "usable", "idle")
-KEEPER = Keeper("example.com/v1", "Hut")
-
-
-class TestHomes:
-    """Half a list would look like all of it."""
-
-    def test_they_are_handed_on_step_by_step_plugin_by_plugin(self) -> None:
-        engine = framework(Lists("A", None, HUT, keepers=(KEEPER,)), Lists("B", HUT, keepers=(KEEPER,)))
-
-        assert [None, HUT, HUT] == list(engine.homes())
-        assert [("A", KEEPER), ("B", KEEPER)] == engine.keepers()
-
-    @pytest.mark.parametrize(
-        ("wrong", "told"),
-        [
-            pytest.param(LookupError("broken"), 'running Homes plugin "A": broken', id="a fault"),
-            pytest.param("hut", 'running Homes plugin "A": returned a str, not a Home', id="no home"),
-        ],
-    )
-    def test_what_is_none_ends_it(self, wrong: object, told: str) -> None:
-        homes = framework(Lists("A", HUT, wrong, HUT)).homes()
-
-        assert HUT == next(homes)
-        with pytest.raises(PluginError, match=re.escape(told)):
-            next(homes)
-
-    def test_the_first_that_keeps_a_home_for_a_pod_has_the_word(self) -> None:
-        engine = framework(Lists("A"), Lists("B", HUT), Lists("C", "none"))
-
-        assert HUT == engine.home_of(POD)
-        assert framework(Lists("A")).home_of(POD) is None
-        with pytest.raises(PluginError, match='running Homes plugin "A": returned a str, not a Home'):
-            framework(Lists("A", "hut")).home_of(POD)
-
-    def test_a_kind_that_is_none_is_a_fault(self) -> None:
-        told = 'running Homes plugin "A": returned something else than Keepers'
-        with pytest.raises(PluginError, match=re.escape(told)):
-            framework(Lists("A", keepers=("Hut",))).keepers()
 
 
 class Inquires(Gates, InquirePlugin):

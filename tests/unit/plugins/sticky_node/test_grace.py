@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from app.homes.protocol import State
 from app.kube.core_v1 import Node, Pod
 from plugins.sticky_node import grace as module
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.grace import LONGEST_TRY_SECONDS, Clocks, Tries, read_since, seconds
-from plugins.sticky_node.home_state import HomeStates, State
+from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner
 from tests.fakes import ManualClock
 from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.framework.interface import Unreadable
+from app.homes.protocol import State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from plugins.sticky_node import home_state
@@ -20,7 +21,6 @@ from plugins.sticky_node.home_state import (
     SCHEDULABLE,
     HomeState,
     HomeStates,
-    State,
     node_annotations,
 )
 from plugins.sticky_node.owners import Owner, Owners

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
+from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod, decode_namespace
 from app.kube.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from plugins.sticky_node.args import Policy, StickyNodeArgs
-from plugins.sticky_node.home_state import State
+from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.plugin import REFUSALS, StickyNode
 from plugins.sticky_node.pods import MIGRATION_JOB
@@ -247,7 +247,7 @@ def expected(action: Action, names: tuple[str, ...]) -> tuple[str, ...]:
 
 CELLS: Final = [
     pytest.param(state, policy, id=f"{state.value}, {policy.value}")
-    for state in State
+    for state in TABLE
     if state is not State.VOLUME_ELSEWHERE
     for policy in POLICIES
 ]

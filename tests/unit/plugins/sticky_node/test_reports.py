@@ -16,13 +16,12 @@ from typing import Any, Unpack
 import pytest
 from msgspec.structs import replace
 
-from app.framework.interface import NOT_KNOWN, Explanation, Figure, Home, HomeOwner, Keeper, NodeVerdict, Table
+from app.framework.interface import NOT_KNOWN, Explanation, Figure, NodeVerdict, Table
 from app.framework.node_info import Candidates
+from app.homes.protocol import Home, HomeOwner, Keeper, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES
-from plugins.sticky_node.args import Policy
 from plugins.sticky_node.background import HomeWalk
-from plugins.sticky_node.home_state import State
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import Action, Applied, Decision
 from plugins.sticky_node.reports import MOST_NODES, NO_NAME, NO_NODE, OTHERS, STATES_OF_PODS, Described, Listing
@@ -73,9 +72,9 @@ def test_all_that_is_known_of_a_home() -> None:
     assert Home(
         HomeOwner("example.com/v1", "Database", "default", "db", "uid-Database-db"),
         "n1",
-        "usable",
-        "at_home",
-        policy="hard",
+        State.USABLE,
+        Whereabouts.AT_HOME,
+        policy=Policy.HARD,
         policy_source="owners: Database",
         pod="db-0",
         pod_node="n1",
@@ -130,7 +129,7 @@ def test_of_what_cannot_be_read_nothing_is_known() -> None:
     machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
 
     found = only(machines)
-    assert ("n1", "unknown", "", False) == (found.node, found.state, found.policy, found.is_away)
+    assert ("n1", State.UNKNOWN, None, False) == (found.node, found.state, found.policy, found.is_away)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +298,7 @@ def test_those_that_are_gone_are_gone_through_in_short_steps() -> None:
     assert (200, True) == (sum(it is not None for it in steps), longest <= 64)
 
 
-ALWAYS = ("usable", "away", "leaving", "gone", "other machine", "volume elsewhere")
+ALWAYS = ("usable", "away", "leaving", "gone", "other_machine", "volume_elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -397,7 +396,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
 
     def describe(owner: Owner, home: str, pod: Pod | None) -> Described:
         asked.append((owner.found.name, home, pod.name if pod else ""))
-        return Described(State.VOLUME_ELSEWHERE, "soft", "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
+        return Described(State.VOLUME_ELSEWHERE, Policy.SOFT, "owner", "2026-11-22T10:00:00Z", "claim a, volume b")
 
     plugin = machines.plugin
     listing = Listing(HomeWalk(plugin._owners, machines.cluster), describe, machines.handle)
@@ -426,7 +425,7 @@ def test_whoever_describes_a_home_has_the_word() -> None:
 def test_states_that_say_that_the_home_is_away_or_lost(state: State, away: bool, orphaned: bool) -> None:
     machines = databases("n1")
     walk = HomeWalk(machines.plugin._owners, machines.cluster)
-    listing = Listing(walk, lambda *_: Described(state, "hard", "default"), machines.handle)
+    listing = Listing(walk, lambda *_: Described(state, Policy.HARD, "default"), machines.handle)
 
     (found,) = [it for it in listing.homes() if it is not None]
     assert (away, orphaned) == (found.is_away, found.is_orphaned)

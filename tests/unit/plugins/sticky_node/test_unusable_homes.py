@@ -11,10 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.interface import ObjectGone, Unreadable, WriteConflict
+from app.homes.protocol import Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from plugins.sticky_node import pods
-from plugins.sticky_node.args import Policy, StickyNodeArgs
+from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import Steps
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
