@@ -24,13 +24,14 @@ from app.feeds.saved import SavedClusterError
 from app.framework.interface import DEFAULT_RELEASE, PluginSpec
 from app.kube.credentials import CredentialsError, load, namespace_in_use
 from app.kube.names import is_label, shown
-from app.main import certificates_of, serve
+from app.main import serve
 from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import DuplicatePlugin, Registry
 from app.server.tls import CertificateError
 from app.telemetry.logging import configure
 from app.telemetry.standard_error import guard_standard_error
 from app.telemetry.tracing import EXTRA, is_available
+from app.wiring import certificates_of
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 
 _LOG: Final = structlog.get_logger(__name__)

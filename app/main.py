@@ -19,11 +19,12 @@ from fastapi import APIRouter, FastAPI
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app import wiring
 from app.analysis.why import Whys
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.mistakes import Mistake
-from app.config.settings import SelfSigned, Settings, is_loopback
+from app.config.settings import Settings, is_loopback
 from app.controllers.expiring import ExpiringVerdicts
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
@@ -33,7 +34,7 @@ from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
-from app.feeds.feed import Feed, FeedState, SavedFeed
+from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
@@ -42,7 +43,7 @@ from app.homes.drain_page import draining_router
 from app.homes.draining import DrainVerb
 from app.homes.homes_page import homes_router
 from app.homes.lists import HomeLists
-from app.kube.client import REQUEST_SECONDS, KubeClient
+from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.kinds import Kind
@@ -51,14 +52,11 @@ from app.memory.filter_results import FilterResultCache
 from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.memory.refused_pods import RefusedPods
-from app.replicas.authority import Asked, Authority
 from app.replicas.leader import Elector
 from app.replicas.leadership import ALONE, Leadership
 from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
 from app.replicas.pod_lock import PodLock
 from app.replicas.replica import Replica
-from app.rights.access_review import PermissionCheck
-from app.rights.permissions import Kept, Lease, Work
 from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
@@ -84,7 +82,6 @@ from app.server.listener import Listener, allow_open_files, listen
 from app.server.operator import (
     FeedStatus,
     LeaderStatus,
-    MissingRight,
     PermissionsStatus,
     ProfileStatus,
     Status,
@@ -94,14 +91,12 @@ from app.server.ops import ops_router
 from app.server.pages import Pages
 from app.server.protocol import Endpoint
 from app.server.routes import LEAN, Verbs, verb_endpoints
-from app.server.tls import Certificates, Files, InMemory, Source, unusable
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import CountedCollector, PictureCollector
-from app.telemetry.tracing import Tracing
 from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
@@ -112,18 +107,14 @@ from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
 from app.writes.activator import ApiActivator
-from app.writes.batches import BindBatches
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
 from app.writes.read_back import BindConfirmation
 
 if TYPE_CHECKING:
-    from app.telemetry.otlp import OtlpTracing
+    pass
 
 _LOG: Final = structlog.get_logger(__name__)
-_MOST_NAMED: Final = 10
-"""Objects of a kind that the status page names."""
-
 _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must leave."""
 
@@ -170,18 +161,18 @@ class Service:
         self._settings = settings
         self._version = version
         self._ends_at = inf
-        self._tracing = _tracing(settings, version)
+        self._tracing = wiring.tracing(settings, version)
         self._metrics = _metrics(version)
         self._counted = CountedCollector()
         registry = Registry(specs, defaults)
         resolved = resolve(settings.profiles, registry)
 
         self._cluster = Cluster(core_for(resolved))
-        live = _live_feed(settings, self._cluster, _kinds(resolved), self._metrics, self._tracing)
+        live = wiring.live_feed(settings, self._cluster, _kinds(resolved), self._metrics, self._tracing)
         self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
-        self._authority = _authority(settings, live)
-        self._certificates = certificates_of(settings, self._authority)
-        self._permissions = _permission_check(settings, live, resolved, self._metrics)
+        self._authority = wiring.authority(settings, live)
+        self._certificates = wiring.certificates_of(settings, self._authority)
+        self._permissions = wiring.permission_check(settings, live, resolved, self._metrics)
         self._elected = self._elect(live) if live is not None and settings.leader_election.leader_elect else None
         self._leadership: Leadership = self._elected.replica if self._elected is not None else ALONE
         self._writes = self._feed.writes(self._leadership)
@@ -643,16 +634,16 @@ class Service:
         return max(0.0, min(DRAIN_SECONDS, self._ends_at - monotonic() - _LAST_SECONDS))
 
     def status(self) -> Status:
-        feeds = {kind: _feed_status(it) for kind, it in self._feed.states().items()}
+        feeds = {kind: FeedStatus.of(it) for kind, it in self._feed.states().items()}
         return Status(
             version=self._version,
             problem=self.problem(),
             feeds=feeds,
-            leader=_leader_status(self._leadership),
-            permissions=_permissions_status(self._permissions) if self._permissions else None,
+            leader=LeaderStatus.of(self._leadership),
+            permissions=PermissionsStatus.of(self._permissions) if self._permissions else None,
             assumed_pods=len(self._cluster.assumed),
             counters=self._cluster.counts.statistics(),
-            profiles=[_profile_status(it) for it in self._frameworks.values()],
+            profiles=[ProfileStatus.of(it) for it in self._frameworks.values()],
             unserved=dict(self._unserved.requests),
         )
 
@@ -682,124 +673,7 @@ def _tell_notices(resolved: Iterable[ResolvedProfile]) -> None:
             _LOG.warning("profile", notice=notice)
 
 
-def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
-    """What Homeport has to be allowed to do under these settings, on a live cluster."""
-    asked = settings.leader_election
-    lease = Lease(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
-    uses = tuple(use for profile in resolved for use in profile.uses())
-    return Work(uses, settings.sampling_guard, lease, settings.events, tuple(_kept(settings.self_signed)))
-
-
-def _kept(asked: SelfSigned | None) -> Iterator[Kept]:
-    if asked is not None:
-        yield Kept(asked.secret_namespace, asked.secret_name, "the authority that replicas share")
-        if asked.client_secret_name is not None:
-            yield Kept(asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with")
-
-
-def _authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
-    found = settings.self_signed
-    if live is None or found is None:
-        return None
-    asked = Asked(
-        found.secret_namespace,
-        found.secret_name,
-        found.dns_names,
-        client_secret=found.client_secret_name or "",
-        client_name=found.client_name,
-        client_seconds=found.client_duration,
-    )
-    return Authority(live.client, asked, unusable)
-
-
-def _permission_check(
-    settings: Settings, live: LiveFeed | None, resolved: Sequence[ResolvedProfile], metrics: Metrics
-) -> PermissionCheck | None:
-    if live is None:
-        return None
-    return PermissionCheck(live.client, work_of(settings, resolved), metrics.permissions_missing.set)
-
-
-def _tracing(settings: Settings, version: str) -> OtlpTracing | None:
-    """The only place that imports OpenTelemetry, and only where it is asked for."""
-    endpoint = settings.tracing.endpoint
-    if endpoint is None:
-        return None
-    from app.telemetry.otlp import otlp
-
-    rate = settings.tracing.sampling_rate_per_million
-    return otlp(endpoint, rate, version=version, instance=socket.gethostname())
-
-
 def _metrics(version: str) -> Metrics:
     found = Metrics()
     found.describe_process(version)
     return found
-
-
-def _live_feed(
-    settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], metrics: Metrics, tracing: Tracing | None
-) -> LiveFeed | None:
-    if settings.cluster is not None:
-        return None
-    asked = settings.leader_election
-    longest = post_seconds(asked.lease_duration) if asked.leader_elect else REQUEST_SECONDS
-    return LiveFeed(
-        settings.kubeconfig,
-        cluster,
-        kinds,
-        max_age=settings.max_feed_age,
-        post_seconds=longest,
-        batches=BindBatches(settings.bind_batch_window, monotonic, metrics.bind_batch_wait.observe),
-        tracing=tracing,
-    )
-
-
-def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
-    """Raises ``CertificateError``; for replicas also where others would not accept them."""
-    source: Source
-    if authority is not None:
-        source = InMemory(lambda: authority.stamp, lambda: authority.contents)
-    elif settings.tls_cert_file is not None and settings.tls_private_key_file is not None:
-        source = Files(settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
-    else:
-        return None
-    replicas = settings.hops_over_tls and settings.leader_election.leader_elect
-    found = Certificates(source, replicas=replicas)
-    if replicas:
-        found.peer()
-    return found
-
-
-def _leader_status(leadership: Leadership) -> LeaderStatus | None:
-    if not leadership.identity:
-        return None
-    record = leadership.record
-    found = (
-        (record.holder_shown, record.address, record.since) if record is not None and record.holder else ("", "", "")
-    )
-    return LeaderStatus(
-        here=leadership.leads, identity=found[0], address=found[1], since=found[2], replica=leadership.identity
-    )
-
-
-def _permissions_status(found: PermissionCheck) -> PermissionsStatus:
-    missing = [MissingRight(right=str(rule), needed_for=rule.purpose) for rule in found.missing]
-    return PermissionsStatus(problem=found.problem, missing=missing)
-
-
-def _feed_status(found: FeedState) -> FeedStatus:
-    named = list(found.left_out[:_MOST_NAMED])
-    return FeedStatus(state=found.state, objects=found.objects, age_seconds=found.age, left_out=named)
-
-
-def _profile_status(framework: Framework) -> ProfileStatus:
-    points = {point: [slot.name for slot in slots] for point, slots in framework.slots.items() if slots}
-    return ProfileStatus(
-        scheduler_name=framework.scheduler_name,
-        preset=framework.preset,
-        bind_recheck=list(framework.added_at_bind),
-        at_most=framework.at_most,
-        pick=framework.picks,
-        points=points,
-    )

@@ -13,7 +13,6 @@ from msgspec import Struct
 from app.config.settings import Settings
 from app.framework.interface import PluginSpec
 from app.kube.kinds import Kind
-from app.main import work_of
 from app.rights.permissions import (
     Rule,
     discovered_at,
@@ -24,6 +23,7 @@ from app.rights.permissions import (
 )
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.wiring import work_of
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"

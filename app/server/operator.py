@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final, Self
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
+
+from app.feeds.feed import FeedState
+from app.replicas.leadership import Leadership
+from app.rights.access_review import PermissionCheck
+from app.runtime.framework import Framework
+
+_MOST_NAMED: Final = 10
+"""Objects of a kind that are named."""
 
 
 class ProfileStatus(BaseModel):
@@ -18,6 +27,17 @@ class ProfileStatus(BaseModel):
     pick: bool = Field(description="Whether a lean answer names the best node alone.")
     points: dict[str, list[str]] = Field(description="Plugins by extension point, in order.")
 
+    @classmethod
+    def of(cls, framework: Framework) -> Self:
+        return cls(
+            scheduler_name=framework.scheduler_name,
+            preset=framework.preset,
+            bind_recheck=list(framework.added_at_bind),
+            at_most=framework.at_most,
+            pick=framework.picks,
+            points={point: [slot.name for slot in slots] for point, slots in framework.slots.items() if slots},
+        )
+
 
 class FeedStatus(BaseModel):
     """Where the objects of one kind come from, and how far along that is."""
@@ -26,6 +46,11 @@ class FeedStatus(BaseModel):
     objects: int
     age_seconds: float = Field(description="Time since the watch was last heard of.")
     left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten of them.")
+
+    @classmethod
+    def of(cls, found: FeedState) -> Self:
+        named = list(found.left_out[:_MOST_NAMED])
+        return cls(state=found.state, objects=found.objects, age_seconds=found.age, left_out=named)
 
 
 class LeaderStatus(BaseModel):
@@ -36,6 +61,19 @@ class LeaderStatus(BaseModel):
     address: str = Field(description="host:port at which the other replicas reach it.")
     since: str = Field(description="When it took the lease, on its own clock.")
     replica: str = Field(description="The identity of this replica.")
+
+    @classmethod
+    def of(cls, leadership: Leadership) -> Self | None:
+        """``None`` for a process alone."""
+        if not leadership.identity:
+            return None
+        record = leadership.record
+        found = ("", "", "")
+        if record is not None and record.holder:
+            found = (record.holder_shown, record.address, record.since)
+        return cls(
+            here=leadership.leads, identity=found[0], address=found[1], since=found[2], replica=leadership.identity
+        )
 
 
 class MissingRight(BaseModel):
@@ -50,6 +88,11 @@ class PermissionsStatus(BaseModel):
 
     problem: str = Field(description="Why that could not be checked; empty if it could.")
     missing: list[MissingRight]
+
+    @classmethod
+    def of(cls, found: PermissionCheck) -> Self:
+        missing = [MissingRight(right=str(rule), needed_for=rule.purpose) for rule in found.missing]
+        return cls(problem=found.problem, missing=missing)
 
 
 class Status(BaseModel):

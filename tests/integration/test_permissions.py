@@ -17,11 +17,11 @@ from app.commands import rbac
 from app.config.settings import Settings, load_settings
 from app.kube.client import KubeClient
 from app.kube.credentials import load
-from app.main import work_of
 from app.rights.access_review import CURE, PermissionCheck
 from app.rights.permissions import Rule
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.wiring import work_of
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
