@@ -1,4 +1,4 @@
-"""Questions about quantities, about what pods request, and about nodes with pods on them, and what Go says to them.
+"""Questions about quantities, what pods request, nodes with pods on them and patterns, and what Go says to them.
 
     python -m tests.conformance.resources              # asks again and compares with the vectors; 1 if they differ
     python -m tests.conformance.resources --record     # writes the vectors that `make test` reads
@@ -11,6 +11,7 @@ The program that answers is `resources/main.go`, built as the oracle is. A quest
                                                     "conflicts": for each port asked about, whether it is taken;
                                                     "incoming": what each pod asks for while it waits ("requests"),
                                                     and with defaults for what it does not say ("nonZero")
+    {"pattern": "a+$", "texts": ["a", …]}           "found": for each text, whether it is; or "error": true
 """
 
 import argparse
@@ -35,6 +36,7 @@ SEED: Final = 1
 QUANTITIES: Final = 6000
 SUMS: Final = 2000
 NODES: Final = 1500
+PATTERNS: Final = 3000
 
 Json = dict[str, Any]
 
@@ -189,13 +191,52 @@ def nodes(random: Random) -> Iterator[Json]:
         }
 
 
+_ORDINARY: Final = r"a b k é 0 - . ^ $ | a* .* [ab]+ (a|b) \d \pL (?i) b? {2}".split()  # noqa: SIM905  # shorter
+_PARTS: Final = r"""
+    a b k K 0 _ - é ß . ^ $ | ( ) * + ? \d \D \w \W \s \S \b \B \A \z \Z \. \n \t \x41 \x{e9} \x{3c3} \x{17f}
+    \x{10FFFF} \C \Qa.b\E \1 \8 \07 \u0041 \e \pL \PL \pN \p{Greek} \P{Greek} \p{^Greek} \p{Letter} \p{greek}
+    \p{Lu} \p{LC} \p{None} [ab] [^a] [a-] [-a] []a] [^]a] [b-a] [a-zA-Z0-9] [[:alpha:]] [[:^alpha:]] [[:word:]]
+    [[:none:]] [:alpha:] [\d] [^\d\s] [\pL] [\W] [^\n] [\x{3b1}-\x{3c9}] [a\]b] [\b] [a-\d] [[a] (a|b) (?:a|)
+    (?P<n>a) (?<m>b) (?'m'b) (?i) (?i:k) (?s) (?m) (?U) (?-s) (?x) (?=a) (?!a) (?<=a) (?>a) (?#a) {2} {0} {1,} {,2}
+    {0,1} {2,1} {1000} {1001} {a} *? +? ?? {2}? ** *+ a{2}{3} (a{30}){40}
+""".split()  # noqa: SIM905  # as a list it fills a page
+_TEXTS: Final = (
+    *"a b ab ba aa aab abab K k kK 0 a0 1 _ - a-b é É aé s ß a.b ] A100 H100-80GB nvidia {2} a{,2}".split(),  # noqa: SIM905  # shorter
+    *(
+        "",
+        " ",
+        "a b",
+        "\n",
+        "a\n",
+        "a\nb",
+        "b\na\n",
+        "\t",
+        "\0",
+        "\u212a",
+        "\u017f",
+        "\u2028",
+        "\u1e9e",
+        "\u03c3",
+        "\u03c2",
+    ),
+)
+
+
+def patterns(random: Random) -> Iterator[Json]:
+    """Each part alone, and one to six in a row: ordinary ones alone, or any."""
+    yield from ({"pattern": part, "texts": _TEXTS} for part in _PARTS)
+    for _ in range(PATTERNS):
+        parts = random.choices(random.choice((_ORDINARY, _PARTS)), k=random.randint(1, 6))
+        yield {"pattern": "".join(parts), "texts": random.sample(_TEXTS, 12)}
+
+
 def questions(topic: str) -> Iterator[bytes]:
     """A line each, the same at every call."""
     made = TOPICS[topic](Random(f"{topic}-{SEED}"))
     return (msgspec.json.encode(it) + b"\n" for it in made)
 
 
-TOPICS: Final = {"quantities": quantities, "sums": sums, "nodes": nodes}
+TOPICS: Final = {"quantities": quantities, "sums": sums, "nodes": nodes, "patterns": patterns}
 
 
 def revision() -> str:

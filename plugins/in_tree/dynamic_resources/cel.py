@@ -1,9 +1,8 @@
 """Evaluates the selectors of devices: CEL, as far as ``cel_syntax`` reads it, in kube-scheduler's environment.
 
-An own evaluator, since the libraries that there are bound neither time nor depth, and know neither quantities nor
-versions nor optional values. Source of the rules: ``k8s.io/dynamic-resource-allocation/cel`` and
-``k8s.io/apiserver/pkg/cel/library`` of Kubernetes 1.36. The API server has checked the types of what it has stored;
-here they are met when it runs.
+No library is both bounded and says what kube-scheduler says: ``docs/adr/0050-cel.md``. Source of the rules:
+``k8s.io/dynamic-resource-allocation/cel`` and ``k8s.io/apiserver/pkg/cel/library`` of Kubernetes 1.36. The API server
+has checked the types of what it has stored; here they are met when it runs.
 
 Three outcomes beside true and false: ``CelError`` in the words of a scheduler, ``Unsupported`` for what is not read of
 the language, and that too where a comprehension or a text grows beyond what is worked out.
@@ -37,7 +36,7 @@ from plugins.in_tree.dynamic_resources.cel_values import (
     parse_semver,
     whole,
 )
-from plugins.in_tree.dynamic_resources.patterns import Spend, matcher
+from plugins.in_tree.dynamic_resources.patterns import Spend, matches
 
 MOST_STEPS: Final = 5000
 """Parts of an expression that are looked at for one device: some 2 ms. A selector has a dozen.
@@ -724,7 +723,7 @@ _METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("startsWith", 2): lambda a, b: _text(a).startswith(_text(b)),
     ("endsWith", 2): lambda a, b: _text(a).endswith(_text(b)),
     ("contains", 2): lambda a, b: _text(b) in _text(a),
-    ("matches", 2): lambda a, b, spend: matcher(_text(b))(_text(a), spend),
+    ("matches", 2): lambda a, b, spend: matches(_text(a), _text(b), spend),
     ("lowerAscii", 1): _ascii(ascii_uppercase, ascii_lowercase),
     ("upperAscii", 1): _ascii(ascii_lowercase, ascii_uppercase),
     ("compareTo", 2): _order,

@@ -1,5 +1,5 @@
-// Command resources says what kube-scheduler's own code makes of quantities, of what pods request, and of a node with
-// pods on it.
+// Command resources says what kube-scheduler's own code makes of quantities, of what pods request, of a node with pods on
+// it, and of patterns.
 //
 // It reads one question a line and writes one answer a line (tests/conformance/resources.py has the format). It is
 // built inside the throw-away module of one Kubernetes release and speaks for exactly that release, with its default
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type question struct {
 	Node     json.RawMessage   `json:"node"`
 	Pods     []json.RawMessage `json:"pods"`
 	Ports    []port            `json:"ports"`
+	Pattern  *string           `json:"pattern"`
+	Texts    []string          `json:"texts"`
 }
 
 type port struct {
@@ -70,6 +73,8 @@ func said(asked *question) answer {
 		return parsed(asked.Quantity)
 	case asked.Sum != nil:
 		return added(asked.Sum)
+	case asked.Pattern != nil:
+		return searched(*asked.Pattern, asked.Texts)
 	default:
 		return aggregated(asked)
 	}
@@ -103,6 +108,19 @@ func added(raw []json.RawMessage) answer {
 	told := values(sum)
 	told["more"] = more
 	return told
+}
+
+// searched says in which texts the pattern is found, as matches() of CEL does.
+func searched(pattern string, texts []string) answer {
+	compiled, err := regexp.Compile(pattern)
+	if err != nil {
+		return answer{"error": true}
+	}
+	found := []bool{}
+	for _, each := range texts {
+		found = append(found, compiled.MatchString(each))
+	}
+	return answer{"found": found}
 }
 
 func aggregated(asked *question) answer {

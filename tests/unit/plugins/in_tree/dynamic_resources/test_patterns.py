@@ -1,64 +1,81 @@
-"""Patterns: what they find, what is not read of them, and that no search takes long."""
+"""Patterns: what they find, which are refused, and that the steps of a search are counted before it begins.
 
-import re
-from itertools import product
-from typing import Final
+``tests/conformance/test_resources.py`` compares generated patterns with Go's.
+"""
 
 import pytest
 
+from plugins.in_tree.dynamic_resources.cel import Budget
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
-from plugins.in_tree.dynamic_resources.patterns import matcher
+from plugins.in_tree.dynamic_resources.patterns import LONGEST_PATTERN, matches
 
 
-@pytest.mark.parametrize("pattern", ["(a*)*", "a**", "a.*b.*c.*", "(?i)a", "[[:alpha:]]", "a{2}{3}", "(a", "\\pL"])
-def test_patterns_that_are_not_searched_for(pattern: str) -> None:
+def steps(pattern: str, text: str) -> list[int]:
+    spent: list[int] = []
+    matches(text, pattern, spent.append)
+    return spent
+
+
+@pytest.mark.parametrize("pattern", ["(a", "a**", "(?=a)", r"(a)\1", "a{1001}", r"\C", "a" * (LONGEST_PATTERN + 1)])
+def test_patterns_that_are_refused(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        matcher(pattern)
+        steps(pattern, "a")
+
+
+@pytest.mark.parametrize("pattern", ["(a{30}){30}" * 10, r"\PL{9}"])
+def test_a_pattern_that_takes_too_much_memory_is_refused(pattern: str) -> None:
+    with pytest.raises(Unsupported):
+        steps(pattern, "a")
 
 
 @pytest.mark.parametrize(
-    ("pattern", "subject", "expected"),
+    ("pattern", "text", "expected"),
     [
         ("^a", "ba", False),
         ("a$", "a\n", False),
         ("(a|b)c", "xbc", True),
         ("[0-9]{3}", "a100", True),
         ("a.b", "a\nb", False),
+        ("^.$", "é", True),
+        (r"\W", "é", True),
+        ("(a*)*b", "a" * 64, False),
+        ("(?i)a", "A", True),
+        ("[[:alpha:]]", "1", False),
+        ("a.*b.*c.*", "abc", True),
     ],
 )
-def test_patterns(pattern: str, subject: str, expected: bool) -> None:
-    assert expected is matcher(pattern)(subject)
+def test_patterns(pattern: str, text: str, expected: bool) -> None:
+    assert expected is matches(text, pattern, lambda _steps: None)
 
 
-PARTS: Final = ("a", "b*", "[^a]", "a?", "(", "|", ")", "^", "$")
-SUBJECTS: Final = tuple("".join(it) for length in range(4) for it in product("ab", repeat=length))
-
-
-def test_a_pattern_finds_what_another_search_finds() -> None:
-    """Of all that can be made of some parts: Python's own, which goes back and tries again."""
-    read = 0
-    for parts in product(PARTS, repeat=4):
-        pattern = "".join(parts)
-        try:
-            found = matcher(pattern)
-        except Unsupported:
-            continue
-        other = re.compile(pattern.replace("$", r"\Z"))
-        read += 1
-        assert [other.search(it) is not None for it in SUBJECTS] == [found(it) for it in SUBJECTS], pattern
-
-    assert read > 1000
-
-
-@pytest.mark.parametrize("pattern", ["(a|a)" * 40 + "b", "a?" * 60 + "b", "a*.*b", "(" * 120 + "a" + ")" * 120])
-def test_the_steps_of_a_search_grow_with_the_lengths_and_no_faster(pattern: str) -> None:
-    spent: list[int] = []
-
-    matcher(pattern)("a" * 512, spent.append)
-
-    assert 0 < sum(spent) <= 3 * len(pattern) * 512
-
-
-def test_a_pattern_of_too_many_places_is_not_searched_for() -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[ab]*a[ab]{1000}c",
+        "(a?){1000}",
+        r"(\b|a|^|$)*" * 80 + "c",
+        "a?" * 500 + "b",
+        r"\pL" * 300,
+        "a" * 1000,
+        "a" * 8192,
+        r"\pL" * 2700,
+    ],
+)
+def test_a_search_that_could_take_long_is_not_begun(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        matcher("a{99}" * 20)
+        matches("ab" * 4096, pattern, Budget().spend)
+
+
+def test_the_steps_grow_with_the_program_and_the_text() -> None:
+    reading, short = steps("^[a-z]{100}$", "a" * 64)
+    _, long = steps("^[a-z]{100}$", "a" * 6400)
+
+    assert (reading, 100 < short < 200, 90 * short > long > 30 * short) == (28, True, True)
+
+
+def test_a_known_pattern_takes_as_many_steps_as_a_new_one() -> None:
+    assert steps("new[0-9]+", "new1") == steps("new[0-9]+", "new1")
+
+
+def test_an_ordinary_pattern_takes_few_steps() -> None:
+    assert sum(steps("^(A100|H100)(-[0-9]+GB)?$", "A100-80GB")) < 64
