@@ -16,9 +16,10 @@ import structlog
 
 from app.commands import drain, dump, evaluate, explain, homes, plugins, rbac, saved, service
 from app.config.flags import Flag, flags_of, given_by
+from app.config.loading import Loaded, SettingsError, read_settings
 from app.config.mistakes import Mistake, default_at, written
 from app.config.profile import RELEASES
-from app.config.settings import Loaded, Settings, SettingsError, read_settings
+from app.config.settings import Settings
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
 from app.framework.interface import DEFAULT_RELEASE, PluginSpec

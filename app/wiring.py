@@ -8,7 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from app.cache.cluster import Cluster
-from app.config.settings import SelfSigned, Settings
+from app.config.sections import SelfSigned
+from app.config.settings import Settings
 from app.feeds.live import LiveFeed
 from app.kube.client import REQUEST_SECONDS
 from app.kube.kinds import Kind

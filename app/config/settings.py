@@ -1,56 +1,21 @@
-"""Settings of the process: from the command line, then ``HOMEPORT_*``, then the configuration file, then defaults."""
+"""Settings of the process: each with its type, bounds and default, and which of them exclude one another."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from typing import Final, Literal, Self
 
-from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.config.addresses import is_address
-from app.config.document import Document, UnreadableFile, read_document
-from app.config.mistakes import Conflict, Mistake, Place, checked, field_names, follows, meant, misread, original
+from app.config.mistakes import Conflict
 from app.config.profile import DEFAULT_PROFILES, Profile
-from app.config.sources import Sources
-from app.config.variables import read_variables
+from app.config.sections import LeaderElection, Names, SelfSigned, TracingConfiguration
 from app.kube.durations import Seconds
 
-API_VERSION: Final = "homeport.dev/v1alpha1"
-KIND: Final = "HomeportConfiguration"
-KUBE_SCHEDULER_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
-KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
-
-_LONGEST_LABEL: Final = 63
-_LONGEST_COMMON_NAME: Final = 64
-_LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-
-
 _OF_ONE_VERB: Final = "The httpTimeout of who calls {}, where it is another. Default: httpTimeout."
-
-
-LONGEST_LEASE: Final = 300.0
-"""Maximum ``leaseDuration`` in seconds, and the maximum that counts of what another holder writes into the Lease."""
-
-
-class SettingsError(ValueError):
-    """Everything that is wrong with the settings, a sentence a line."""
-
-
-def parse_names(value: Any) -> Any:
-    """The names of a list that is written with commas between, as on a command line; others are left as they are."""
-    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
-
-
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(parse_names)]
-"""Names in certificates: a common name, or an alternative name of any kind."""
 
 
 def is_loopback(host: str) -> bool:
@@ -61,135 +26,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-class LeaderElection(BaseModel):
-    """KubeSchedulerConfiguration's ``leaderElection``. Durations are seconds once they are read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    leader_elect: bool = Field(default=False, description="Several replicas run, and one of them decides.")
-    lease_duration: Seconds = Field(
-        default=15.0,
-        ge=1.0,
-        le=LONGEST_LEASE,
-        description="How long the others wait for a leader after its last renewal: 5 minutes at most.",
-    )
-    renew_deadline: Seconds = Field(
-        default=10.0, gt=0.0, description="A leader whose renewals are not answered for this long stops leading."
-    )
-    retry_period: Seconds = Field(
-        default=2.0, gt=0.0, description="Between two renewals, and between two attempts to take over."
-    )
-    resource_lock: Literal["leases"] = Field(default="leases", description="No other is known.")
-    resource_namespace: str = Field(default="kube-system", min_length=1, description="Where the Lease is.")
-    resource_name: str = Field(default="homeport", min_length=1, description="Name of the Lease.")
-    lock_file: str | None = Field(
-        default=None,
-        min_length=1,
-        description="File in an emptyDir of the pod. With it a restarted container takes its Lease back at once.",
-    )
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if not self.lease_duration > self.renew_deadline > self.retry_period:
-            raise Conflict(
-                ("lease_duration", "renew_deadline", "retry_period"),
-                "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod",
-            )
-        if self.retry_period > self.lease_duration / 3:
-            raise Conflict(("lease_duration", "retry_period"), "retryPeriod must be at most a third of leaseDuration")
-        return self
-
-
-def _is_url(value: str) -> bool:
-    try:
-        found = urlsplit(value)
-        return (
-            found.scheme in ("http", "https")
-            and bool(found.hostname)
-            and found.port != 0
-            and not (found.query or found.fragment)
-        )
-    except ValueError:
-        return False
-
-
-def _is_collector(value: str | None) -> str | None:
-    """Raises ``ValueError`` for what is no URL of a collector."""
-    if value is not None and not _is_url(value):
-        raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
-    return value
-
-
-class TracingConfiguration(BaseModel):
-    """The words of kube-apiserver's and kubelet's ``TracingConfiguration``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    endpoint: Annotated[str | None, AfterValidator(_is_collector)] = Field(
-        default=None,
-        description="Collector to which spans are sent, OTLP over HTTP: http://collector:4318. Default: none.",
-    )
-    sampling_rate_per_million: int = Field(
-        default=0,
-        ge=0,
-        le=1_000_000,
-        description="Of a million verbs, how many begin a trace. 0: only those that come as part of one.",
-    )
-
-
-def _is_dns_name(value: str) -> str:
-    if any(len(label) > _LONGEST_LABEL for label in value.split(".")):
-        raise ValueError(f"must have at most {_LONGEST_LABEL} characters between two dots")
-    return value
-
-
-def _fits_a_certificate(value: str) -> str:
-    if len(value.encode(errors="replace")) > _LONGEST_COMMON_NAME:
-        raise ValueError(f"must have at most {_LONGEST_COMMON_NAME} bytes, in UTF-8")
-    return value
-
-
-class SelfSigned(BaseModel):
-    """Certificates that Homeport makes itself, from an authority that all replicas share."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    secret_namespace: str = Field(pattern=_LABEL, max_length=63, description="Where the Secrets are.")
-    secret_name: str = Field(
-        pattern=_SUBDOMAIN, max_length=253, description="Secret that keeps the authority; it must be there, also empty."
-    )
-    dns_names: Annotated[
-        tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253), AfterValidator(_is_dns_name)], ...],
-        BeforeValidator(parse_names),
-    ] = Field(min_length=1, description="Names in the serving certificate; by the first one replicas know each other.")
-    client_secret_name: str | None = Field(
-        default=None,
-        pattern=_SUBDOMAIN,
-        max_length=253,
-        description="Secret for the pair that the scheduler calls with.",
-    )
-    client_name: Annotated[str, AfterValidator(_fits_a_certificate)] = Field(
-        default="homeport-scheduler", min_length=1, description="The common name in that pair."
-    )
-    client_duration: Seconds = Field(
-        default=8760 * 3600.0,
-        ge=3600.0,
-        le=10 * 8760 * 3600.0,
-        description="How long that pair is good; it is renewed at two thirds.",
-    )
-
-    @model_validator(mode="after")
-    def _can_be_told_apart(self) -> Self:
-        if all(it.rpartition(".")[2] == "localhost" for it in self.dns_names):
-            raise Conflict(("dns_names",), "replicas know each other by one of them: localhost is anybody's")
-        if self.client_secret_name == self.secret_name:
-            said = "the authority's key is for Homeport alone: a Secret of its own"
-            raise Conflict(("client_secret_name", "secret_name"), said)
-        if self.client_name in self.dns_names:
-            raise Conflict(("client_name", "dns_names"), "by a name among dnsNames a client would pass for a replica")
-        return self
 
 
 class Settings(BaseSettings):
@@ -480,115 +316,3 @@ class Settings(BaseSettings):
         if not host or not port:
             return ""
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-class Loaded(Struct, frozen=True):
-    """Settings, their sources and all ``mistakes``. What is wrong is ``removed`` and has its default instead."""
-
-    settings: Settings
-    sources: Sources
-    mistakes: tuple[Mistake, ...]
-    removed: frozenset[Place]
-
-    def is_sound(self, name: str) -> bool:
-        """Return true if nothing is wrong with a field."""
-        return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
-
-    def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
-        """Sentences for mistakes in ``settings.profiles`` that do not follow from those that ``mistakes`` names."""
-        for mistake in in_profiles:
-            places = tuple(original(place, self.removed) for place in mistake.places)
-            # ``pick`` depends on all that a profile enables.
-            about = [place[:2] if place[-1:] == ("pick",) else place for place in places]
-            if not follows(about, self.removed):
-                yield self.sources.sentence(Mistake(places, mistake.said))
-
-
-_WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
-"""Names of the fields in the file."""
-
-
-def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
-    """Merge the sources. ``given`` is what the command line sets; ``config`` the path of the file, if there is one.
-
-    Raises ``SettingsError`` with every mistake found.
-    """
-    found = read_settings(given, config=config)
-    if found.mistakes:
-        raise SettingsError("\n".join(map(found.sources.sentence, found.mistakes)))
-    return found.settings
-
-
-def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loaded:
-    """Merge the sources as ``load_settings`` does, and return the mistakes beside the settings."""
-    mistakes: list[Mistake] = []
-    document = _document(Path(config), mistakes) if config else None
-    in_file = _fields_of(document, mistakes) if document is not None else {}
-    variables = read_variables(Settings, os.environ)
-    mistakes += variables.mistakes
-    sources = Sources(Settings, given, variables, in_file, document)
-    misread = list(_misread(sources))
-    mistakes += misread
-    removed = {place for mistake in misread for place in mistake.places}
-    removed |= {(_WRITTEN[name],) for name in variables.unreadable if isinstance(given.get(name, {}), Mapping)}
-    settings, invalid = checked(
-        Settings, {_WRITTEN[name]: value for name, value in sources.values.items()}, removed, _settings_of
-    )
-    mistakes += invalid
-    settings = settings or Settings()
-    return Loaded(settings, sources, (*mistakes, *_together(settings, sources)), frozenset(removed))
-
-
-def _settings_of(written: Mapping[str, Any]) -> Settings:
-    """Settings of values by their names in the file. Raises ``ValidationError``."""
-    names = field_names(Settings)
-    return Settings.model_validate({names[key]: value for key, value in written.items()})
-
-
-def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
-    try:
-        found = read_document(path)
-    except UnreadableFile as error:
-        mistakes.append(Mistake((), str(error)))
-        return None
-    mistakes += found.mistakes
-    return found
-
-
-def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
-    """What the file sets, by field; ``null`` is absent, as in Go.
-
-    Of a KubeSchedulerConfiguration the profiles are taken; all else in it is the scheduler's business.
-    """
-    found = document.value if isinstance(document.value, dict) else {}
-    named = (found.get("apiVersion"), found.get("kind"))
-    if named == (KUBE_SCHEDULER_API_VERSION, KUBE_SCHEDULER_KIND):
-        return {"profiles": found["profiles"]} if found.get("profiles") else {}
-    if named != (API_VERSION, KIND):
-        wanted = f"apiVersion: {API_VERSION} and kind: {KIND}, or a {KUBE_SCHEDULER_KIND}"
-        shown = f"{named[0]}, {named[1]}" if found else "no mapping"
-        mistakes.append(Mistake((), f"{document.path}: expected {wanted}; found {shown}"))
-        return {}
-    names = field_names(Settings)
-    unknown = [key for key in found if key not in names and key not in ("apiVersion", "kind")]
-    mistakes += [Mistake(((key,),), f"no such setting{meant(key, names)}") for key in unknown]
-    return {name: found[key] for key, name in names.items() if found.get(key) is not None}
-
-
-def _misread(sources: Sources) -> Iterator[Mistake]:
-    """Find values of the file and of the variables that pydantic would convert to something else."""
-    for key, name in field_names(Settings).items():
-        yield from misread(Settings, sources.from_elsewhere(name), (key,))
-
-
-def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
-    given = sources.values
-    if given.get("cluster") is not None and given.get("kubeconfig") is not None:
-        said = "a saved cluster is served without an API server: give one of them"
-        yield Mistake((("cluster",), ("kubeconfig",)), said)
-    if settings.advertise_address is not None and not is_address(settings.advertise_address):
-        yield Mistake(
-            (("advertiseAddress",),),
-            "must be host:port at which others reach this replica: a name, an IPv4 address or an IPv6 address in "
-            "brackets, and a port from 1 to 65535",
-        )

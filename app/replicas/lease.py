@@ -33,7 +33,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from app.config.settings import LONGEST_LEASE
+from app.config.sections import LONGEST_LEASE
 from app.kube.api_requests import Resource
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ANNOTATION_DOMAIN, precedes

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 
 from app import main
-from app.config.settings import Settings, load_settings
+from app.config.loading import load_settings
+from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
 from app.framework.events import Reference
 from app.framework.interface import (

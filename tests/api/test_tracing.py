@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.config.settings import Settings, TracingConfiguration
+from app.config.sections import TracingConfiguration
+from app.config.settings import Settings
 from app.server.spans import answer_of, asked
 from app.verbs.outcome import Verb
 from tests.api.service import NODES, SAMPLE, VERSION, Api, example, serving

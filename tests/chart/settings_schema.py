@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from app.config.mistakes import field_names
-from app.config.settings import Settings, parse_names
+from app.config.sections import parse_names
+from app.config.settings import Settings
 from app.kube.durations import parse_duration
 from tests.chart.rendering import CHART
 

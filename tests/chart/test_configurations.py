@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from app.config.settings import Settings, load_settings
+from app.config.loading import load_settings
+from app.config.settings import Settings
 from app.homes.protocol import Policy
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry

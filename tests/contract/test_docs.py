@@ -21,9 +21,11 @@ from pydantic.alias_generators import to_camel
 
 import plugins
 from app.__main__ import _parser, _with_list
+from app.config.loading import load_settings
 from app.config.mistakes import field_names
 from app.config.profile import Preset, Profile
-from app.config.settings import LeaderElection, Settings, TracingConfiguration, load_settings
+from app.config.sections import LeaderElection, TracingConfiguration
+from app.config.settings import Settings
 from app.framework.interface import PluginSpec
 from app.kube.durations import parse_duration
 from app.main import Service

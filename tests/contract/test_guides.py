@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from app.analysis.evaluate import Evaluator
-from app.config.settings import load_settings
+from app.config.loading import load_settings
 from app.framework import interface
 from app.framework.interface import Handle, PluginSpec
 from app.runtime.guard import Guard

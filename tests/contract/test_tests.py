@@ -30,7 +30,8 @@ ELSEWHERE: Final = {
     ],
     "tests/unit/app/cache/test_cluster.py": ["app/cache/checking.py"],
     "tests/unit/app/config/test_settings.py": [
-        f"app/config/{name}.py" for name in ("document", "flags", "mistakes", "sources", "variables")
+        f"app/config/{name}.py"
+        for name in ("document", "flags", "loading", "mistakes", "sections", "sources", "variables")
     ],
     "tests/unit/app/feeds/test_saved.py": ["app/feeds/feed.py"],
     "tests/unit/app/kube/test_client.py": ["app/kube/retiring.py"],

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from app.commands.plugins import installed
-from app.config.settings import Settings, load_settings
+from app.config.loading import load_settings
+from app.config.settings import Settings
 from app.main import Service
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, node_object, pod_object

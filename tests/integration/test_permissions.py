@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from app.commands import rbac
-from app.config.settings import Settings, load_settings
+from app.config.loading import load_settings
+from app.config.settings import Settings
 from app.kube.client import KubeClient
 from app.kube.credentials import load
 from app.rights.access_review import CURE, PermissionCheck

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from app.config.settings import load_settings
+from app.config.loading import load_settings
 from tests.controlplane.controlplane import ControlPlane
 from tests.controlplane.processes import free_port
 from tests.integration.roles import Account, apply

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.config.settings import load_settings
+from app.config.loading import load_settings
 from app.main import Service
 from app.server.web import run
 from app.telemetry.logging import configure

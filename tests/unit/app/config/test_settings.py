@@ -8,15 +8,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from app.config.loading import SettingsError, load_settings, read_settings
 from app.config.profile import DEFAULT_PROFILES
-from app.config.settings import (
-    LeaderElection,
-    Settings,
-    SettingsError,
-    TracingConfiguration,
-    load_settings,
-    read_settings,
-)
+from app.config.sections import LeaderElection, TracingConfiguration
+from app.config.settings import Settings
 
 HEAD = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 

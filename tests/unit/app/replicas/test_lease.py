@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.config.settings import LONGEST_LEASE
+from app.config.sections import LONGEST_LEASE
 from app.replicas.lease import ADDRESS, SCHEDULERS, Election, LeaseRecord, Step, post_seconds
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 from tests.fakes import ManualClock

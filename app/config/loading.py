@@ -1,0 +1,138 @@
+"""Where settings come from: the command line, then ``HOMEPORT_*``, then the configuration file, then defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.config.addresses import is_address
+from app.config.document import Document, UnreadableFile, read_document
+from app.config.mistakes import Mistake, Place, checked, field_names, follows, meant, misread, original
+from app.config.settings import Settings
+from app.config.sources import Sources
+from app.config.variables import read_variables
+
+API_VERSION: Final = "homeport.dev/v1alpha1"
+KIND: Final = "HomeportConfiguration"
+KUBE_SCHEDULER_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
+
+
+class SettingsError(ValueError):
+    """Everything that is wrong with the settings, a sentence a line."""
+
+
+class Loaded(Struct, frozen=True):
+    """Settings, their sources and all ``mistakes``. What is wrong is ``removed`` and has its default instead."""
+
+    settings: Settings
+    sources: Sources
+    mistakes: tuple[Mistake, ...]
+    removed: frozenset[Place]
+
+    def is_sound(self, name: str) -> bool:
+        """Return true if nothing is wrong with a field."""
+        return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
+
+    def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
+        """Sentences for mistakes in ``settings.profiles`` that do not follow from those that ``mistakes`` names."""
+        for mistake in in_profiles:
+            places = tuple(original(place, self.removed) for place in mistake.places)
+            # ``pick`` depends on all that a profile enables.
+            about = [place[:2] if place[-1:] == ("pick",) else place for place in places]
+            if not follows(about, self.removed):
+                yield self.sources.sentence(Mistake(places, mistake.said))
+
+
+_WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
+"""Names of the fields in the file."""
+
+
+def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
+    """Merge the sources. ``given`` is what the command line sets; ``config`` the path of the file, if there is one.
+
+    Raises ``SettingsError`` with every mistake found.
+    """
+    found = read_settings(given, config=config)
+    if found.mistakes:
+        raise SettingsError("\n".join(map(found.sources.sentence, found.mistakes)))
+    return found.settings
+
+
+def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loaded:
+    """Merge the sources as ``load_settings`` does, and return the mistakes beside the settings."""
+    mistakes: list[Mistake] = []
+    document = _document(Path(config), mistakes) if config else None
+    in_file = _fields_of(document, mistakes) if document is not None else {}
+    variables = read_variables(Settings, os.environ)
+    mistakes += variables.mistakes
+    sources = Sources(Settings, given, variables, in_file, document)
+    misread = list(_misread(sources))
+    mistakes += misread
+    removed = {place for mistake in misread for place in mistake.places}
+    removed |= {(_WRITTEN[name],) for name in variables.unreadable if isinstance(given.get(name, {}), Mapping)}
+    settings, invalid = checked(
+        Settings, {_WRITTEN[name]: value for name, value in sources.values.items()}, removed, _settings_of
+    )
+    mistakes += invalid
+    settings = settings or Settings()
+    return Loaded(settings, sources, (*mistakes, *_together(settings, sources)), frozenset(removed))
+
+
+def _settings_of(written: Mapping[str, Any]) -> Settings:
+    """Settings of values by their names in the file. Raises ``ValidationError``."""
+    names = field_names(Settings)
+    return Settings.model_validate({names[key]: value for key, value in written.items()})
+
+
+def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
+    try:
+        found = read_document(path)
+    except UnreadableFile as error:
+        mistakes.append(Mistake((), str(error)))
+        return None
+    mistakes += found.mistakes
+    return found
+
+
+def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
+    """What the file sets, by field; ``null`` is absent, as in Go.
+
+    Of a KubeSchedulerConfiguration the profiles are taken; all else in it is the scheduler's business.
+    """
+    found = document.value if isinstance(document.value, dict) else {}
+    named = (found.get("apiVersion"), found.get("kind"))
+    if named == (KUBE_SCHEDULER_API_VERSION, KUBE_SCHEDULER_KIND):
+        return {"profiles": found["profiles"]} if found.get("profiles") else {}
+    if named != (API_VERSION, KIND):
+        wanted = f"apiVersion: {API_VERSION} and kind: {KIND}, or a {KUBE_SCHEDULER_KIND}"
+        shown = f"{named[0]}, {named[1]}" if found else "no mapping"
+        mistakes.append(Mistake((), f"{document.path}: expected {wanted}; found {shown}"))
+        return {}
+    names = field_names(Settings)
+    unknown = [key for key in found if key not in names and key not in ("apiVersion", "kind")]
+    mistakes += [Mistake(((key,),), f"no such setting{meant(key, names)}") for key in unknown]
+    return {name: found[key] for key, name in names.items() if found.get(key) is not None}
+
+
+def _misread(sources: Sources) -> Iterator[Mistake]:
+    """Find values of the file and of the variables that pydantic would convert to something else."""
+    for key, name in field_names(Settings).items():
+        yield from misread(Settings, sources.from_elsewhere(name), (key,))
+
+
+def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
+    given = sources.values
+    if given.get("cluster") is not None and given.get("kubeconfig") is not None:
+        said = "a saved cluster is served without an API server: give one of them"
+        yield Mistake((("cluster",), ("kubeconfig",)), said)
+    if settings.advertise_address is not None and not is_address(settings.advertise_address):
+        yield Mistake(
+            (("advertiseAddress",),),
+            "must be host:port at which others reach this replica: a name, an IPv4 address or an IPv6 address in "
+            "brackets, and a port from 1 to 65535",
+        )
