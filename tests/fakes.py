@@ -11,24 +11,20 @@ from app.framework.cycle_state import CycleState, StateKey
 from app.framework.events import EventType, Reference
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
-    BatchFilterPlugin,
     BindPlugin,
     Changed,
     ClusterFilterPlugin,
     FilterPlugin,
     Handle,
-    LastFilterPlugin,
-    LookUpPlugin,
     PermitPlugin,
+    Plugin,
     PluginArgs,
     PluginSpec,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
-    PreBindPreFlightPlugin,
     PreEnqueuePlugin,
-    PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
     QueueSortPlugin,
@@ -147,7 +143,7 @@ def bases_of(methods: Iterable[str]) -> tuple[type[Any], ...]:
     return tuple(it for it in bases if not any(it is not other and it in other.__mro__ for other in bases))
 
 
-class FakePlugin:
+class FakePlugin(Plugin):
     """Has a name and remembers in ``calls``, shared by the plugins of a test, what it was asked."""
 
     def __init__(self, name: str, calls: list[str] | None = None) -> None:
@@ -199,7 +195,7 @@ class Rejects(FakePlugin, FilterPlugin):
         return self.statuses.get(node.name, SUCCESS)
 
 
-class RejectsInBatch(Rejects, BatchFilterPlugin):
+class RejectsInBatch(Rejects):
     """The same for all nodes at once."""
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
@@ -217,7 +213,7 @@ def wanted_else_any(wanted: str, nodes: Candidates, passed: Sequence[str]) -> Fi
     return FilterResult(passed, {})
 
 
-class Wants(FakePlugin, LastFilterPlugin):
+class Wants(FakePlugin, FilterPlugin):
     """Filters nothing; at the end a node is wanted, else any."""
 
     def __init__(self, name: str, wanted: str, calls: list[str] | None = None) -> None:
@@ -252,7 +248,7 @@ class Counted:
         return Counted(self.count)
 
 
-class CountsPods(FakePlugin, PreFilterPlugin, PreFilterExtensions, FilterPlugin):
+class CountsPods(FakePlugin, PreFilterPlugin, FilterPlugin):
     """Allows ``most`` pods on a node and takes part in dry runs through its state."""
 
     def __init__(self, name: str, most: int, calls: list[str] | None = None) -> None:
@@ -412,7 +408,7 @@ class Permits(FakePlugin, PermitPlugin):
         return self.answer
 
 
-class ActsIfNeeded(Acts, PreBindPreFlightPlugin):
+class ActsIfNeeded(Acts):
     """PreBind with a pre-flight."""
 
     def __init__(self, name: str, pre_flight: Status, calls: list[str] | None = None) -> None:
@@ -424,7 +420,7 @@ class ActsIfNeeded(Acts, PreBindPreFlightPlugin):
         return self.pre_flight
 
 
-class Misses(FakePlugin, LookUpPlugin, PreFilterPlugin):
+class Misses(FakePlugin, PreFilterPlugin):
     """Needs an object of each of the names."""
 
     def __init__(self, name: str, kind: Kind[Any], names: Sequence[str]) -> None:
@@ -461,7 +457,7 @@ class FromSpec(FakePlugin):
         self.handle = handle
 
 
-class Soft(FromSpec, LastFilterPlugin):
+class Soft(FromSpec, FilterPlugin):
     """A pod's label says which node it wants; ``asked``: what passed where it was asked."""
 
     def __init__(self, args: PluginArgs, handle: Handle) -> None:

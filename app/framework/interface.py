@@ -498,11 +498,33 @@ class Handle(Struct, frozen=True):
 
 
 class Plugin(Protocol):
-    """A plugin: built from its arguments and a ``Handle``, it has the methods of its extension points."""
+    """A plugin: built from its arguments and a ``Handle``, it has the methods of its extension points.
+
+    Base of all extension points. What is below, any plugin may have of its own.
+    """
+
+    def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
+        """Return (kind, namespace, name) of what a decision needs and the picture lacks; it is read first.
+
+        A pod can arrive before its owner does. Of the kinds that the plugin declares, and ``NODES``, whose namespace is
+        empty.
+        """
+        return ()
+
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
+        """Return what the plugin's answer rests on. Asked by people, never on the hot path."""
+        return Explanation()
+
+    def figures(self) -> Iterator[Figure | None]:
+        """Yield the plugin's own gauges when metrics are scraped.
+
+        ``None`` after each step of some tenths of a millisecond: others have their turn there.
+        """
+        yield from ()
 
 
 @runtime_checkable
-class PreEnqueuePlugin(Protocol):
+class PreEnqueuePlugin(Plugin, Protocol):
     """May a pod be considered at all? Asked before it enters the queue of a scheduler that asks us."""
 
     @abstractmethod
@@ -512,7 +534,7 @@ class PreEnqueuePlugin(Protocol):
 
 
 @runtime_checkable
-class QueueSortPlugin(Protocol):
+class QueueSortPlugin(Plugin, Protocol):
     """Order of waiting pods. Exactly one per profile."""
 
     @abstractmethod
@@ -522,7 +544,7 @@ class QueueSortPlugin(Protocol):
 
 
 @runtime_checkable
-class PreFilterPlugin(Protocol):
+class PreFilterPlugin(Plugin, Protocol):
     """Called once per evaluation, before any node is looked at."""
 
     @abstractmethod
@@ -533,15 +555,13 @@ class PreFilterPlugin(Protocol):
         """
         ...
 
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
+        """Keep the state of ``pre_filter`` right while a dry run adds a pod. Success, or an error."""
+        return SUCCESS
 
-@runtime_checkable
-class PreFilterExtensions(Protocol):
-    """Keeps a ``pre_filter`` state right while a dry run adds or removes pods."""
-
-    @abstractmethod
-    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status: ...
-    @abstractmethod
-    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status: ...
+    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
+        """Keep the state of ``pre_filter`` right while a dry run takes a pod away. Success, or an error."""
+        return SUCCESS
 
 
 class Reads(Enum):
@@ -561,49 +581,40 @@ class Reads(Enum):
 
 
 @runtime_checkable
-class FilterPlugin(Protocol):
-    """May a pod run on a node?"""
+class FilterPlugin(Plugin, Protocol):
+    """May a pod run on a node?
+
+    ``takes_any_names``: the ``passed`` of ``filter_nodes`` are nodes of the picture whatever ``nodes.names`` holds,
+    which spares a look at each name beforehand.
+    """
+
+    takes_any_names: ClassVar[bool] = False
 
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Success, or a rejection with constant reasons."""
         ...
 
-
-@runtime_checkable
-class BatchFilterPlugin(FilterPlugin, Protocol):
-    """``filter`` for all candidates at once; must equal the form by node, which is still needed for a single one.
-
-    ``takes_any_names``: the ``passed`` of its result are nodes of the picture whatever ``nodes.names`` holds, which
-    spares a look at each name beforehand.
-    """
-
-    takes_any_names: ClassVar[bool] = False
-
-    @abstractmethod
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        """Those that pass, in the order of ``nodes.names``; why the others do not is worked out when it is read."""
-        ...
+        """``filter`` of all nodes at once, for plugins that are quicker so; called in its place, and equal to it.
 
-
-@runtime_checkable
-class LastFilterPlugin(FilterPlugin, Protocol):
-    """A filter whose answer about a node depends on which other nodes would do: "this one if it does, else any".
-
-    Such a rule is no part of ``filter``, which judges one node and is what checks of one node ask: bind, preemption and
-    dry runs never ask ``filter_last``.
-    """
-
-    @abstractmethod
-    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Those of ``passed`` that still pass, in order; why the others of these do not is worked out when it is read.
-
-        ``nodes`` are all that the search asks about, one or many, also those that a PreFilter left out. ``passed``, at
-        least one, are those that no filter rejects, nor a last filter before this one. Asked by searches (filter,
-        cycle, explain, evaluate, the sampling guard), unless PreFilter said Skip. Its rejections are never remembered:
-        they rest on both sets. They may rest on a clock.
+        Those that pass, in the order of ``nodes.names``; why the others do not is worked out when it is read.
         """
-        ...
+        found = {it.name: self.filter(state, pod, it) for it in nodes}
+        passed = [name for name, status in found.items() if status.is_success]
+        return FilterResult(passed, {name: it for name, it in found.items() if not it.is_success})
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        """Return those of ``passed`` that still pass, in order; why others do not is worked out when it is read.
+
+        For answers that depend on which other nodes would do: "this one if it does, else any". Such a rule is no part
+        of ``filter``, which judges one node and is what checks of one node call: bind, preemption and dry runs never
+        call ``filter_last``. ``nodes`` are all that the search asks about, one or many, also those that a PreFilter
+        left out. ``passed``, at least one, are those that no filter rejects, nor a last filter before this one. Called
+        by searches (filter, cycle, explain, evaluate, the sampling guard), unless PreFilter said Skip. Its rejections
+        are never remembered: they rest on both sets. They may rest on a clock.
+        """
+        return FilterResult(passed, {})
 
 
 @runtime_checkable
@@ -678,7 +689,7 @@ def at_one_go(steps: PostFilterSteps, state: CycleState) -> PostFilterAnswer:
 
 
 @runtime_checkable
-class PostFilterPlugin(Protocol):
+class PostFilterPlugin(Plugin, Protocol):
     """Called when no node is feasible: can anything be done about it? One of both methods is enough."""
 
     def post_filter(
@@ -726,7 +737,7 @@ class PreemptionPlugin(PostFilterPlugin, Protocol):
 
 
 @runtime_checkable
-class PreScorePlugin(Protocol):
+class PreScorePlugin(Plugin, Protocol):
     """Called once before scoring, with the feasible nodes."""
 
     @abstractmethod
@@ -736,7 +747,7 @@ class PreScorePlugin(Protocol):
 
 
 @runtime_checkable
-class ScorePlugin(Protocol):
+class ScorePlugin(Plugin, Protocol):
     """How good is a node? One of ``score`` and ``score_nodes`` is enough."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -763,7 +774,7 @@ class ScorePlugin(Protocol):
 
 
 @runtime_checkable
-class ReservePlugin(Protocol):
+class ReservePlugin(Plugin, Protocol):
     """Keeps book of a decision before it is carried out."""
 
     @abstractmethod
@@ -778,7 +789,7 @@ class ReservePlugin(Protocol):
 
 
 @runtime_checkable
-class PermitPlugin(Protocol):
+class PermitPlugin(Plugin, Protocol):
     """Asked once the pod has its place, before anything is written: approve, deny, or let it wait for something."""
 
     @abstractmethod
@@ -791,18 +802,12 @@ class PermitPlugin(Protocol):
 
 
 @runtime_checkable
-class PreBindPreFlightPlugin(Protocol):
-    """Tells cheaply and beforehand whether ``pre_bind`` has anything to do."""
-
-    @abstractmethod
-    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Success: there is work. Skip: ``pre_bind`` is left out for this pod."""
-        ...
-
-
-@runtime_checkable
-class PreBindPlugin(Protocol):
+class PreBindPlugin(Plugin, Protocol):
     """Work that must be done before the pod is bound."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Tell cheaply if ``pre_bind`` has anything to do: Success, or Skip, which leaves it out for this pod."""
+        return SUCCESS
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -811,7 +816,7 @@ class PreBindPlugin(Protocol):
 
 
 @runtime_checkable
-class BindPlugin(Protocol):
+class BindPlugin(Plugin, Protocol):
     """Binds the pod. The first that does not answer Skip decides."""
 
     @abstractmethod
@@ -819,24 +824,11 @@ class BindPlugin(Protocol):
 
 
 @runtime_checkable
-class PostBindPlugin(Protocol):
+class PostBindPlugin(Plugin, Protocol):
     """Told of a pod that is bound."""
 
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
-
-
-@runtime_checkable
-class LookUpPlugin(Protocol):
-    """Needs objects that may be younger than the watch shows: a pod can arrive before its owner does."""
-
-    @abstractmethod
-    def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """(kind, namespace, name) of what is needed and not in the picture; it is read before the decision.
-
-        Of the kinds that the plugin declares, and ``NODES``, whose namespace is empty.
-        """
-        ...
 
 
 class Table(Struct, frozen=True):
@@ -850,32 +842,14 @@ class Table(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """What a plugin's answer rests on, with the names and numbers that a reason must not contain.
 
-    ``unblock``: sentences, each one change that would let the pod in somewhere.
+    ``unblock``: sentences, each one change that would let the pod in somewhere. ``later``: finds out what
+    is to be added and takes time, such as what ``Handle.why`` tells. It is called with the nodes that pass the
+    profile's filters, and left out if it fails or takes longer than some seconds.
     """
 
     tables: tuple[Table, ...] = ()
     unblock: tuple[str, ...] = ()
-
-
-@runtime_checkable
-class ExplainPlugin(Protocol):
-    """Can say what its answer rests on. Asked by people, never on the hot path."""
-
-    @abstractmethod
-    def explain(self, pod: Pod, nodes: Candidates) -> Explanation: ...
-
-
-@runtime_checkable
-class InquirePlugin(Protocol):
-    """Can say more than the picture holds, such as what ``Handle.why`` tells. Asked by people alone."""
-
-    @abstractmethod
-    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
-        """What is to be added to the explanation of a pod. ``feasible``: the nodes that pass the profile's filters.
-
-        What takes longer than some seconds is left out.
-        """
-        ...
+    later: Callable[[Collection[str]], Awaitable[Explanation]] | None = None
 
 
 class Figure(Struct, frozen=True):
@@ -891,17 +865,7 @@ class Figure(Struct, frozen=True):
 
 
 @runtime_checkable
-class FiguresPlugin(Protocol):
-    """Has figures of its own, read when metrics are scraped."""
-
-    @abstractmethod
-    def figures(self) -> Iterator[Figure | None]:
-        """The figures; ``None`` after each step of some tenths of a millisecond: others have their turn there."""
-        ...
-
-
-@runtime_checkable
-class RepairPlugin(Protocol):
+class RepairPlugin(Plugin, Protocol):
     """Puts right in the background what a crash between two writes left undone."""
 
     @abstractmethod
@@ -911,7 +875,7 @@ class RepairPlugin(Protocol):
 
 
 @runtime_checkable
-class BackgroundPlugin(Protocol):
+class BackgroundPlugin(Plugin, Protocol):
     """Has work of its own that goes on beside the decisions: watches, waits, wakes."""
 
     @abstractmethod

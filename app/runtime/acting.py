@@ -11,12 +11,12 @@ from typing import Any, Final
 import structlog
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import PreBindPreFlightPlugin
+from app.framework.interface import PreBindPlugin
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError, plugin_error
 from app.runtime.runner import Runner, sampled, timed
-from app.runtime.slots import PluginSlot, declares
+from app.runtime.slots import PluginSlot, overrides
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 from app.telemetry.throttle import Throttle
 
@@ -100,7 +100,7 @@ class Acting(Runner):
         return SUCCESS
 
     def _has_work(self, slot: PluginSlot, state: CycleState, pod: Pod, node_name: str) -> bool:
-        if not declares(type(slot.plugin), PreBindPreFlightPlugin):
+        if not overrides(type(slot.plugin), PreBindPlugin, "pre_bind_pre_flight"):
             return True
         status = self._status(slot, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
         if not status.is_success and not status.is_skip:

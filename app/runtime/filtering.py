@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Reads
+from app.framework.interface import PreFilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct, unresolvable
 from app.kube.core_v1 import Pod
@@ -22,7 +22,7 @@ from app.runtime.guard import plugin_error
 from app.runtime.kept import Kept, KeptPass
 from app.runtime.picture import Nominations
 from app.runtime.runner import Runner, sampled, sees, sees_node, sees_nodes
-from app.runtime.slots import PluginSlot
+from app.runtime.slots import PluginSlot, overrides
 from app.runtime.timed import ClockReads
 
 ALL_PLUGINS: Final = ""
@@ -522,7 +522,7 @@ class Filtering(Runner):
 
     def _extend(self, method: str, point: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo) -> None:
         for slot in self.slots["preFilter"]:
-            if slot.name in state.skip_filter or not hasattr(slot.plugin, method):
+            if slot.name in state.skip_filter or not overrides(type(slot.plugin), PreFilterPlugin, method):
                 continue
             seen = sees(slot, state, pod)
             status = self._status(slot, point, getattr(slot.plugin, method), state, seen, other, node)

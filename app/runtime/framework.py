@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,12 +16,9 @@ from app.config.profile import Preset
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     ClusterFilterPlugin,
-    ExplainPlugin,
     Explanation,
     Figure,
-    FiguresPlugin,
-    InquirePlugin,
-    LookUpPlugin,
+    Plugin,
     RepairPlugin,
     ScorePlugin,
 )
@@ -41,17 +38,17 @@ from app.runtime.waiting import WaitingPods
 
 INQUIRY_SECONDS: Final = 6.0
 _TRIPLE: Final = 3
+_NO_MORE: Final = Explanation()
 _LARGEST_FIGURE: Final = 1 << 1023
 """Whole numbers beyond have no float, which is what is exposed."""
 
 _ASIDE: Final = (
-    (LookUpPlugin, "required_objects", "RequiredObjects"),
+    (Plugin, "required_objects", "RequiredObjects"),
     (ClusterFilterPlugin, "signature", "Signature"),
     (ClusterFilterPlugin, "depends_on", "DependsOn"),
     (ScorePlugin, "score_depends_on", "ScoreDependsOn"),
     (ScorePlugin, "normalize", "NormalizeScore"),
-    (InquirePlugin, "inquire", "Inquire"),
-    (FiguresPlugin, "figures", "Figures"),
+    (Plugin, "figures", "Figures"),
     (RepairPlugin, "repair", "Repair"),
 )
 """What plugins are asked for beside the extension points, by the name under which it is timed."""
@@ -116,7 +113,9 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
             for base, method, timed_as in _ASIDE:
                 if overrides(type(slot.plugin), base, method):
                     guard.expect_also(name, timed_as)
-        self._lookups_at_bind = [slot for slot in every.values() if declares(type(slot.plugin), LookUpPlugin)]
+        self._lookups_at_bind = [
+            slot for slot in every.values() if overrides(type(slot.plugin), Plugin, "required_objects")
+        ]
         plugins = self.plugins
         self._lookups = [slot for slot in self._lookups_at_bind if slot.name in plugins]
 
@@ -178,33 +177,34 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         return {
             name: self._guard.call(name, "Explain", _explained, plugin, pod, nodes)
             for name, plugin in self.plugins.items()
-            if declares(type(plugin), ExplainPlugin)
+            if overrides(type(plugin), Plugin, "explain")
         }
 
-    async def inquire(self, pod: Pod, feasible: Collection[str]) -> dict[str, Explanation]:
-        """What plugins can add to that, all at once. What takes longer than ``INQUIRY_SECONDS``, or fails, is left out.
+    async def explain_later(
+        self, explained: Mapping[str, Explanation], feasible: Collection[str]
+    ) -> dict[str, Explanation]:
+        """Return the explanations with what plugins add to them, which they find out all at once.
 
-        ``feasible``: the nodes that pass all filters.
+        What takes longer than ``INQUIRY_SECONDS``, or fails, is left out. ``feasible``: nodes that pass all filters.
         """
         found: dict[str, Explanation] = {}
 
-        async def ask(name: str, plugin: InquirePlugin) -> None:
+        async def ask(name: str, later: Callable[[Collection[str]], Awaitable[object]]) -> None:
             with suppress(PluginError, TimeoutError):  # a fault is logged by the guard
                 async with asyncio.timeout(INQUIRY_SECONDS):
-                    found[name] = await self._guard.acall(name, "Inquire", _inquired, plugin, pod, feasible)
+                    found[name] = await self._guard.acall(name, "Explain", _later, later, feasible)
 
-        asked = {name: it for name, it in self.plugins.items() if declares(type(it), InquirePlugin)}
-        await asyncio.gather(*(ask(name, plugin) for name, plugin in asked.items()))
-        return {name: found[name] for name in asked if name in found}
+        await asyncio.gather(*(ask(name, it.later) for name, it in explained.items() if it.later is not None))
+        return {name: _with(it, found.get(name, _NO_MORE)) for name, it in explained.items()}
 
     def figures(self) -> Iterator[Figure | None]:
         """The figures of all plugins, step by step. One that fails, or gives something else, is left out."""
         for name, plugin in self.plugins.items():
-            if declares(type(plugin), FiguresPlugin):
+            if overrides(type(plugin), Plugin, "figures"):
                 with suppress(PluginError):  # logged by the guard
                     yield from self._figures_of(name, plugin)
 
-    def _figures_of(self, name: str, plugin: FiguresPlugin) -> Iterator[Figure | None]:
+    def _figures_of(self, name: str, plugin: Plugin) -> Iterator[Figure | None]:
         for found in steps_of(self._guard, name, "Figures", plugin.figures):
             if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
                 raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
@@ -235,18 +235,22 @@ def _is_unicode(text: Any) -> bool:
     return True
 
 
-def _required(plugin: LookUpPlugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
+def _required(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
     found: tuple[Any, ...] = tuple(plugin.required_objects(pod))
     if found and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
         raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
     return found
 
 
-async def _inquired(plugin: InquirePlugin, pod: Pod, feasible: Collection[str]) -> Explanation:
-    return _an_explanation(await plugin.inquire(pod, feasible))
+async def _later(later: Callable[[Collection[str]], Awaitable[object]], feasible: Collection[str]) -> Explanation:
+    return _an_explanation(await later(feasible))
 
 
-def _explained(plugin: ExplainPlugin, pod: Pod, nodes: Candidates) -> Explanation:
+def _with(first: Explanation, more: Explanation) -> Explanation:
+    return Explanation((*first.tables, *more.tables), (*first.unblock, *more.unblock))
+
+
+def _explained(plugin: Plugin, pod: Pod, nodes: Candidates) -> Explanation:
     return _an_explanation(plugin.explain(pod, nodes))
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Preset, Profile
-from app.framework.interface import Handle, LookUpPlugin, PluginArgs, PluginSpec, Reads
+from app.framework.interface import Handle, Plugin, PluginArgs, PluginSpec, Reads
 from app.framework.parts import Part, extras_of
 from app.framework.uses import Use
 from app.kube.core_v1 import CoreV1, core_v1
@@ -33,7 +33,7 @@ from app.runtime.registry import (
     Registry,
     kube_scheduler_defaults,
 )
-from app.runtime.slots import PluginSlot, declares, flaws, is_plain
+from app.runtime.slots import PluginSlot, declares, flaws, is_plain, overrides
 from app.runtime.timed import ClockReads
 from app.runtime.waiting import WaitingPods
 
@@ -147,7 +147,9 @@ class ResolvedProfile(Struct, frozen=True):
         for kind in every:
             writes = written.get(kind)
             what, whole = (writes.what, writes.whole) if writes is not None else ("", False)
-            uses.append(Use(name, kind, looks_up=declares(spec.plugin, LookUpPlugin), writes=what, whole=whole))
+            uses.append(
+                Use(name, kind, looks_up=overrides(spec.plugin, Plugin, "required_objects"), writes=what, whole=whole)
+            )
         return uses
 
     def parts(self) -> set[Part]:

@@ -10,10 +10,8 @@ from msgspec import Struct
 
 from app.framework import interface
 from app.framework.interface import (
-    BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
-    LastFilterPlugin,
     PostFilterPlugin,
     PreFilterPlugin,
     Reads,
@@ -27,7 +25,7 @@ from app.runtime.views import PodParts
 BASES: Final = tuple(
     it
     for it in vars(interface).values()
-    if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith(("Plugin", "Extensions"))
+    if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith("Plugin")
 )
 """Every protocol that a plugin can name as its base."""
 
@@ -70,6 +68,8 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
                 yield f"has {name}, and does not name {base.__name__} as a base"
     if declares(plugin, ScorePlugin) and not any(overrides(plugin, ScorePlugin, it) for it in ("score", "score_nodes")):
         yield "names ScorePlugin as a base, and has neither score nor score_nodes"
+    if len({overrides(plugin, PreFilterPlugin, it) for it in ("add_pod", "remove_pod")}) > 1:
+        yield "has one of add_pod and remove_pod: a dry run needs both"
     if declares(plugin, PostFilterPlugin) and not any(overrides(plugin, PostFilterPlugin, it) for it in _POST_FILTER):
         yield "names PostFilterPlugin as a base, and has neither post_filter nor post_filter_steps"
     if declares(plugin, ClusterFilterPlugin) and reads is not Reads.CLUSTER:
@@ -85,8 +85,8 @@ def is_plain(plugin: object, reads: Reads) -> bool:
 class PluginSlot(Struct, frozen=True, eq=False):
     """A plugin at an extension point. ``weight`` matters at score only.
 
-    ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``BatchFilterPlugin`` ·
-    ``filters_last``: see ``LastFilterPlugin`` ·
+    ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``FilterPlugin`` ·
+    ``filters_last``: whether it has ``filter_last`` ·
     ``depends_on``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default; ``filter_certain``:
     where it is no ``ClusterFilterPlugin``. ``clock_reads``: counter of a plugin whose verdicts are cached.
     """
@@ -126,7 +126,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
         def own(base: type[Any], method: str) -> Any:
             return getattr(plugin, method) if overrides(form, base, method) else None
 
-        batch = declares(form, BatchFilterPlugin)
+        batch = overrides(form, FilterPlugin, "filter_nodes")
         return cls(
             name,
             plugin,
@@ -136,7 +136,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
             kinds,
             filters_in_batch=batch,
             any_names=batch and bool(plugin.takes_any_names),
-            filters_last=declares(form, LastFilterPlugin),
+            filters_last=overrides(form, FilterPlugin, "filter_last"),
             scores_in_batch=overrides(form, ScorePlugin, "score_nodes"),
             normalizes=overrides(form, ScorePlugin, "normalize"),
             depends_on=own(ClusterFilterPlugin, "depends_on"),

@@ -86,7 +86,7 @@ def _explain_response(pod: Pod, node: str, found: Explained) -> Response:
             "preFilter": shown(found.pre_filter),
             "feasible": found.feasible,
             "nodes": {name: [told[id(status)] for status in statuses] for name, statuses in rejections.items()},
-            "plugins": found.plugins,
+            "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in found.plugins.items()},
         }
     )
 

@@ -149,8 +149,7 @@ class CycleVerb:
                 await in_slices(self._judging(framework, pod, judged))
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
-            inquired = await framework.inquire(pod, judged.feasible)
-        plugins = {**plugins, **{name: _with(plugins.get(name), it) for name, it in inquired.items()}}
+            plugins = await framework.explain_later(plugins, judged.feasible)
         by = (framework.scheduler_name, framework.preset, framework.not_judged)
         return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins, *by)
 
@@ -294,11 +293,6 @@ def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], j
     for name, status in rejected.items():
         judged.nodes[name] = {**judged.nodes[name], status.plugin: status}
     judged.feasible = [name for name in passed if name not in rejected]
-
-
-def _with(explained: Explanation | None, more: Explanation) -> Explanation:
-    first = explained or Explanation()
-    return Explanation((*first.tables, *more.tables), (*first.unblock, *more.unblock))
 
 
 def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:

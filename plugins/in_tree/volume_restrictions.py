@@ -15,7 +15,6 @@ from app.framework.interface import (
     Handle,
     PluginArgs,
     PluginSpec,
-    PreFilterExtensions,
     PreFilterPlugin,
     Reads,
     Unprepared,
@@ -129,7 +128,7 @@ _OURS: Final[StateKey[_Ours]] = StateKey("VolumeRestrictions disks")
 
 
 @final
-class VolumeRestrictions(PreFilterPlugin, PreFilterExtensions, ClusterFilterPlugin):
+class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
     """Source of the rules: ``framework/plugins/volumerestrictions`` of Kubernetes 1.36, the same in 1.35."""
 
     def __init__(self, args: VolumeRestrictionsArgs, handle: Handle) -> None:

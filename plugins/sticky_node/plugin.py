@@ -13,10 +13,12 @@ A loop looks at nothing while nothing has changed. Otherwise it works in short s
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf
 from typing import Any, Final, Self, final
 
 import structlog
+from msgspec.structs import replace
 
 from app.framework.background import together
 from app.framework.cycle_state import CycleState, StateKey
@@ -24,16 +26,10 @@ from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     MAX_NODE_SCORE,
     BackgroundPlugin,
-    BatchFilterPlugin,
     ClusterFilterPlugin,
-    ExplainPlugin,
     Explanation,
     Figure,
-    FiguresPlugin,
     Handle,
-    InquirePlugin,
-    LastFilterPlugin,
-    LookUpPlugin,
     PluginSpec,
     PostBindPlugin,
     PreBindPlugin,
@@ -107,11 +103,8 @@ _TRIED: Final[StateKey[_Decided]] = StateKey("PreScoreStickyNode")
 
 @final
 class StickyNode(
-    LookUpPlugin,
     PreFilterPlugin,
-    BatchFilterPlugin,
     ClusterFilterPlugin,
-    LastFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     ReservePlugin,
@@ -119,9 +112,6 @@ class StickyNode(
     PostBindPlugin,
     BackgroundPlugin,
     RepairPlugin,
-    ExplainPlugin,
-    InquirePlugin,
-    FiguresPlugin,
     HomesPlugin,
 ):
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
@@ -363,12 +353,16 @@ class StickyNode(
         claim = None if recorded_home(owner) else self._pending.holds(owner, pod) or self._pending.of(pod)
         made = claim is not None and self._pending.is_made(claim.pod)
         decision = self._decided(owner, pod)
-        return explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
+        found = explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
+        return replace(found, later=partial(self._refused, pod)) if self._may_be_refused(pod, decision) else found
 
-    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
-        """What keeps a pod that waits from a home that takes pods, and what would help."""
+    def _may_be_refused(self, pod: Pod, decision: Decision) -> bool:
+        return not pod.node_name and is_held(decision)
+
+    async def _refused(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+        """Return what keeps a pod that waits from a home that takes pods, and what would help."""
         owner = self._owners.of(pod)
-        if not isinstance(owner, Owner) or pod.node_name or not is_held(decision := self._decided(owner, pod)):
+        if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decided(owner, pod)):
             return Explanation()
         verdict = await self._why(pod, decision.home) if decision.home in feasible else None
         return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))

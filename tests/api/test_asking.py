@@ -14,13 +14,10 @@ from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
 from app.framework.events import Reference
 from app.framework.interface import (
-    ExplainPlugin,
     Explanation,
     Figure,
-    FiguresPlugin,
     FilterPlugin,
     Handle,
-    LookUpPlugin,
     PluginArgs,
     PluginSpec,
     PreFilterPlugin,
@@ -40,7 +37,7 @@ MACHINES: Final = owner_kind("kubevirt.io/v1", "VirtualMachine")
 ASKED: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
-class Meddler(LookUpPlugin, PreFilterPlugin, FilterPlugin, ExplainPlugin, FiguresPlugin):
+class Meddler(PreFilterPlugin, FilterPlugin):
     """Raises an Event, writes an annotation and binds a pod wherever it is asked for anything."""
 
     def __init__(self, _args: PluginArgs, handle: Handle) -> None:

@@ -96,7 +96,7 @@ ELSEWHERE: Final = (
     "plugins.sticky_node.plugin:StickyNode.run:1:after",
     "plugins.sticky_node.plugin:StickyNode._watch:2:after",
     "app.writes.events:ApiRecorder._attempt:2:*",  # an Event that has had its hour
-    "plugins.sticky_node.plugin:StickyNode.inquire:*",  # a home that is full: it is asked why, and nothing is written
+    "plugins.sticky_node.plugin:StickyNode._refused:*",  # a home that is full: it is asked why, and nothing is written
     "plugins.sticky_node.waiting_pods:RefusedPods._ask:*",
     "plugins.sticky_node.waiting_pods:RefusedPods.run:[23]:*",
     "plugins.sticky_node.unusable_homes:UnusableHomes.look:3:*",  # claims that no rule selects

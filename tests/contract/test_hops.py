@@ -12,7 +12,6 @@ import pytest
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
-    BatchFilterPlugin,
     ClusterFilterPlugin,
     Handle,
     PluginArgs,
@@ -88,7 +87,7 @@ def test_each_module_is_entered_at_most_twice(bound: tuple[str, ...], refused: i
     assert {} == {module: names for module, names in found.items() if len(names) > 2}
 
 
-class Counts(PreFilterPlugin, BatchFilterPlugin, ClusterFilterPlugin):
+class Counts(PreFilterPlugin, ClusterFilterPlugin):
     """Counts how often it prepares, and rejects the first node."""
 
     def __init__(self, _args: PluginArgs, _handle: Handle) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from app.framework.interface import FilterPlugin
 from app.kube.core_v1 import Pod
+from app.runtime.slots import declares
 from plugins import SHIPPED
 from tests.builders import PodFields, constraint, container, node_object, pod_object
 from tests.harness import World, only
@@ -62,7 +63,7 @@ REFUSED: Final = {
 """By plugin, what it refuses for its length; the others refuse nothing for that."""
 
 
-JUDGING: Final = [it for it in SHIPPED if issubclass(it.plugin, FilterPlugin)]
+JUDGING: Final = [it for it in SHIPPED if declares(it.plugin, FilterPlugin)]
 NODES: Final = (
     node_object("n1", zone="z1", taints=[{"key": "spot", "effect": "NoSchedule"}]),
     node_object("n2", zone="z2", unschedulable=True),

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from app.framework import interface
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
-    BatchFilterPlugin,
     FilterPlugin,
     PluginSpec,
     PreFilterPlugin,
@@ -241,7 +240,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(
     asking = world.pod(pod)
     plugin: Any = world.framework.plugins[spec.name]
     nodes, state = world.candidates(), CycleState()
-    if declares(spec.plugin, BatchFilterPlugin) and plugin.pre_filter(state, asking)[0].is_success:
+    if overrides(spec.plugin, FilterPlugin, "filter_nodes") and plugin.pre_filter(state, asking)[0].is_success:
         statuses = {it.name: plugin.filter(state, asking, it) for it in nodes}
         rejected = {name: status for name, status in statuses.items() if not status.is_success}
         found = plugin.filter_nodes(state, asking, nodes)

@@ -13,11 +13,9 @@ from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
-    BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
     Handle,
-    LastFilterPlugin,
     PluginArgs,
     PluginSpec,
     PostFilterPlugin,
@@ -254,7 +252,7 @@ def test_the_pods_of_a_node_are_not_seen_by_who_reads_nodes(what: str) -> None:
         plane.world.framework.score(CycleState(), make_pod("new"), plane.world.candidates())
 
 
-class PlainLast(Plain, LastFilterPlugin):
+class PlainLast(Plain):
     """The first node that passes will do, if n0 was asked about; else none will."""
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
@@ -403,10 +401,13 @@ class LacksFilter(_Made, FilterPlugin):
     """Names a base and has no method of it."""
 
 
-class LacksBatch(_Made, BatchFilterPlugin):
+class LacksRemoval(_Made, PreFilterPlugin):
     """Has one of two."""
 
-    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
+        return SUCCESS, None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
         return SUCCESS
 
 
@@ -436,7 +437,13 @@ class SaysTooMuch(Plain, ClusterFilterPlugin):
     ("plugin", "reads", "parts", "said"),
     [
         pytest.param(LacksFilter, Reads.CLUSTER, None, "abstract class LacksFilter", id="a base and no method"),
-        pytest.param(LacksBatch, Reads.CLUSTER, None, "abstract class LacksBatch", id="a base and half of it"),
+        pytest.param(
+            LacksRemoval,
+            Reads.CLUSTER,
+            None,
+            "has one of add_pod and remove_pod: a dry run needs both",
+            id="half of it",
+        ),
         pytest.param(
             LacksBase,
             Reads.CLUSTER,

@@ -14,7 +14,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import FilterPlugin, LastFilterPlugin, PluginSpec, Reads
+from app.framework.interface import FilterPlugin, PluginSpec, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unschedulable
@@ -158,7 +158,7 @@ class Crowded(FromSpec, FilterPlugin):
         return SUCCESS if len(node.pods) < 1 else CROWDED
 
 
-class Chooses(FromSpec, LastFilterPlugin):
+class Chooses(FromSpec, FilterPlugin):
     """A pod of revision 1 wants n1 if it will do, one of revision 2 wants n2: else any, if somebody asked about it."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

@@ -11,12 +11,10 @@ from pydantic import Field
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
-    BatchFilterPlugin,
     ClusterFilterPlugin,
     Handle,
     PluginArgs,
     PluginSpec,
-    PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -55,14 +53,7 @@ class InterPodAffinityArgs(PluginArgs):
 
 
 @final
-class InterPodAffinity(
-    PreFilterPlugin,
-    PreFilterExtensions,
-    BatchFilterPlugin,
-    ClusterFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-):
+class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
     """Source of the rules: ``framework/plugins/interpodaffinity`` of Kubernetes 1.36; 1.35 decides alike."""
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:

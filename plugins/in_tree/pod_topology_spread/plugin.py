@@ -9,13 +9,10 @@ from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.default_selectors import KINDS, DefaultSelectors
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
-    BatchFilterPlugin,
     ClusterFilterPlugin,
-    ExplainPlugin,
     Explanation,
     Handle,
     PluginSpec,
-    PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -46,15 +43,7 @@ _PART_BYTES: Final = 200
 
 
 @final
-class PodTopologySpread(
-    PreFilterPlugin,
-    PreFilterExtensions,
-    BatchFilterPlugin,
-    ClusterFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    ExplainPlugin,
-):
+class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
     """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
 
     takes_any_names: ClassVar[bool] = True

@@ -15,7 +15,6 @@ from app.framework.interface import (
     Handle,
     PluginSpec,
     PreBindPlugin,
-    PreBindPreFlightPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     Reads,
@@ -65,9 +64,7 @@ _STATE: Final[StateKey[_Found]] = StateKey(NAME)
 
 
 @final
-class VolumeBinding(
-    PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin, PreBindPreFlightPlugin, PreBindPlugin
-):
+class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin, PreBindPlugin):
     """Source of the rules: ``framework/plugins/volumebinding`` of Kubernetes 1.36, with its default feature gates.
 
     1.35 decides alike. No pod in flight matters: a volume is only looked at as taken once the API server has it so,

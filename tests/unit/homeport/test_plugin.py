@@ -17,17 +17,14 @@ EXPORTED: Final = {name: getattr(plugin, name) for name in plugin.__all__}
 CONTRACT: Final = "app.framework."
 """The package of the contract; classes of ``app.kube`` are Kubernetes' models, and have parts for the engine."""
 
-OF_THE_ENGINE: Final = {"Plugin", "Totals"}
-"""Named in a signature and of no use to an author: the base of all plugins has no method, totals are kept for nodes."""
-
-OF_STICKY_NODE: Final = {"InquirePlugin"}
-"""Extension points of one plugin that comes with Homeport, which are not promised to anybody."""
+OF_THE_ENGINE: Final = {"Totals"}
+"""Named in a signature and of no use to an author: totals are kept for nodes."""
 
 
 def test_every_base_of_a_plugin_is_exported() -> None:
-    bases = {name for name in vars(interface) if name.endswith(("Plugin", "PreFilterExtensions"))}
+    bases = {name for name in vars(interface) if name.endswith("Plugin")}
 
-    assert OF_STICKY_NODE | OF_THE_ENGINE & bases == bases - EXPORTED.keys()
+    assert set() == bases - EXPORTED.keys()
     assert set(POINT_METHODS.values()) <= {it for it in EXPORTED.values() if isinstance(it, type)}
 
 

@@ -10,7 +10,7 @@ import pytest
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import BatchFilterPlugin, FilterPlugin, Handle, PluginArgs
+from app.framework.interface import FilterPlugin, Handle, PluginArgs
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.homes import lodging, placing
@@ -505,7 +505,7 @@ class Broken(FromSpec, FilterPlugin):
         raise ZeroDivisionError("a screw is loose")
 
 
-class Sizes(FromSpec, BatchFilterPlugin):
+class Sizes(FromSpec, FilterPlugin):
     """Refuses n3. ``asked``: about how many nodes at a time."""
 
     def __init__(self, args: PluginArgs, handle: Handle) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import FilterPlugin, PreFilterExtensions, PreFilterPlugin
+from app.framework.interface import FilterPlugin, PreFilterPlugin
 from app.framework.node_info import NodeInfo
 from app.framework.resources import Totals
 from app.framework.status import SUCCESS, Code, Status, unschedulable
@@ -27,7 +27,7 @@ class Names(set[str]):
 TOLD: StateKey[Names] = StateKey("told")
 
 
-class Sees(FakePlugin, PreFilterPlugin, PreFilterExtensions, FilterPlugin):
+class Sees(FakePlugin, PreFilterPlugin, FilterPlugin):
     """Rejects with the pods that it sees on the node, and those that it was told of."""
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:

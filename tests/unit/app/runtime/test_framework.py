@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Explanation, Figure, FiguresPlugin, InquirePlugin, PostFilterResult
+from app.framework.interface import Explanation, Figure, PostFilterResult
+from app.framework.node_info import Candidates
 from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
@@ -193,7 +194,7 @@ class TestTimes:
         )
 
 
-class Tells(Sorts, FiguresPlugin):
+class Tells(Sorts):
     """Has the figures it is given."""
 
     def __init__(self, name: str, *figures: Any) -> None:
@@ -240,7 +241,7 @@ class TestFigures:
         assert [("plugin fault", "A", "Figures")] == [(it["event"], it["plugin"], it["point"]) for it in logs]
 
 
-class Inquires(Gates, InquirePlugin):
+class Later(Gates):
     """Takes its time, and then answers or fails."""
 
     def __init__(self, name: str, answer: Any, seconds: float = 0.0) -> None:
@@ -248,7 +249,10 @@ class Inquires(Gates, InquirePlugin):
         self.answer = answer
         self.seconds = seconds
 
-    async def inquire(self, pod: Pod, feasible: Collection[str]) -> Explanation:
+    def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
+        return Explanation(unblock=("at once",), later=self._later)
+
+    async def _later(self, feasible: Collection[str]) -> Explanation:
         await asyncio.sleep(self.seconds)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -256,21 +260,21 @@ class Inquires(Gates, InquirePlugin):
         return answer
 
 
-class TestInquire:
+class TestExplainLater:
     @virtual_time
     async def test_what_takes_too_long_or_fails_is_left_out(self) -> None:
         engine = framework(
-            Inquires("A", None, 2.0),
-            Inquires("B", RuntimeError("broken")),
-            Inquires("C", None, INQUIRY_SECONDS + 1),
-            Inquires("D", "no explanation"),
+            Later("A", None, 2.0),
+            Later("B", RuntimeError("broken")),
+            Later("C", None, INQUIRY_SECONDS + 1),
+            Later("D", "no explanation"),
             Gates("E", SUCCESS),
-            Inquires("F", None),
+            Later("F", None),
         )
         began = now()
 
-        found = await engine.inquire(POD, ["n1"])
+        found = await engine.explain_later(engine.explain(POD, Candidates.of({})), ["n1"])
 
-        said = Explanation(unblock=("n1",))
-        assert {"A": said, "F": said} == found
+        first, both = Explanation(unblock=("at once",)), Explanation(unblock=("at once", "n1"))
+        assert {"A": both, "B": first, "C": first, "D": first, "F": both} == found
         assert began + INQUIRY_SECONDS == now()

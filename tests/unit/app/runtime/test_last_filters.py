@@ -9,7 +9,7 @@ import pytest
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import LastFilterPlugin, PreFilterPlugin, Reads
+from app.framework.interface import FilterPlugin, PreFilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
@@ -166,7 +166,7 @@ def test_who_asks_about_one_node_does_not_ask_it(ask: Callable[[Framework], obje
 def test_reasons_are_worked_out_when_they_are_read() -> None:
     read: list[str] = []
 
-    class Lazy(FakePlugin, LastFilterPlugin):
+    class Lazy(FakePlugin, FilterPlugin):
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
             return SUCCESS
 
@@ -188,7 +188,7 @@ def test_reasons_are_worked_out_when_they_are_read() -> None:
 def answering(found: Any) -> FakePlugin:
     """A last filter with this answer, whatever it is asked."""
     methods = {"filter": lambda *_: SUCCESS, "filter_last": lambda *_: found}
-    made: FakePlugin = type("Bad", (FakePlugin, LastFilterPlugin), methods)("Bad")
+    made: FakePlugin = type("Bad", (FakePlugin, FilterPlugin), methods)("Bad")
     return made
 
 
@@ -241,7 +241,7 @@ def test_a_class_without_the_base_does_not_start() -> None:
         def filter_last(self) -> None:
             """Nobody would ever ask it."""
 
-    assert ("has filter_last, and does not name LastFilterPlugin as a base",) == flaws(Unnamed, Reads.CLUSTER)
+    assert ("has filter_last, and does not name FilterPlugin as a base",) == flaws(Unnamed, Reads.CLUSTER)
 
 
 def test_it_sees_what_its_plugin_declares() -> None:

@@ -1,7 +1,6 @@
 """A plugin's forms are read off the bases it names. What contradicts itself: `tests/contract/test_reads.py`."""
 
 from app.framework.interface import (
-    BatchFilterPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
     PreFilterPlugin,
@@ -14,7 +13,7 @@ from tests.fakes import HalvesInBatch, Prepares, Rejects, RejectsInBatch, Reject
 
 
 def test_a_class_declares_what_it_inherits() -> None:
-    assert declares(RejectsInBatch, BatchFilterPlugin)
+    assert overrides(RejectsInBatch, FilterPlugin, "filter_nodes")
     assert declares(RejectsInBatch, FilterPlugin)
     assert not declares(RejectsInBatch, PreFilterPlugin)
     assert not declares(lambda: RejectsInBatch, FilterPlugin), "a factory names no bases"

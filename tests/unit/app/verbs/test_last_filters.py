@@ -13,7 +13,7 @@ from app.controllers.unshown import elsewhere
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import FilterPlugin, LastFilterPlugin, Reads
+from app.framework.interface import FilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
@@ -38,7 +38,7 @@ NOT_FIRST: Final = [name for number, name in enumerate(NODES) if number % 4]
 FULL: Final = "node(s) didn't match pod topology spread constraints"
 
 
-class Breaks(FromSpec, LastFilterPlugin):
+class Breaks(FromSpec, FilterPlugin):
     """Has no last word, but a fault."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

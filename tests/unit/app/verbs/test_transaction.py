@@ -13,7 +13,6 @@ from app.framework.interface import (
     BindPlugin,
     FilterPlugin,
     Handle,
-    LookUpPlugin,
     PermitPlugin,
     PluginSpec,
     PreFilterPlugin,
@@ -130,7 +129,7 @@ class Breaks(FilterPlugin):
         return SUCCESS
 
 
-class Room(PreFilterPlugin, FilterPlugin, LookUpPlugin):
+class Room(PreFilterPlugin, FilterPlugin):
     """Room for one pod on a node; as many as its PreFilter says."""
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:

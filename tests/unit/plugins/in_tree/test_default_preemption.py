@@ -14,7 +14,6 @@ from app.framework.interface import (
     FilterPlugin,
     PostFilterAnswer,
     PostFilterResult,
-    PreFilterExtensions,
     PreFilterPlugin,
     Victims,
 )
@@ -59,7 +58,7 @@ class _Counts(dict[str, int]):
 COUNTS: Final[StateKey[_Counts]] = StateKey("counts")
 
 
-class Counted(FromSpec, PreFilterPlugin, PreFilterExtensions, FilterPlugin):
+class Counted(FromSpec, PreFilterPlugin, FilterPlugin):
     """The same by a state that is told who comes and goes, and that never looks at the node."""
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
