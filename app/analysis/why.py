@@ -9,7 +9,6 @@ change of it or of its pods, for ``KEPT_SECONDS`` at most. Pods that are only no
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.extras import Extra
 from app.kube.kinds import NODES
+from app.kube.memo import Newest
 from app.runtime.one_node import OneNodeFilters
 
 LONGEST_SECONDS: Final = 5.0
@@ -64,7 +64,7 @@ class Whys:
         self._waiting = 0
         self._not_before = 0.0
         self._profiles: dict[str, InTreeVerdicts] = {}
-        self._kept: OrderedDict[_Key, tuple[Hashable, float, NodeInfo]] = OrderedDict()
+        self._kept = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_KEPT)
 
     def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
         """Take in the filters beside a profile; return them."""
@@ -119,9 +119,7 @@ class Whys:
         stamp = self._cluster.node_stamp(name)
         node = await reader.node(core, name)
         if node is not None:
-            self._kept[key] = (stamp, self._clock(), node)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._kept.put(key, (stamp, self._clock(), node))
         return node
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from app.kube.memo import Newest
+
 MOST: Final = 1 << 17
 """Names that are listed: nodes there are, and some that are gone."""
 
@@ -16,16 +18,14 @@ class NodeChanges:
 
     def __init__(self) -> None:
         self.now = 0
-        self._at: dict[str, int] = {}
+        self._at = Newest[str, int](MOST)
         self._forgotten = 0
 
     def note(self, name: str) -> None:
         """A node came, changed or is gone."""
         self.now += 1
-        self._at.pop(name, None)
-        self._at[name] = self.now
-        if len(self._at) > MOST:
-            self._forgotten = self._at.pop(next(iter(self._at)))
+        if (forgotten := self._at.put(name, self.now)) is not None:
+            self._forgotten = forgotten[1]
 
     def at(self, name: str) -> int:
         """Return the number of the node's last change, 0 if none is listed."""

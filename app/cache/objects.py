@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from app.kube.kinds import Kind, KubeObject
+from app.kube.memo import Newest
 from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
@@ -28,13 +29,11 @@ class Gone:
     __slots__ = ("_uids",)
 
     def __init__(self) -> None:
-        self._uids: dict[str, None] = {}
+        self._uids = Newest[str, None](_MOST_GONE)
 
     def add(self, uid: str) -> None:
         if uid:
-            self._uids[uid] = None
-            if len(self._uids) > _MOST_GONE:
-                del self._uids[next(iter(self._uids))]
+            self._uids.put(uid, None)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._uids
@@ -46,14 +45,12 @@ class _Journal:
     __slots__ = ("_at", "_forgotten")
 
     def __init__(self, since: int) -> None:
-        self._at: dict[ObjectKey, int] = {}
+        self._at = Newest[ObjectKey, int](_MOST_NOTED)
         self._forgotten = since
 
     def note(self, key: ObjectKey, now: int) -> None:
-        self._at.pop(key, None)
-        self._at[key] = now
-        if len(self._at) > _MOST_NOTED:
-            self._forgotten = self._at.pop(next(iter(self._at)))
+        if (forgotten := self._at.put(key, now)) is not None:
+            self._forgotten = forgotten[1]
 
     def since(self, seen: int) -> list[ObjectKey] | None:
         """The earliest first; ``None`` if it was not listed yet, or is no more."""

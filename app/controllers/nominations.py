@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection
 from typing import Final
 
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import Pod
+from app.kube.memo import Newest
 
 _MOST: Final = 4096
 
@@ -21,13 +21,10 @@ class CountedNominations:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._nodes: OrderedDict[str, str] = OrderedDict()
+        self._nodes = Newest[str, str](_MOST)
 
     def put(self, uid: str, node_name: str) -> None:
-        self._nodes[uid] = node_name
-        self._nodes.move_to_end(uid)
-        if len(self._nodes) > _MOST:
-            self._nodes.popitem(last=False)
+        self._nodes.put(uid, node_name)
 
     def drop(self, uid: str) -> None:
         self._nodes.pop(uid, None)

@@ -6,7 +6,6 @@ priority, which it wakes when it clears the field.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from app.framework.interface import Clock
 from app.kube.core_v1 import Pod, PodSpec
+from app.kube.memo import Newest
 
 NOMINATION_SECONDS: Final = 0.1
 """Time between two nominations of the process: ten a second."""
@@ -75,14 +75,11 @@ class Excluded:
 
     def __init__(self, stamp: Callable[[str], Hashable]) -> None:
         self._stamp = stamp
-        self._stamps: OrderedDict[tuple[PodSpec, str], Hashable] = OrderedDict()
+        self._stamps = Newest[tuple[PodSpec, str], Hashable](_MOST_EXCLUDED)
 
     def add(self, spec: PodSpec, name: str, stamp: Hashable) -> None:
         """Exclude a node. ``stamp``: that of the node when the question was asked. The oldest are forgotten first."""
-        self._stamps[spec, name] = stamp
-        self._stamps.move_to_end((spec, name))
-        if len(self._stamps) > _MOST_EXCLUDED:
-            self._stamps.popitem(last=False)
+        self._stamps.put((spec, name), stamp)
 
     def has(self, spec: PodSpec, name: str) -> bool:
         """Return if the node is excluded, and forget it if it has changed."""
@@ -98,16 +95,14 @@ class Pacing:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._shapes: OrderedDict[Shape, Attempts] = OrderedDict()
+        self._shapes = Newest[Shape, Attempts](_MOST_SHAPES)
         self._next_nomination = 0.0
         self._next_look = 0.0
 
     def attempts(self, shape: Shape) -> Attempts:
         """Return the back-off of a shape. Of too many, those that were used least lately are forgotten."""
-        found = self._shapes.setdefault(shape, Attempts())
-        self._shapes.move_to_end(shape)
-        if len(self._shapes) > _MOST_SHAPES:
-            self._shapes.popitem(last=False)
+        found = self._shapes.get(shape) or Attempts()
+        self._shapes.put(shape, found)
         return found
 
     def held(self, shape: Shape) -> float:

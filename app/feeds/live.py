@@ -25,6 +25,7 @@ from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.memo import Newest
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
 from app.telemetry.background import Background
@@ -92,7 +93,7 @@ class LiveFeed:
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
         self._background = Background()
-        self._missed: dict[tuple[Kind[Any], str, str], _Missed] = {}
+        self._missed = Newest[tuple[Kind[Any], str, str], _Missed](_MOST_MISSED)
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
         self._heard_until = -inf
 
@@ -224,10 +225,7 @@ class LiveFeed:
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str, cause: str) -> None:
         """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
-        self._missed.pop((kind, namespace, name), None)
-        if len(self._missed) >= _MOST_MISSED:
-            del self._missed[next(iter(self._missed))]
-        self._missed[(kind, namespace, name)] = _Missed(monotonic() + _MISS_SECONDS, cause)
+        self._missed.put((kind, namespace, name), _Missed(monotonic() + _MISS_SECONDS, cause))
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:

@@ -1,7 +1,8 @@
-"""A memory of what was parsed or derived, bounded by bytes."""
+"""Bounded memories: of what was parsed or derived, by bytes; of the entries written last, by their number."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, Final, Generic, TypeVar
 
@@ -9,6 +10,20 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MISSING: Final[Any] = object()
+
+
+class Newest(OrderedDict[K, V]):
+    """A dict of at most ``most`` entries. ``put`` forgets the one that was put longest ago."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def put(self, key: K, value: V) -> tuple[K, V] | None:
+        """Make an entry the newest one. Return the forgotten one, if there is one."""
+        self[key] = value
+        self.move_to_end(key)
+        return self.popitem(last=False) if len(self) > self._most else None
 
 
 class Memo(Generic[K, V]):

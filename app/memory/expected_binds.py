@@ -20,6 +20,7 @@ from typing import Final
 
 from app.framework.interface import Clock
 from app.kube.core_v1 import Pod
+from app.kube.memo import Newest
 
 _MOST_DUE: Final = 64
 _DUE_SECONDS: Final = 1.0
@@ -51,7 +52,7 @@ class ExpectedBinds:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._share = 1.0
-        self._due: dict[str, tuple[Pod, Sequence[str], float]] = {}
+        self._due = Newest[str, tuple[Pod, Sequence[str], float]](_MOST_DUE)
         self._changed = asyncio.Event()
         self._observe = observe
         self._is_placed = is_placed
@@ -59,9 +60,7 @@ class ExpectedBinds:
     def expect(self, pod: Pod, nodes: Sequence[str] = ()) -> None:
         """Note that the bind of ``pod`` to one of ``nodes`` is due."""
         if self._wait_seconds and pod.uid:
-            if len(self._due) >= _MOST_DUE:
-                self._due.pop(next(iter(self._due)))
-            self._due[pod.uid] = (pod, nodes, self._clock() + _DUE_SECONDS)
+            self._due.put(pod.uid, (pod, nodes, self._clock() + _DUE_SECONDS))
 
     def arrived(self, uid: str) -> None:
         """The pod is placed in the picture, or will not be: nobody needs to wait for it."""

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from app.framework.interface import Clock
+from app.kube.memo import Newest
 
 _MOST: Final = 4096
 """Pods between a pick and whatever comes of it, and those that were bound since: nobody asks about these again."""
@@ -43,7 +44,7 @@ class Picks:
         self._clock = clock
         self._made = made
         self._failed = failed
-        self._kept: dict[str, _Pick] = {}
+        self._kept = Newest[str, _Pick](_MOST)
 
     def asked(self, uid: str, generation: int) -> None:
         """The pod is asked about on a picture of this ``generation``."""
@@ -61,7 +62,5 @@ class Picks:
         node = best[0] if len(best) == 1 else choice(best)  # noqa: S311  # ties, no secret
         self._made.inc()
         if uid:
-            self._kept[uid] = _Pick(node, generation, self._clock() + SAME_SECONDS)
-            if len(self._kept) > _MOST:
-                del self._kept[next(iter(self._kept))]
+            self._kept.put(uid, _Pick(node, generation, self._clock() + SAME_SECONDS))
         return node

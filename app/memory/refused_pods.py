@@ -12,6 +12,7 @@ from msgspec import Struct
 from app.cache.cluster import Cluster
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
+from app.kube.memo import Newest
 from app.kube.meta_v1 import ObjectKey
 
 Cause = tuple[str, str]
@@ -51,17 +52,13 @@ class RefusedPods:
     def __init__(self, counter: Callable[[str, str], Counter], most: int = MOST_PODS) -> None:
         self._counter = counter
         self._counters: dict[Cause, Counter] = {}
-        self._most = most
-        self._pods: dict[str, _Refused] = {}
+        self._pods = Newest[str, _Refused](most)
 
     def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
         """Every node that the pod could have was refused, some of them for each of the causes."""
         for cause in causes:
             (self._counters.get(cause) or self._new(cause)).inc()
-        self._pods.pop(pod.uid, None)
-        if len(self._pods) >= self._most:
-            del self._pods[next(iter(self._pods))]
-        self._pods[pod.uid] = _Refused(pod.key, profile, frozenset(map(itemgetter(0), causes)))
+        self._pods.put(pod.uid, _Refused(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
         """Some node would do."""

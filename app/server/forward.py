@@ -21,6 +21,7 @@ from typing import Final, Protocol
 import structlog
 
 from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.kube.memo import Newest
 from app.kube.quoting import quoted
 from app.replicas.replica import NO_LEADER, Route
 from app.server.admission import HostsOf
@@ -84,7 +85,7 @@ class Forwarder:
         self._clock = clock
         self._peer_tls = peer_tls
         self._tracing = tracing
-        self._peers: dict[tuple[str, Peer | None], Connections] = {}
+        self._peers = Newest[tuple[str, Peer | None], Connections](_KEPT)
         self._throttle = Throttle(clock=clock)
 
     async def __call__(
@@ -149,14 +150,13 @@ class Forwarder:
     def _peer(self, address: str) -> Connections:
         try:
             tls = None if self._peer_tls is None else self._peer_tls()
-            peer = self._peers.pop((address, tls), None) or _connections(address, tls)
+            peer = self._peers.get((address, tls)) or _connections(address, tls)
         except CertificateError as error:
             raise NotConnected(str(error)) from None
         except ValueError:
             raise NotConnected(f"its address is {quoted(address)}") from None
-        self._peers[address, tls] = peer
-        while len(self._peers) > _KEPT:
-            self._peers.pop(next(iter(self._peers))).close()
+        if (forgotten := self._peers.put((address, tls), peer)) is not None:
+            forgotten[1].close()
         return peer
 
     def close(self) -> None:

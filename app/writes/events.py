@@ -34,6 +34,7 @@ from app.framework.events import EventType, Reference
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
+from app.kube.memo import Newest
 from app.telemetry.background import Background
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
@@ -241,8 +242,8 @@ class ApiRecorder:
         self._clock = clock
         self._count = count
         self._wall = wall
-        self._series: OrderedDict[_Kind, _Series] = OrderedDict()
-        self._budgets: OrderedDict[Reference, _Budget] = OrderedDict()
+        self._series = Newest[_Kind, _Series](_MOST_SERIES)
+        self._budgets = Newest[Reference, _Budget](_MOST_OBJECTS)
         self._queue = _Queue()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
@@ -274,10 +275,8 @@ class ApiRecorder:
 
     def _first(self, same: _Kind, note: str, now: float) -> None:
         name = f"{same[3].name[:_LONGEST_NAME]}.{time_ns():x}"
-        series = self._series[same] = _Series(same, name, self._body(same, name, note), now)
-        self._series.move_to_end(same)
-        if len(self._series) > _MOST_SERIES:
-            self._series.popitem(last=False)
+        series = _Series(same, name, self._body(same, name, note), now)
+        self._series.put(same, series)
         self._enqueue(series)
 
     def _again(self, series: _Series, now: float) -> None:
@@ -306,12 +305,8 @@ class ApiRecorder:
         return has_room
 
     def _budget(self, regarding: Reference, now: float) -> _Budget:
-        found = self._budgets.get(regarding)
-        if found is None:
-            found = self._budgets[regarding] = _Budget(float(AT_ONCE), now)
-            if len(self._budgets) > _MOST_OBJECTS:
-                self._budgets.popitem(last=False)
-        self._budgets.move_to_end(regarding)
+        found = self._budgets.get(regarding) or _Budget(float(AT_ONCE), now)
+        self._budgets.put(regarding, found)
         return found
 
     def _body(self, same: _Kind, name: str, note: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from app.framework.interface import Clock, Handle
 from app.homes.protocol import LISTED_ONLY, State
 from app.kube.core_v1 import Pod
+from app.kube.memo import Newest
 from app.kube.names import is_subdomain
 from plugins.sticky_node.annotations import HOME_SINCE
 from plugins.sticky_node.home_state import HomeStates
@@ -78,10 +79,10 @@ class Clocks:
         self._owners = owners
         self._now = handle.wall_clock
         self._is_asked = handle.is_asked
-        self._seen: dict[Slot, _Seen] = {}
+        self._seen = Newest[Slot, _Seen](MOST_SEEN)
         self._begun: dict[Slot, Owner] = {}
-        self._asked: dict[Slot, _Asked] = {}
-        self._gated: dict[str, float] = {}
+        self._asked = Newest[Slot, _Asked](MOST_SEEN)
+        self._gated = Newest[str, float](MOST_SEEN)
 
     def begin(self) -> None:
         """This process decides from now on: what it has seen earlier may have ended and begun again meanwhile."""
@@ -99,10 +100,7 @@ class Clocks:
             return None
         if self._is_asked():
             return self.known(owner, home)
-        self._asked.pop(owner.key, None)
-        self._asked[owner.key] = _Asked(home, self._now())
-        if len(self._asked) > MOST_SEEN:
-            del self._asked[next(iter(self._asked))]
+        self._asked.put(owner.key, _Asked(home, self._now()))
         return self.began(owner, home)
 
     def since_pod(self, owner: Owner, pod: Pod) -> float | None:
@@ -118,13 +116,12 @@ class Clocks:
 
     def gated(self, pod: Pod) -> None:
         """The pod has scheduling gates: once they are gone, it waits from when they were seen last."""
-        if len(self._gated) >= MOST_SEEN and pod.uid not in self._gated:
-            del self._gated[next(iter(self._gated))]
-        self._gated[pod.uid] = self._now()
+        self._gated.put(pod.uid, self._now())
 
     def ungated(self, pods: Container[str]) -> None:
         """Forget when pods had gates, but these. By UID."""
-        self._gated = {uid: time for uid, time in self._gated.items() if uid in pods}
+        for uid in [it for it in self._gated if it not in pods]:
+            del self._gated[uid]
 
     def known(self, owner: Owner, home: str) -> float | None:
         """The same of a home that is known not to be usable, as far as it is told: to ask begins nothing."""
@@ -186,10 +183,8 @@ class Clocks:
         return seen if seen is not None and seen.home == home else None
 
     def _note(self, owner: Owner, seen: _Seen) -> None:
-        self._seen.pop(owner.key, None)
-        self._seen[owner.key] = seen
-        if len(self._seen) > MOST_SEEN:
-            self.forget(next(iter(self._seen)))
+        if (forgotten := self._seen.put(owner.key, seen)) is not None:
+            self.forget(forgotten[0])
 
 
 def since_key(slot: str) -> str:
@@ -252,15 +247,13 @@ class Tries:
     def __init__(self, clock: Clock, wall_clock: Clock) -> None:
         self._now = clock
         self._wall_clock = wall_clock
-        self._tries: dict[str, _Try] = {}
+        self._tries = Newest[str, _Try](_MOST_TRIES)
 
     def begin(self, uid: str, home: str) -> bool:
         """Return whether the pod is to be refused: its first try of that home is not over."""
         known = self._tries.get(uid)
         if known is None or known.home != home:
-            if len(self._tries) >= _MOST_TRIES:
-                del self._tries[next(iter(self._tries))]
-            self._tries[uid] = _Try(home, self._now() + LONGEST_TRY_SECONDS)
+            self._tries.put(uid, _Try(home, self._now() + LONGEST_TRY_SECONDS))
             return True
         if self._now() >= known.ends_at:
             known.over = True

@@ -19,6 +19,7 @@ from app.framework.interface import NOT_KNOWN, Handle, Unreadable
 from app.homes.protocol import State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from app.kube.memo import Newest
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import readable
 from plugins.sticky_node.background import Steps, longer
@@ -228,7 +229,7 @@ class WaitingPods:
 
     def _forget_all(self) -> None:
         self.refused.begin()
-        self._waits: dict[str, _Wait] = {}
+        self._waits = Newest[str, _Wait](MOST_KNOWN)
         self._new: dict[str, _Wait] = {}
         self._backlog: deque[Pod] = deque()
         self._stamp: object = None
@@ -246,11 +247,9 @@ class WaitingPods:
             wait.new_until = max(wait.new_until, now + AGAIN_SECONDS)
             self._new[pod.uid] = wait
             return
-        if len(self._waits) >= MOST_KNOWN:
-            oldest = next(iter(self._waits))
-            del self._waits[oldest]
-            self._new.pop(oldest, None)
-        self._waits[pod.uid] = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
+        wait = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
+        if (forgotten := self._waits.put(pod.uid, wait)) is not None:
+            self._new.pop(forgotten[0], None)
 
     async def run(self) -> None:
         """Wake pods until cancelled. ``refused`` runs beside."""

@@ -1,6 +1,6 @@
 """What was parsed lately is remembered, of so many bytes together."""
 
-from app.kube.memo import MISSING, Memo
+from app.kube.memo import MISSING, Memo, Newest
 
 
 def test_what_was_put_in_is_found() -> None:
@@ -35,3 +35,10 @@ def test_a_heavy_one_does_not_cost_the_others_their_place() -> None:
         memo.put(f"heavy-{number}", number, 11)
 
     assert (1, 1) == (memo.get("a"), len(memo))
+
+
+def test_of_too_many_the_one_that_was_put_longest_ago_is_forgotten() -> None:
+    newest = Newest[str, int](2)
+
+    assert [None, None, None, ("b", 2)] == [newest.put(*it) for it in (("a", 1), ("b", 2), ("a", 3), ("c", 4))]
+    assert [("a", 3), ("c", 4)] == list(newest.items())

@@ -215,8 +215,9 @@ class TestOfAPod:
 
         assert ["other"] == [*world.clocks._gated]
 
-    def test_no_more_are_remembered_than_homes(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_more_are_remembered_than_homes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "MOST_SEEN", 3)
+        world = World()
         for number in range(5):
             world.clocks.gated(launcher(uid=f"uid-{number}", gated=True))
 
@@ -228,8 +229,9 @@ def waiting(*, gated: bool = False) -> Pod:
     return launcher(gated=gated, status={"conditions": [condition]})
 
 
-def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_SEEN", 10)
+    world = World()
     owners = [world.owner({}, name=f"vm-{number}") for number in range(20)]
     for owner in owners:
         world.clocks.since(owner, "n1")
@@ -302,8 +304,9 @@ def test_of_another_home_there_is_another_try(tries: Tries) -> None:
     assert tries.ends_at("pod", "n1") is None
 
 
-def test_the_oldest_are_forgotten(tries: Tries, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_are_forgotten(clock: ManualClock, wall_clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_TRIES", 3)
+    tries = Tries(clock, wall_clock)
     for number in range(4):
         tries.end(f"pod-{number}", "n1")
 
