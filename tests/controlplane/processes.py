@@ -1,12 +1,14 @@
 """Processes that cannot outlive the tests that started them, with their output kept for the error that may need it."""
 
+import itertools
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,9 @@ LOG_TAIL: Final = 4000
 """Characters of a component's log that the error about its start repeats."""
 
 POLL_SECONDS: Final = 0.05
+FIRST_PORT: Final = 10_240
+EPHEMERAL_PORTS: Final = 32_768
+"""From here on Linux takes ports for outgoing connections."""
 
 
 class StartError(Exception):
@@ -114,9 +119,29 @@ class ProcessGroup:
             self._watchdog.stdin.close()
 
 
+def _own_ports() -> Iterator[int]:
+    """Yield the ports of this worker of pytest-xdist, each once before any comes again."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(FIRST_PORT + worker, EPHEMERAL_PORTS, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    first = secrets.randbelow(len(own))
+    return itertools.cycle((*own[first:], *own[:first]))
+
+
+_PORTS: Final = _own_ports()
+
+
 def free_port() -> int:
-    """A loopback port nobody listened on just now; somebody else may take it before its user does."""
+    """Return a loopback port that no process listens on.
+
+    Another run of tests may take it before its user does, but no other worker of this one, and no outgoing connection.
+    """
+    return next(port for port in _PORTS if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
