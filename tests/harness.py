@@ -37,6 +37,9 @@ SPREAD: Final = "PodTopologySpread"
 WALL_CLOCK: Final = 1_800_000_000.0
 """Seconds since 1970 at which the clock of a world begins."""
 
+_METRICS: Final = Metrics()
+"""Metrics of all worlds: no test reads them, and making the series of a profile takes longer than most decisions."""
+
 Answer = Literal["Success"] | tuple[str, str, tuple[str, ...]]
 """``Success``, or the word of the code, the plugin and its reasons."""
 
@@ -110,7 +113,7 @@ class World:
             nominations=self.cluster,
             picture=self.cluster,
             waiting=WaitingPods(),
-            guard=Guard(Metrics()),
+            guard=Guard(_METRICS),
         )
 
     def add(self, *objects: Node | Pod | JsonObject) -> World:

@@ -25,7 +25,7 @@ from tests.chaos.proxy import REFUSED, SILENT, FaultProxy, Rule, kubeconfig_thro
 from tests.chaos.report import Report, percentiles
 from tests.chaos.waves import EVIDENCE, PLAIN, STOCK, pod_of
 from tests.controlplane import objects
-from tests.integration.service import Homeport
+from tests.integration.service import HTTP, Homeport
 
 NODES: Final = 12
 SHARED: Final = "shared"
@@ -120,7 +120,7 @@ def _place_by_others(arena: Arena, name: str) -> None:
 
 def _is_ready(homeport: Homeport) -> bool:
     try:
-        return httpx.get(f"{homeport.url}/readyz", trust_env=False, timeout=_CALL_SECONDS).is_success
+        return HTTP.get(f"{homeport.url}/readyz", timeout=_CALL_SECONDS).is_success
     except httpx.HTTPError:
         return False
 

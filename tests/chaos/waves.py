@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
-
 from tests.chaos import checker
 from tests.chaos.arena import Arena, all_bound
 from tests.chaos.binder import PlainBinder
@@ -27,7 +25,7 @@ from tests.chaos.faulty import environment
 from tests.chaos.report import Report, percentiles, progress
 from tests.controlplane import objects
 from tests.controlplane.controlplane import Scheduler
-from tests.integration.service import Homeport
+from tests.integration.service import HTTP, Homeport
 
 NODES: Final = 60
 APPS: Final = 5
@@ -300,6 +298,6 @@ def bound_at(history: Sequence[Event]) -> list[float]:
 
 def histogram(homeport: Homeport, name: str) -> dict[str, float]:
     """The cumulated buckets, count and sum of one of Homeport's histograms."""
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     lines = (line for line in text.splitlines() if line.startswith(name))
     return {line.removeprefix(name).rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}

@@ -538,7 +538,7 @@ def _run(line: str, port: int) -> Any:
 
 def _is_ready(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=2).is_success
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, verify=False, timeout=2).is_success
     except httpx.TransportError:
         return False
 

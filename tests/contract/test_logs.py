@@ -119,6 +119,6 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
 
 def _is_ready(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=2).is_success
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, verify=False, timeout=2).is_success
     except httpx.TransportError:
         return False

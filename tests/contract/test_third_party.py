@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,13 +71,13 @@ def flags(tmp_path: Path) -> tuple[str, str]:
     return (f"--cluster={tmp_path / 'cluster.json'}", f"--config={tmp_path / 'homeport.yaml'}")
 
 
-def project(folder: Path, source: str, name: str = "odd-plugins") -> Path:
-    """A distribution with one module and one entry point."""
-    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    pyproject = folder / "pyproject.toml"
-    pyproject.write_text(pyproject.read_text().replace("rack-labels", name).replace("rack_labels", "odd_plugins"))
+def lay_out(folder: Path, source: str) -> None:
+    """Write what pip would install of a distribution with one module and one entry point."""
     (folder / "odd_plugins.py").write_text(source)
-    return folder
+    metadata = folder / "odd_plugins-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-plugins\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[homeport.plugins]\nodd-plugins = odd_plugins:SPEC\n")
 
 
 class TestInstalled:
@@ -139,14 +138,14 @@ SPEC = PluginSpec("PrioritySort", PrioritySortArgs, PrioritySort)
         ),
         pytest.param(
             "",
-            ("plugins", "serve", "evaluate"),
+            ("plugins",),
             "homeport: plugin odd-plugins (odd_plugins:SPEC) of odd-plugins cannot be loaded: "
             "AttributeError: module 'odd_plugins' has no attribute 'SPEC'\n",
             id="the entry point names nothing",
         ),
         pytest.param(
             "SPEC = 'RackLabels'",
-            ("plugins", "serve", "evaluate"),
+            ("plugins",),
             "homeport: plugin odd-plugins (odd_plugins:SPEC) of odd-plugins is neither a PluginSpec nor a sequence of "
             "them\n",
             id="the entry point names something else",
@@ -162,7 +161,8 @@ SPEC = PluginSpec("PrioritySort", PrioritySortArgs, PrioritySort)
 def test_a_plugin_that_cannot_be_had_is_said_to_be_at_fault(
     tmp_path: Path, flags: Sequence[str], source: str, commands: Sequence[str], sentence: str
 ) -> None:
-    venv = make_venv(tmp_path / "venv", project(tmp_path / "odd", source))
+    venv = make_venv(tmp_path / "venv")
+    lay_out(site_packages(venv), source)
     arguments = {"plugins": (), "serve": flags, "evaluate": (os.devnull,)}
 
     ran = {command: homeport(venv, command, *arguments[command], cwd=tmp_path) for command in commands}

@@ -17,8 +17,9 @@ def make_venv(folder: Path, *projects: Path) -> Path:
     _run(sys.executable, "-m", "venv", "--without-pip", folder)
     borrowed = f"{ROOT}\n{sysconfig.get_path('purelib')}\n"
     (site_packages(folder) / "homeport.pth").write_text(borrowed, encoding="utf-8")
-    pip = (sys.executable, "-m", "pip", "--python", python(folder), "--disable-pip-version-check")
-    _run(*pip, "install", "--no-index", "--no-deps", "--no-build-isolation", *projects)
+    if projects:
+        pip = (sys.executable, "-m", "pip", "--python", python(folder), "--disable-pip-version-check")
+        _run(*pip, "install", "--no-index", "--no-deps", "--no-build-isolation", *projects)
     return folder
 
 

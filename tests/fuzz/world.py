@@ -128,7 +128,9 @@ class World:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self.operator.port}/readyz", trust_env=False, timeout=10).is_success
+            return httpx.get(
+                f"http://127.0.0.1:{self.operator.port}/readyz", trust_env=False, verify=False, timeout=10
+            ).is_success
         except httpx.HTTPError:
             return False
 

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_spread_stories import wait_all_bound
 
 ZONES = ("zone-a", "zone-b", "zone-c")
@@ -32,7 +31,7 @@ def bound(plane: ControlPlane, homeport: Homeport, constraints: Sequence[dict[st
 
 def held(homeport: Homeport) -> int:
     """How many Bindings were held."""
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     (count,) = [it for it in text.splitlines() if it.startswith("homeport_bind_batch_wait_seconds_count")]
     return int(float(count.rpartition(" ")[2]))
 

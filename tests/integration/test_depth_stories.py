@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import httpx
 import pytest
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_home_stories import StartHomeport, boot, home_of, install_kubevirt
 from tests.integration.test_spread_stories import WEB, make_zones
 
@@ -19,7 +18,7 @@ SPREAD: Final = [objects.spread(WEB)]
 
 def assert_well(homeport: Homeport) -> None:
     """Ready, with sound books, and nothing left out."""
-    assert httpx.get(f"{homeport.url}/readyz", trust_env=False).text == "ok\n"
+    assert HTTP.get(f"{homeport.url}/readyz").text == "ok\n"
     assert homeport.get("/api/v1/check") == {"consistent": True, "differences": []}
     feeds = homeport.get("/api/v1/status")["feeds"]
     assert [] == [name for it in feeds.values() for name in it["left_out"]]

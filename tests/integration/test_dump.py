@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from app.__main__ import main
 from tests.controlplane import objects
 from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport
+from tests.integration.service import HTTP, Homeport
 from tests.integration.test_home_stories import HOME, install_kubevirt
 from tests.integration.test_spread_stories import WEB, make_zones
 
@@ -81,7 +80,7 @@ def test_a_dump_answers_as_the_live_cluster_does(
     )
     for name in ("web-0", "web-new", "big", "other", launcher):
         asked = {"namespace": "default", "name": name, "pending": True}
-        live = httpx.post(f"{homeport.url}/api/v1/explain", json=asked, trust_env=False).raise_for_status().json()
+        live = HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).raise_for_status().json()
         arguments = ["explain", name, "-n", "default", "--saved", str(file), "--config", str(config), "-o", "json"]
         assert 0 == main(arguments)
         saved: Any = json.loads(capsys.readouterr().out)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account, apply
-from tests.integration.service import Homeport
+from tests.integration.service import HTTP, Homeport
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
 from tests.integration.test_permissions import ELECTION, bind, configured, printed, refused_on_zone_a, without
 from tests.integration.test_spread_stories import WEB, make_zones
@@ -119,6 +117,6 @@ def test_without_the_right_pods_are_bound_all_the_same(plane: ControlPlane, tmp_
 
 
 def counted(homeport: Homeport) -> dict[str, int]:
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     lines = [line for line in text.splitlines() if line.startswith("homeport_events_total{")]
     return {line.partition('result="')[2].partition('"')[0]: int(float(line.split()[-1])) for line in lines}

@@ -9,13 +9,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import SCHEDULER_CONFIG, Homeport, binder, scheduler_config
+from tests.integration.service import HTTP, SCHEDULER_CONFIG, Homeport, binder, scheduler_config
 from tests.integration.test_lean_answers import SCORES
 from tests.integration.test_spread_stories import WEB, wait_all_bound
 from tests.load.counting import CountingProxy
@@ -43,7 +42,7 @@ def start(plane: ControlPlane, start_homeport: StartHomeport) -> StartHomeport:
 
 def picks(homeport: Homeport) -> tuple[int, int]:
     """Made, and failed."""
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     counted = dict(line.split(" ") for line in text.splitlines() if "_picks_total" in line and line[0] != "#")
     made, failed = (int(float(counted[f"homeport_{name}_total"])) for name in ("picks", "failed_picks"))
     return made, failed
@@ -168,7 +167,7 @@ def binding_late(homeport: Homeport) -> AbstractContextManager[str]:
         if uid not in seen:
             seen.add(uid)
             return json.dumps({"Error": REFUSED_ONCE}).encode()
-        return httpx.post(f"{homeport.url}/bind", content=body, trust_env=False).content
+        return HTTP.post(f"{homeport.url}/bind", content=body).content
 
     return binder(hand_on)
 

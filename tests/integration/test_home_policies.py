@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 
 from tests.chaos.proxy import HELD_DOWN, FaultProxy, kubeconfig_through
@@ -17,7 +16,7 @@ from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_events import told as events_of
 from tests.integration.test_home_identity import HOME_POD, annotations, fail, seen, succeed, told, wait_home
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
@@ -356,6 +355,7 @@ def all_refused(client: Client, pods: Collection[str]) -> bool:
     return all(AWAY in said[pod] or GRACE in said[pod] for pod in pods)
 
 
+@pytest.mark.long
 def test_all_machines_of_an_outage_come_home(
     plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
 ) -> None:
@@ -486,7 +486,7 @@ def move_while_bound(client: Client, homeport: Homeport, proxy: FaultProxy, mach
 
 def knows(homeport: Homeport, pod: Json) -> bool:
     asked = {"namespace": "default", "name": pod["metadata"]["name"]}
-    return httpx.post(f"{homeport.url}/api/v1/explain", json=asked, trust_env=False).is_success
+    return HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).is_success
 
 
 HOSTILE: Final = {
@@ -612,5 +612,5 @@ def test_a_home_that_spread_forbids_is_told_with_both_reasons(
 
 def explained(homeport: Homeport, pod: str) -> Json:
     asked = {"namespace": "default", "name": pod}
-    answer = httpx.post(f"{homeport.url}/api/v1/explain", json=asked, trust_env=False).raise_for_status()
+    answer = HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).raise_for_status()
     return dict(answer.json())

@@ -5,12 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
 from tests.integration.test_spread_stories import make_zones
 
@@ -65,7 +63,7 @@ def boot_gated(client: Client, machine: str) -> str:
 
 def explained(homeport: Homeport, pod: str) -> dict[str, Any]:
     asked = {"namespace": "default", "name": pod}
-    answer = httpx.post(f"{homeport.url}/api/v1/explain", json=asked, trust_env=False).raise_for_status()
+    answer = HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).raise_for_status()
     return dict(answer.json()["plugins"]["StickyNode"]["tables"][0])
 
 
@@ -76,7 +74,7 @@ def lines(homeport: Homeport, event: str) -> list[dict[str, Any]]:
 
 
 def repairs(homeport: Homeport) -> int:
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     labels = 'extension_point="Repair",plugin="StickyNode",status="Success"'
     wanted = f"homeport_plugin_execution_duration_seconds_count{{{labels}}} "
     return sum(int(float(line.removeprefix(wanted))) for line in text.splitlines() if line.startswith(wanted))

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
-import httpx
 import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import SCHEDULER_CONFIG, Homeport, binder, scheduler_config
+from tests.integration.service import HTTP, SCHEDULER_CONFIG, Homeport, binder, scheduler_config
 
 COMPLETE: Final = SCHEDULER_CONFIG.with_name("complete.yaml")
 LATE_SECONDS: Final = 0.3
@@ -27,7 +26,7 @@ def first_bind_late(homeport: Homeport) -> AbstractContextManager[str]:
         if not held.is_set():
             held.set()
             time.sleep(LATE_SECONDS)
-        return httpx.post(f"{homeport.url}/bind", content=body, trust_env=False).content
+        return HTTP.post(f"{homeport.url}/bind", content=body).content
 
     return binder(hand_on)
 

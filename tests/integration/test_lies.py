@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
@@ -14,7 +13,7 @@ from tests.chaos.liar import BINDING, FORGED, WELCOME, Lie, LyingProxy, Request
 from tests.controlplane import objects
 from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport
+from tests.integration.service import HTTP, Homeport
 from tests.integration.test_replicas import FENCE
 
 READ = Request("GET", "/pods/web")
@@ -33,7 +32,7 @@ class Story:
     def bind(self) -> str:
         """Ask for a bind as a scheduler does; return the error, empty for success."""
         request = {"PodName": "web", "PodNamespace": "default", "PodUID": self.pod["metadata"]["uid"], "Node": "n1"}
-        found: str = httpx.post(f"{self.homeport.url}/bind", json=request, trust_env=False, timeout=30).json()["Error"]
+        found: str = HTTP.post(f"{self.homeport.url}/bind", json=request, timeout=30).json()["Error"]
         return found
 
     @property

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport
+from tests.integration.service import HTTP, Homeport
 from tests.integration.test_home_stories import install_kubevirt
 
 StartHomeport = Callable[..., Homeport]
@@ -57,4 +56,4 @@ def test_an_owner_of_no_name_is_not_looked_for(plane: ControlPlane, start_homepo
 
 
 def bind(homeport: Homeport, body: dict[str, str]) -> Any:
-    return httpx.post(f"{homeport.url}/bind", json=body, trust_env=False, timeout=10).raise_for_status().json()
+    return HTTP.post(f"{homeport.url}/bind", json=body, timeout=10).raise_for_status().json()

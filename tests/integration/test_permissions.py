@@ -9,7 +9,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 import yaml
 
@@ -28,7 +27,7 @@ from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account, apply
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_home_identity import install_memory
 from tests.integration.test_home_stories import boot, home_of, install_kubevirt
 from tests.integration.test_replicas import FENCE
@@ -62,13 +61,13 @@ def configured(folder: Path, **settings: Any) -> Path:
 
 
 def ready(homeport: Homeport, query: str = "") -> str:
-    return httpx.get(f"{homeport.url}/readyz{query}", trust_env=False).text
+    return HTTP.get(f"{homeport.url}/readyz{query}").text
 
 
 def refused_on_zone_a(homeport: Homeport, pod: dict[str, Any]) -> bool:
     """What a scheduler asks that shows the nodes of one zone only."""
     asked = {"Pod": pod, "NodeNames": ["zone-a-0", "zone-a-1"]}
-    answer: dict[str, Any] = httpx.post(f"{homeport.url}/filter", json=asked, trust_env=False).json()
+    answer: dict[str, Any] = HTTP.post(f"{homeport.url}/filter", json=asked).json()
     return not answer["NodeNames"]
 
 
@@ -76,7 +75,7 @@ def bind(homeport: Homeport, pod: Json, node: str) -> str:
     """By this a scheduler makes itself known: pods of those that never called are not fenced off."""
     meta = pod["metadata"]
     asked = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
-    answer: dict[str, str] = httpx.post(f"{homeport.url}/bind", json=asked, trust_env=False, timeout=10).json()
+    answer: dict[str, str] = HTTP.post(f"{homeport.url}/bind", json=asked, timeout=10).json()
     return answer.get("Error", "")
 
 
@@ -89,7 +88,7 @@ def fenced(client: Client, pod: str) -> bool:
 
 
 def missing_count(homeport: Homeport) -> int:
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     (line,) = [it for it in text.splitlines() if it.startswith("homeport_permissions_missing ")]
     return int(float(line.split()[1]))
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport, leader_and_follower, role, start_scheduler
+from tests.integration.service import HTTP, Homeport, leader_and_follower, role, start_scheduler
 from tests.integration.test_spread_stories import make_zones, wait_all_bound
 
 WEB = {"app": "web"}
@@ -65,7 +65,7 @@ def skew(zones: dict[str, str], bound: dict[str, str]) -> int:
 
 def holds_the_lease(homeport: Homeport) -> list[str]:
     """The samples of the metric that says so."""
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False, timeout=5).text
+    text = HTTP.get(f"{homeport.url}/metrics", timeout=5).text
     name = "homeport_leader_election_master_status"
     return [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
 
@@ -125,11 +125,11 @@ def test_a_leader_that_slept_binds_nothing_and_one_that_is_killed_is_replaced(pl
 
     first.signal(signal.SIGSTOP)
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{first.url}/bind", json=asked, trust_env=False, timeout=0.5)
+        HTTP.post(f"{first.url}/bind", json=asked, timeout=0.5)
     slept = until_it_leads(plane, second)
     first.signal(signal.SIGCONT)
     plane.client.wait_for(lambda: role(first) == "ok: follower", what="the one that slept to follow")
-    answer = httpx.post(f"{first.url}/bind", json=binding(plane, "came-later", "zone-b-0"), trust_env=False)
+    answer = HTTP.post(f"{first.url}/bind", json=binding(plane, "came-later", "zone-b-0"))
     decided = first.outcomes("bind")
 
     with start_scheduler(plane, first):

@@ -4,14 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration.attempts import attempts
-from tests.integration.service import Homeport, scheduler_config, start_scheduler
+from tests.integration.service import HTTP, Homeport, scheduler_config, start_scheduler
 from tests.integration.test_spread_stories import WEB
 
 StartHomeport = Callable[..., Homeport]
@@ -86,7 +85,7 @@ def pods_known(homeport: Homeport) -> int:
 
 def results(homeport: Homeport) -> dict[str, int]:
     """What became of nominations."""
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     lines = [line for line in text.splitlines() if line.startswith("homeport_nominations_total{")]
     return {line.partition('result="')[2].partition('"')[0]: int(float(line.rpartition(" ")[2])) for line in lines}
 

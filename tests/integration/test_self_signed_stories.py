@@ -17,7 +17,7 @@ from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
 from tests.controlplane.processes import free_port
 from tests.integration.roles import Account, apply
-from tests.integration.service import Homeport, scheduler_config
+from tests.integration.service import HTTP, Homeport, scheduler_config
 from tests.integration.test_spread_stories import make_zones, wait_all_bound
 from tests.integration.test_tls_stories import ELECTION, LEASE, WEB
 
@@ -82,7 +82,7 @@ def make_pods(plane: ControlPlane, *names: str) -> list[str]:
     return list(names)
 
 
-@pytest.mark.parametrize("version", ["1.36.3", "1.35.4"])
+@pytest.mark.parametrize("version", ["1.36.3", pytest.param("1.35.4", marks=pytest.mark.long)])
 def test_a_scheduler_calls_with_the_pair_from_the_secret(
     plane: ControlPlane, tmp_path: Path, replicas: list[Homeport], version: str
 ) -> None:
@@ -137,8 +137,8 @@ def test_a_secret_with_something_else_in_it_is_left_alone_and_said(
 
 
 def _role(homeport: Homeport) -> str:
-    return httpx.get(f"{homeport.pages}/readyz", trust_env=False, timeout=5).text
+    return HTTP.get(f"{homeport.pages}/readyz", timeout=5).text
 
 
 def _metrics(homeport: Homeport) -> str:
-    return httpx.get(f"{homeport.pages}/metrics", trust_env=False, timeout=5).text
+    return HTTP.get(f"{homeport.pages}/metrics", timeout=5).text

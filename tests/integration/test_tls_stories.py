@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 import yaml
 
@@ -15,7 +14,7 @@ from tests.certificates import Authority
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
 from tests.controlplane.processes import free_port
-from tests.integration.service import Homeport, start_scheduler
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_spread_stories import make_zones, wait_all_bound
 from tests.load.rotations import measured
 
@@ -121,7 +120,7 @@ def pair(
 
 
 def _role(homeport: Homeport) -> str:
-    return httpx.get(f"{homeport.pages}/readyz", trust_env=False, timeout=5).text
+    return HTTP.get(f"{homeport.pages}/readyz", timeout=5).text
 
 
 def test_replicas_speak_tls_to_each_other(

@@ -25,7 +25,7 @@ import httpx
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane, Scheduler
-from tests.integration.service import Homeport, scheduler_config
+from tests.integration.service import HTTP, Homeport, scheduler_config
 from tests.load.report import percentiles
 
 _ZONES: Final = ("zone-a", "zone-b", "zone-c")
@@ -80,7 +80,7 @@ def cpu_seconds(pid: int) -> float:
 
 def figures(homeport: Homeport) -> dict[str, float]:
     """The counters of interest, by name and labels."""
-    text = httpx.get(f"{homeport.url}/metrics", trust_env=False).text
+    text = HTTP.get(f"{homeport.url}/metrics").text
     return {f"{name}{{{labels or ''}}}": float(value) for name, labels, value in _FIGURE.findall(text)}
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tests.conformance.live.prioritize import Setting
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.controlplane.processes import ProcessGroup, free_port
-from tests.integration.service import SCHEDULER_CONFIG, Homeport, scheduler_config
+from tests.integration.service import HTTP, SCHEDULER_CONFIG, Homeport, scheduler_config
 
 _START_SECONDS: Final = 300.0
 _CLIENT: Final = {"clientConnection": {"qps": 5000, "burst": 10000}}
@@ -158,6 +158,6 @@ def _running(plane: ControlPlane, scheduler: Scheduler, **beside: int) -> Runnin
 
 def _listens(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/docs", trust_env=False, timeout=2).is_success
+        return HTTP.get(f"http://127.0.0.1:{port}/docs", timeout=2).is_success
     except httpx.TransportError:
         return False
