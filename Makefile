@@ -12,16 +12,16 @@ HERE := $(shell printf %s "$(CURDIR)" | cksum | cut -d ' ' -f 1)
 LOCKED := $(VENV)/.locked-$(HERE)
 READY := $(VENV)/.ready-$(HERE)
 
-PYTEST := $(BIN)/python -m pytest $(if $(CI),-p no:cacheprovider)
-STAGES := lint unit control-plane chart conformance-sample fuzz integration chaos
-# Fixed, so that a failure is that of the change; the checked-in vectors are of seed 1.
-SAMPLE := --count 4200 --seed 2
+# Workers of pytest-xdist, one a core; each starts what it needs on ports and in folders of its own.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 $(if $(CI),-p no:cacheprovider)
+STAGES := lint unit integration conformance-sample fuzz-sample chaos-sample
+MORE_STAGES := long chart conformance fuzz chaos cluster-test
 UV := uv==0.13.8
 CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test $(STAGES) chart-docs conformance live soak kept bench loadtest refusals attempts lock format clean wheel image cluster-test
+.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs live soak kept bench loadtest refusals attempts lock format clean wheel image
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -33,12 +33,11 @@ run: $(READY) ## serve the sample cluster on http://127.0.0.1:8888 (CLUSTER=, HO
 	@sed 's|127.0.0.1:8888|$(HOST):$(PORT)|' examples/curl.txt
 	@exec $(BIN)/homeport serve --log-format console --cluster $(CLUSTER) --host $(HOST) --port $(PORT)
 
-test: $(READY) ## everything CI runs: lint, unit, control-plane, chart, conformance-sample, fuzz in short, integration, chaos in short
-	@for stage in $(STAGES); do \
-	    echo "==> $$stage"; started=$$SECONDS; \
-	    $(MAKE) $$stage SHORT=1 || { echo "==> $$stage: FAILED after $$((SECONDS - started)) s"; exit 1; }; \
-	    times="$${times:-}$$(printf '\n    %-18s %4d s' $$stage $$((SECONDS - started)))"; \
-	done; echo "==> passed:$$times"
+test: $(READY) ## before a pull request: lint, unit, integration, and samples of conformance, fuzz and chaos
+	@$(call in-background,control-plane oracle); $(call played,$(STAGES))
+
+test-all: test ## everything CI runs: make test, then long, chart, conformance, fuzz and chaos in short, cluster-test (as root)
+	@$(call played,$(MORE_STAGES))
 
 lint: $(READY) ## ruff, formatting, Dockerfiles, types
 	@$(BIN)/ruff check
@@ -46,15 +45,21 @@ lint: $(READY) ## ruff, formatting, Dockerfiles, types
 	@$(BIN)/hadolint Dockerfile tests/cluster/tests.Dockerfile
 	@$(BIN)/mypy
 
-unit: $(READY) ## every test that needs no control plane
-	@$(PYTEST) --ignore tests/integration --ignore tests/chart --ignore tests/cluster
+unit: $(READY) ## every test that needs no control plane, but for those marked long
+	@$(PYTEST) -m 'not long' --ignore tests/integration --ignore tests/chart --ignore tests/cluster
+
+integration: $(READY) control-plane ## the tests against a real control plane, but for those marked long
+	@$(PYTEST) -m 'not long' tests/integration
+
+long: $(READY) control-plane ## the tests marked long, and every property with four times the examples
+	@$(BIN)/python -m tests.controlplane.binaries --kubernetes 1.35.4
+	@$(PYTEST) -m 'long or hypothesis' --hypothesis-profile long --ignore tests/chart --ignore tests/cluster
 
 control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, into a cache
 	@$(BIN)/python -m tests.controlplane.binaries
-	@$(BIN)/python -m tests.controlplane.binaries --kubernetes 1.35.4
 
-integration: $(READY) control-plane ## the tests against a real control plane
-	@$(PYTEST) tests/integration
+oracle: $(READY) ## build the Go plugins that make conformance compares with, once, into a cache
+	@$(BIN)/python -m tests.conformance.oracle
 
 chart: $(READY) control-plane ## the Helm chart: rendered, refused, dry-run, installed and taken away on a real API server
 	@$(BIN)/python -m tests.controlplane.tools
@@ -64,20 +69,27 @@ chart-docs: $(READY) ## make the chart's README from its values, and the schema 
 	@$(BIN)/python -m tests.chart.settings_schema
 	@$(BIN)/python -m tests.controlplane.tools --document helm/homeport
 
-conformance-sample: $(READY) control-plane ## compare a fixed sample of generated cases with the Go plugins
-	@$(BIN)/python -m tests.conformance.compare $(SAMPLE)
-
 chaos: $(READY) control-plane ## try to break a hard constraint or lose a home, and count (SHORT=1, STOCK=1, ONLY="race kills restarts", SEED=, JSON=)
 	@$(BIN)/python -m tests.chaos $(if $(SHORT),--short) $(if $(STOCK),--stock) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(JSON),--json $(JSON))
+
+conformance-sample: $(READY) ## compare a fixed sample of generated cases with the Go plugins of the default release
+	@$(BIN)/python -m tests.conformance.compare --count 2100 --seed 2 --minor 1.36.3
+
+fuzz-sample: $(READY) ## the smallest make fuzz
+	@$(BIN)/python -m tests.fuzz --sample
+
+chaos-sample: $(READY) control-plane ## the smallest make chaos
+	@$(BIN)/python -m tests.chaos --sample
 
 fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=1, ONLY=requests, SEED=, COUNT=, JSON=)
 	@$(BIN)/python -m tests.fuzz $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(COUNT),--count $(COUNT)) $(if $(FAMILY),--family $(FAMILY)) $(if $(CASE),--case $(CASE)) \
 	    $(if $(EVERY),--every) $(if $(JSON),--json $(JSON))
 
-conformance: $(READY) ## compare generated cases with the Go plugins (COUNT=, SEED=, MINOR=1.36.3, TOPIC="taints hard")
-	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' TOPIC='$(TOPIC)' $(BIN)/python -m tests.conformance.compare
+conformance: $(READY) ## compare generated cases with the Go plugins (SHORT=1, COUNT=, SEED=, MINOR=1.36.3, TOPIC="taints hard")
+	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' TOPIC='$(TOPIC)' $(BIN)/python -m tests.conformance.compare \
+	    $(if $(SHORT),--count 4200 --seed 3)
 
 live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (CASES=, CLUSTERS=, PODS=, SEED=)
 	@CASES='$(CASES)' CLUSTERS='$(CLUSTERS)' PODS='$(PODS)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live
@@ -123,6 +135,17 @@ lock: $(VENV)-lock/bin/uv ## resolve the dependencies anew into the lock files (
 clean: ## remove everything that was made
 	@rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stages $(1) one after the other, to the first that fails, and how long each took.
+played = times=; for stage in $(1); do \
+	    echo "==> $$stage"; started=$$SECONDS; $(MAKE) $$stage SHORT=1 || failed="$$stage failed"; \
+	    times="$$times$$(printf '\n    %-18s %4d s' $$stage $$((SECONDS - started)))"; \
+	    if [ "$${failed:-}" ]; then break; fi; \
+	done; echo "==> $${failed:-passed}:$$times"; [ -z "$${failed:-}" ]
+
+# Build the targets $(1) while the rest of the recipe runs, which has the processors first.
+in-background = set -m; nice $(MAKE) $(1) >/dev/null & builder=$$!; set +m; \
+	trap 'kill -- -$$builder 2>/dev/null || true' EXIT
 
 compile = $< pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \

@@ -14,9 +14,10 @@ PATIENCE_SECONDS: Final = 360
 MUST_RUN: Final = os.environ.get("CI", "").lower() in {"1", "true"}
 REFUSED: Final = "skipped or expected to fail, and CI lets nothing through unseen: "
 
-if not MUST_RUN:  # Hypothesis has a profile for CI, and it has no deadline either
-    settings.register_profile("homeport", deadline=None)
-    settings.load_profile("homeport")
+# In CI the parent is Hypothesis' own profile for CI: the same examples every time.
+settings.register_profile("short", settings.default, deadline=None, max_examples=25)
+settings.register_profile("long", settings.default, deadline=None, max_examples=100)
+settings.load_profile("short")
 
 ReportT = TypeVar("ReportT", pytest.TestReport, pytest.CollectReport)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -30,6 +31,12 @@ RACK: Final = "example.com/rack"
 NODES: Final = ("n1", "n2", "n3", "n4")
 NAMESPACES: Final = ("default", "shop")
 KEYS: Final = (ZONE, HOSTNAME, RACK)
+
+
+def examples(of_long: int) -> int:
+    """Return how many examples to try: ``of_long`` under the profile ``long`` of tests/conftest.py, else its share."""
+    return of_long * settings().max_examples // settings.get_profile("long").max_examples
+
 
 rarely: Final = st.sampled_from((False,) * 7 + (True,))
 

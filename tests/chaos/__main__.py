@@ -1,7 +1,8 @@
 """Try to break a hard constraint, and count.
 
 python -m tests.chaos                     # everything; an hour or so on a small machine
-python -m tests.chaos --short             # what `make test` runs
+python -m tests.chaos --short             # what `make test-all` runs
+python -m tests.chaos --sample            # what `make test` runs
 python -m tests.chaos --only conflicts    # one scenario, or several
 """
 
@@ -28,7 +29,7 @@ IN_TREE_PER_APP: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of everything."""
+    """How much of everything. ``scenarios``: those that are played unless others are asked for; all, if empty."""
 
     binds: int
     per_app: int
@@ -45,6 +46,7 @@ class Sizes:
     stock_room_binds: int
     machines: int
     restarts: int
+    scenarios: tuple[str, ...] = ()
 
 
 FULL: Final = Sizes(
@@ -76,6 +78,18 @@ SHORT: Final = replace(
     stock_room_binds=0,
     machines=20,
     restarts=5,
+    scenarios=("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "crashes", "outage"),
+)
+SAMPLE: Final = replace(
+    SHORT,
+    binds=200,
+    kills=8,
+    leader_failures=2,
+    crashes=2,
+    room_binds=100,
+    machines=8,
+    restarts=2,
+    scenarios=("race", "kills", "restarts", "leaders"),
 )
 FRESHNESS: Final = 35.0
 """Seconds after which Homeport is told to take its picture for too old in the outages."""
@@ -97,7 +111,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }
-IN_SHORT: Final = ("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "crashes", "outage")
 
 
 def memory(events: int, seed: int) -> Report:
@@ -114,7 +127,7 @@ def memory(events: int, seed: int) -> Report:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 if every target was met."""
     arguments = _parser().parse_args(argv)
-    sizes = SHORT if arguments.short else FULL
+    sizes: Sizes = arguments.sizes
     if arguments.binds:
         binds = arguments.binds
         sizes = replace(sizes, binds=binds, in_tree_binds=binds, conflict_binds=binds, room_binds=binds)
@@ -129,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = replace(sizes, restarts=arguments.restarts)
     if arguments.kill_seconds:
         sizes = replace(sizes, kill_seconds=arguments.kill_seconds)
-    chosen = arguments.only or (IN_SHORT if arguments.short else tuple(SCENARIOS))
+    chosen = arguments.only or sizes.scenarios or tuple(SCENARIOS)
     reports = []
     for name in chosen:
         started = time.monotonic()
@@ -158,7 +171,11 @@ def _played(name: str, sizes: Sizes, seed: int) -> Report:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.chaos", description="Try to break a hard constraint, and count.")
-    parser.add_argument("--short", action="store_true", help="the form that make test runs")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--short", dest="sizes", action="store_const", const=SHORT, default=FULL, help="for make test-all"
+    )
+    size.add_argument("--sample", dest="sizes", action="store_const", const=SAMPLE, help="for make test")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--binds", type=int, help="bind as many pods in each scenario of waves")

@@ -40,6 +40,7 @@ def test_every_verdict_of_a_topic(topic: str) -> None:
     assert sum(map(is_mixed, verdicts)) > len(verdicts) / 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("topic", SAYING_SOMETHING_ELSE)
 def test_every_verdict_of_an_earlier_release(topic: str) -> None:
     evaluator = Evaluator(Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), OTHER_RELEASE)

@@ -214,7 +214,7 @@ def seen(world: World, pod: Pod) -> str:
 
 
 @every_plugin
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, max_examples=strategies.examples(40))
 @given(objects=strategies.clusters(), pod=strategies.pending_pods)
 def test_a_plugin_changes_neither_pod_nor_node(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
@@ -231,7 +231,7 @@ def test_a_plugin_changes_neither_pod_nor_node(
 
 
 @every_plugin
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, max_examples=strategies.examples(40))
 @given(objects=strategies.clusters(), pod=strategies.pending_pods)
 def test_the_batch_form_says_what_the_per_node_form_says(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject
@@ -255,7 +255,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(
 
 
 @every_plugin
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(derandomize=True, max_examples=strategies.examples(20))
 @given(objects=strategies.clusters(), pod=st.sampled_from(NULLS))
 def test_a_plugin_survives_pods_full_of_nulls(
     spec: PluginSpec[Any], objects: list[JsonObject], pod: JsonObject

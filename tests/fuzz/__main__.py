@@ -1,7 +1,8 @@
 """Send a running service what nobody should, and count.
 
 python -m tests.fuzz                                  # 100,000 of each part
-python -m tests.fuzz --short                          # what `make test` runs
+python -m tests.fuzz --short                          # what `make test-all` runs
+python -m tests.fuzz --sample                         # what `make test` runs
 python -m tests.fuzz --only objects --count 5000 --seed 7
 python -m tests.fuzz --only requests --seed 1 --case 4711    # one case again, with all that is known of it
 """
@@ -29,10 +30,12 @@ from tests.fuzz.world import World
 
 COUNT: Final = 100_000
 LARGE: Final = 1_000 * len(objects.KINDS)
+FULL: Final = {"requests": COUNT, "objects": COUNT, "amounts": COUNT, "large": LARGE, "lies": COUNT}
 SHORT: Final = {"requests": 5_000, "objects": 5_000, "amounts": 1_000, "large": LARGE // 50, "lies": 2_000}
+SAMPLE: Final = {"requests": 2_000, "objects": 2_000, "amounts": 400, "large": LARGE // 500, "lies": 500}
 FULL_LIMITS: Final = Limits()
-SHORT_LIMITS: Final = Limits(step_ms=1_000.0)
-"""Twenty times as much: ``make test`` must not depend on what else the machine does. Work without bounds takes more."""
+OTHER_LIMITS: Final = Limits(step_ms=1_000.0)
+"""Twenty times as much: a test must not depend on what else the machine does. Work without bounds takes more."""
 
 PARTS: Final = ("requests", "objects", "amounts", "large", "lies")
 _BATCH: Final = 1_000
@@ -45,11 +48,11 @@ _FAILURES: Final = Path("build/fuzz")
 def main(argv: Sequence[str] | None = None) -> int:
     """0 if nothing was found."""
     given = _parser().parse_args(argv)
-    limits = SHORT_LIMITS if given.short else FULL_LIMITS
+    limits = FULL_LIMITS if given.counts is FULL else OTHER_LIMITS
     reports = []
     for part in given.only or PARTS:
         families = chosen(part, given.family, every=given.every)
-        count = given.count or (SHORT[part] if given.short else LARGE if part == "large" else COUNT)
+        count = given.count or given.counts[part]
         numbers = [given.case] if given.case is not None else range(count)
         if part == "lies":
             report = lies.report(
@@ -119,10 +122,12 @@ async def play(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.fuzz", description="Send a running service what nobody should.")
-    parser.add_argument("--short", action="store_true", help="the form that make test runs")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--short", dest="counts", action="store_const", const=SHORT, default=FULL, help=f"{SHORT}")
+    size.add_argument("--sample", dest="counts", action="store_const", const=SAMPLE, help=f"{SAMPLE}")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, help=f"of each part; default: {COUNT:,}, in short {SHORT}")
+    parser.add_argument("--count", type=int, help=f"of each part; default: {FULL}")
     parser.add_argument("--case", type=int, help="only this one; needs --only and the seed it was found with")
     parser.add_argument("--family", nargs="+", default=(), help="only these, also such as wait")
     parser.add_argument("--every", action="store_true", help="also families that wait, see tests/fuzz/families.py")

@@ -12,6 +12,8 @@ from tests.load.quiet import Probe
 from tests.load.scheduling import Bench, measure_case
 from tests.load.workload import chosen, load
 
+pytestmark = pytest.mark.long
+
 SYSTEMS = ("in-tree", "homeport", "pick", "passing", "without")
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport, start_scheduler
@@ -69,6 +71,7 @@ def test_one_pod_of_each_shape_and_a_decent_one(plane: ControlPlane, start_homep
     assert homeport.get("/api/v1/check") == {"consistent": True, "differences": []}
 
 
+@pytest.mark.long
 def test_a_restart_among_the_largest_pods_takes_little_more_memory(
     plane: ControlPlane, start_homeport: StartHomeport
 ) -> None:

@@ -9,6 +9,8 @@ from tests.conformance.live import cases, prioritize, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
+pytestmark = pytest.mark.long
+
 CASES = 6
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from plugins import SHIPPED
@@ -129,6 +130,7 @@ def test_complete_behind_a_kube_scheduler_without_filters(plane: ControlPlane, s
     assert dict.fromkeys(names, "node-1") == bound
 
 
+@pytest.mark.long
 def test_the_previous_minor_spreads_and_brings_home(plane: ControlPlane, start_homeport: StartHomeport) -> None:
     """kube-scheduler 1.35.4 on the 1.36.3 API server: the core stories once more."""
     client = plane.client

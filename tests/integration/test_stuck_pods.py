@@ -28,6 +28,7 @@ def emptied(plane: ControlPlane) -> Iterator[ControlPlane]:
     stuck.clear(plane.client)
 
 
+@pytest.mark.long
 def test_stuck_pods_are_tried_once_and_with_homeport_twice(emptied: ControlPlane, tmp_path: Path) -> None:
     plane = emptied
     install_kubevirt(plane.client)

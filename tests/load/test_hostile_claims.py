@@ -31,6 +31,8 @@ from tests.builders import (
 )
 from tests.harness import World, only
 
+pytestmark = pytest.mark.long
+
 A_STEP: Final = 20
 """Maximum processor time between two turns of others, in loops: 50 ms, as in ``make fuzz``, if one takes 2.5 ms."""
 

@@ -23,6 +23,7 @@ from tests.builders import (
     term,
     weighted,
 )
+from tests.strategies import examples
 
 CORE: Final = core_v1([Extra.PREFERRED_AFFINITY, Extra.SCHEDULING_GATES, Extra.FEATURES, Extra.IMAGES])
 TERM: Final = term(expression("disk", "In", "ssd"), fields=[expression("metadata.name", "In", "n1")])
@@ -89,7 +90,7 @@ def below(found: JsonObject, part: str) -> list[tuple[Any, ...]]:
         pytest.param(NODE, "status", CORE.decode_node, id="node"),
     ],
 )
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, max_examples=examples(400))
 @given(data=st.data())
 def test_an_absurd_part_is_read_or_named(found: JsonObject, part: str, decode: Any, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(below(found, part)))

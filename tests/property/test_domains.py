@@ -7,13 +7,14 @@ from app.cache.cluster import Cluster
 from app.kube.core_v1 import decode_node, decode_pod
 from app.kube.selectors import EVERYTHING
 from tests.builders import ZONE, encoded, node_object, pod_object
+from tests.strategies import examples
 
 ZONES = "abcde"
 counts_by_zone = st.dictionaries(st.sampled_from(ZONES), st.integers(0, 4))
 deltas = st.dictionaries(st.sampled_from(ZONES), st.integers(-5, 5).filter(bool))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, max_examples=examples(300))
 @given(counts_by_zone, st.lists(deltas, max_size=4), st.integers(0, 5))
 def test_the_minimum_and_the_domains_above_a_limit(
     counts: dict[str, int], changes: list[dict[str, int]], limit: int

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from app.replicas.lease import Election, LeaseRecord, post_seconds
 from tests.fakes import ManualClock
+from tests.strategies import examples
 
 LEASE = 15.0
 POST = post_seconds(LEASE)
@@ -174,7 +175,7 @@ class Sim:
             self.let_bind.setdefault(name, set()).update(it for it in SCHEDULERS if it in election.recorded)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.integers(0, 2**32), st.integers(2, 3))
 def test_two_replicas_never_may_bind_at_once(seed: int, participants: int) -> None:
     sim = Sim(Random(seed).choice, participants)

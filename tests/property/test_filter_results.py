@@ -68,7 +68,7 @@ def happens(world: World, event: str, pod: JsonObject) -> None:
         world.cluster.upsert_pod(decode_pod(encoded(placed)))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, max_examples=strategies.examples(300))
 @given(strategies.clusters(), strategies.pending_pods, st.booleans(), st.sampled_from(EVENTS), st.booleans())
 def test_the_answer_is_the_one_without_a_memory(
     objects: list[JsonObject], pod: JsonObject, lean: bool, event: str, twice: bool

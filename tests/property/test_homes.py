@@ -19,6 +19,7 @@ from app.framework.interface import WriteConflict
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.owners import Owner
+from tests.strategies import examples
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
     HOME_AFTER,
@@ -220,4 +221,4 @@ def run(work: Coroutine[Any, Any, Any]) -> None:
 
 
 TestHomes = Homes.TestCase
-TestHomes.settings = settings(derandomize=True, deadline=None, max_examples=250, stateful_step_count=25)
+TestHomes.settings = settings(derandomize=True, max_examples=examples(250), stateful_step_count=25)

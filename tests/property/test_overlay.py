@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 
 SETS = partial_kind("apps/v1", "Set")
 LIMITS = range(4)
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=200)
+SETTINGS = settings(derandomize=True, max_examples=strategies.examples(200))
 
 Moved = tuple[Sequence[Pod], Sequence[Pod]]
 """The pods left out, and the pods added."""

@@ -33,7 +33,7 @@ NAMES = ("p1", "p2", "p3")
 CORE = core_v1(list(Extra))
 decode_pod, decode_node = CORE.decode_pod, CORE.decode_node
 SETS = partial_kind("apps/v1", "Set")
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, stateful_step_count=50)
+SETTINGS = settings(derandomize=True, max_examples=strategies.examples(100), stateful_step_count=50)
 
 names = st.sampled_from(NAMES)
 namespaces = st.sampled_from(("default", "default", "default", "shop"))

@@ -47,7 +47,7 @@ PROFILE: Final[JsonObject] = {
     ]
 }
 CROWDED: Final = unschedulable("crowded")
-SETTINGS: Final = settings(derandomize=True, deadline=None, max_examples=120, stateful_step_count=40)
+SETTINGS: Final = settings(derandomize=True, max_examples=strategies.examples(120), stateful_step_count=40)
 
 asked_names = st.lists(st.sampled_from((*NODES, "gone", "unknown")), min_size=1, max_size=6, unique=True)
 level_constraints = st.builds(

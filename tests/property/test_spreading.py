@@ -74,7 +74,7 @@ def slim(pod: JsonObject) -> Pod:
     return decode_pod(encoded(pod))
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, max_examples=strategies.examples(400))
 @given(cases, in_flight)
 def test_certain_means_for_every_outcome_of_the_binds_in_flight(
     case: tuple[list[JsonObject], JsonObject], binding: list[tuple[str, dict[str, str], str, bool]]
@@ -104,7 +104,7 @@ def test_certain_means_for_every_outcome_of_the_binds_in_flight(
     }
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, max_examples=strategies.examples(200))
 @given(cases, strategies.labels, st.data())
 def test_where_a_pod_runs_that_another_does_not_depend_on_does_not_matter(
     case: tuple[list[JsonObject], JsonObject], labels: dict[str, str], data: st.DataObject
@@ -134,7 +134,7 @@ def subsets(binds: Binds) -> list[Binds]:
     return [list(chosen) for size in range(len(binds) + 1) for chosen in combinations(binds, size)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, max_examples=strategies.examples(300))
 @given(strategies.clusters(), strategies.pending_pods)
 def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObject], pod: JsonObject) -> None:
     world, asking = World(*objects, profile=PROFILE), slim(pod)
@@ -153,7 +153,7 @@ def test_the_batch_form_says_what_the_per_node_form_says(objects: list[JsonObjec
         assert raw == plugin.score_nodes(state, asking, nodes).by_name(nodes.names)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, max_examples=strategies.examples(200))
 @given(cases, st.data())
 def test_a_dry_run_says_what_the_cluster_would_say(
     case: tuple[list[JsonObject], JsonObject], data: st.DataObject

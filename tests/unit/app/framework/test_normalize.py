@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.framework.normalize import default_normalize
+from tests.strategies import examples
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_keys_may_be_anything_and_stay_in_order() -> None:
     assert [(3, 0), ((), 100), (None, 66)] == list(default_normalize({3: 0, (): 3, None: 2}).items())
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(
     scores=st.dictionaries(st.integers(), st.integers(min_value=0, max_value=10**6), min_size=1), reverse=st.booleans()
 )

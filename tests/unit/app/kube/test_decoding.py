@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from app.kube import decoding
 from app.kube.decoding import DEEPEST, KEPT, Decoder, TooDeep, levelled, levelled_in_turns
+from tests.strategies import examples
 
 DEPTHS = (1_200, 9_000, 9_990, 100_000)
 """What the API server stores, and what no interpreter takes: Python 3.11 ends at some 900, 3.13 at 10,000."""
@@ -74,7 +75,7 @@ def documents(draw: st.DrawFn) -> Any:
 
 
 @pytest.mark.parametrize("window", [7, 64, 1 << 16], ids="windows of {} bytes".format)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(document=documents(), spaces=st.booleans(), escaped=st.booleans())
 def test_what_is_cut_is_what_the_definition_says(window: int, document: Any, spaces: bool, escaped: bool) -> None:
     separators = (" , ", " : ") if spaces else (",", ":")
