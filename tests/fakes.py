@@ -23,6 +23,7 @@ from app.framework.interface import (
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
+    PostFilterSteps,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -387,9 +388,8 @@ class Helps(FakePlugin, PostFilterPlugin):
         super().__init__(name, calls)
         self.answer = (None if nominates is None else PostFilterResult(nominates), status)
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield from ()
         self.note("post_filter")
         return self.answer
 

@@ -667,7 +667,7 @@ PostFilterAnswer: TypeAlias = tuple[PostFilterResult | None, Status]
 PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
 
 
-def at_once(steps: Generator[Any, None, _T]) -> _T:
+def at_once(steps: Generator[Any, Any, _T]) -> _T:
     """Run all ``steps`` without a pause, and return what they return."""
     while True:
         try:
@@ -677,37 +677,22 @@ def at_once(steps: Generator[Any, None, _T]) -> _T:
             return result
 
 
-def at_one_go(steps: PostFilterSteps, state: CycleState) -> PostFilterAnswer:
-    """All ``steps`` on one picture, with the state of one PreFilter."""
-    try:
-        next(steps)
-        while True:
-            steps.send(state)
-    except StopIteration as end:
-        answer: PostFilterAnswer = end.value
-        return answer
-
-
 @runtime_checkable
 class PostFilterPlugin(Plugin, Protocol):
-    """Called when no node is feasible: can anything be done about it? One of both methods is enough."""
+    """Called when no node is feasible: can anything be done about it?"""
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
-        """Success: something was done, and the pod can come again. Unschedulable: the next plugin is asked.
+    @abstractmethod
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        """A generator that returns a result and a status. It yields after some milliseconds of work, if it takes more.
 
-        UnschedulableAndUnresolvable: nobody can help, ask no further. No result leaves the nomination as it is.
+        Other requests run where it yields. It receives the state of a new PreFilter then, and the cluster may have
+        changed: nothing that was read from it outlives a step.
+
+        Success: something was done, and the pod can come again. Unschedulable: the next plugin is called.
+        UnschedulableAndUnresolvable: nothing can help, no other plugin is called. ``None`` in place of a result leaves
+        the nomination as it is.
         """
-        return at_one_go(self.post_filter_steps(state, pod, rejected), state)
-
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """The same for who has much to look at: others have their turn where it yields, after milliseconds of work.
-
-        It is given the state of a new PreFilter then. The picture may be another one: nothing of it outlives a step.
-        """
-        return self.post_filter(state, pod, rejected)
-        yield  # type: ignore[unreachable]  # makes it a generator
+        ...
 
 
 @runtime_checkable

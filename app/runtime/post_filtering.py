@@ -12,19 +12,17 @@ from typing import Any, Final
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     PostFilterAnswer,
-    PostFilterPlugin,
     PostFilterResult,
     PostFilterSteps,
     PreemptionPlugin,
     Victims,
-    at_one_go,
 )
 from app.framework.node_info import NodeInfo
 from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 from app.runtime.runner import Runner
-from app.runtime.slots import PluginSlot, declares, overrides
+from app.runtime.slots import PluginSlot, declares
 
 _POINT: Final = "PostFilter"
 _PAIR: Final = "(result, Status)"
@@ -37,24 +35,18 @@ class NoPreemption(LookupError):
 class PostFiltering(Runner):
     """PostFilter plugins of one profile."""
 
-    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterAnswer:
-        """Ask in order whether anything can be done for a pod without a feasible node. Raises ``PluginError``.
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        """Ask in order whether anything can be done for a pod without a feasible node, in steps of some milliseconds.
 
-        Success and UnschedulableAndUnresolvable end it; otherwise reasons are gathered, the last result stands and
-        the first plugin counts as the one that rejected.
-        """
-        return at_one_go(self.post_filter_steps(state, pod, rejected), state)
-
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """The same in steps of some milliseconds. After each it is to be sent the state of a new PreFilter.
-
+        The caller sends it the state of a new PreFilter after each step. Success and UnschedulableAndUnresolvable end
+        it; otherwise reasons are gathered, the last result stands and the first plugin counts as the one that rejected.
         Raises ``PluginError`` or ``Unprepared``, and is over then.
         """
         result: PostFilterResult | None = None
         reasons: list[str] = []
         rejector = ""
         for slot in self.slots["postFilter"]:
-            state, answer = yield from self._asked_in_steps(slot, state, pod, rejected)
+            state, answer = yield from self._asked(slot, state, pod, rejected)
             found, status = self._checked_answer(slot, answer)
             if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return found, status.by(slot.name)
@@ -65,14 +57,14 @@ class PostFiltering(Runner):
             rejector = rejector or slot.name
         return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
-    def _asked_in_steps(
+    def _asked(
         self, slot: PluginSlot, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
         """What one plugin answers, and the state that it came to."""
-        call, plugin = self._guard.call, slot.plugin
-        if not overrides(type(plugin), PostFilterPlugin, "post_filter_steps"):
-            return state, call(slot.name, _POINT, plugin.post_filter, state, pod, rejected)
-        steps = call(slot.name, _POINT, plugin.post_filter_steps, state, pod, rejected)
+        call = self._guard.call
+        steps = call(slot.name, _POINT, slot.plugin.post_filter, state, pod, rejected)
+        if not isinstance(steps, Generator):
+            raise self._guard.wrong(slot.name, _POINT, steps, "a generator")
         over, answer = call(slot.name, _POINT, step_of, steps, None)
         while not over:
             state = yield

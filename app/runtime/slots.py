@@ -12,7 +12,6 @@ from app.framework import interface
 from app.framework.interface import (
     ClusterFilterPlugin,
     FilterPlugin,
-    PostFilterPlugin,
     PreFilterPlugin,
     Reads,
     ScorePlugin,
@@ -28,9 +27,6 @@ BASES: Final = tuple(
     if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith("Plugin")
 )
 """Every protocol that a plugin can name as its base."""
-
-
-_POST_FILTER: Final = ("post_filter", "post_filter_steps")
 
 
 _OVERRIDES: Final[dict[tuple[object, object, str], bool]] = {}
@@ -70,8 +66,6 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
         yield "names ScorePlugin as a base, and has neither score nor score_nodes"
     if len({overrides(plugin, PreFilterPlugin, it) for it in ("add_pod", "remove_pod")}) > 1:
         yield "has one of add_pod and remove_pod: a dry run needs both"
-    if declares(plugin, PostFilterPlugin) and not any(overrides(plugin, PostFilterPlugin, it) for it in _POST_FILTER):
-        yield "names PostFilterPlugin as a base, and has neither post_filter nor post_filter_steps"
     if declares(plugin, ClusterFilterPlugin) and reads is not Reads.CLUSTER:
         yield f"names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.{reads.name}"
 

@@ -193,7 +193,7 @@ class CycleVerb:
                     ended.append(replace(so_far, post_filter=prepared))  # by now nothing would help
                     return
                 if steps is None:
-                    steps = framework.post_filter_steps(state, pod, so_far.statuses)
+                    steps = framework.post_filter(state, pod, so_far.statuses)
                     over, answer = step_of(steps, None)
                 else:
                     over, answer = step_of(steps, state)

@@ -178,7 +178,7 @@ class DefaultPreemption(PreemptionPlugin):
         self._handle = handle
         self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
 
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Where nobody has to go by now, since the picture has moved between steps, nothing is said of that node."""
         why = self.pod_eligible_to_preempt_others(pod, rejected.get(pod.nominated_node_name, _UNASKED))
         if why:

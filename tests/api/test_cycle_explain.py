@@ -12,7 +12,7 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from app.framework.interface import PostFilterPlugin, PostFilterResult, PostFilterSteps, PreEnqueuePlugin
 from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
@@ -61,9 +61,8 @@ class Gates(FromSpec, PreEnqueuePlugin):
 class MakesRoom(FromSpec, PostFilterPlugin):
     """Helps on the first node that rejects the pod."""
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield from ()
         return PostFilterResult(next(iter(rejected))), Status(Code.SUCCESS)
 
 

@@ -18,7 +18,6 @@ from app.framework.interface import (
     Handle,
     PluginArgs,
     PluginSpec,
-    PostFilterPlugin,
     PreFilterPlugin,
     Reads,
     ScorePlugin,
@@ -421,10 +420,6 @@ class LacksBase(_Made, PreFilterPlugin):
         return SUCCESS
 
 
-class LacksPostFilter(_Made, PostFilterPlugin):
-    """Names a base of which it has nothing."""
-
-
 class LacksScore(_Made, ScorePlugin):
     """Names the base, and has neither of its forms."""
 
@@ -457,13 +452,6 @@ class SaysTooMuch(Plain, ClusterFilterPlugin):
             None,
             "names ScorePlugin as a base, and has neither score nor score_nodes",
             id="neither form of score",
-        ),
-        pytest.param(
-            LacksPostFilter,
-            Reads.CLUSTER,
-            None,
-            "names PostFilterPlugin as a base, and has neither post_filter nor post_filter_steps",
-            id="neither form of postFilter",
         ),
         pytest.param(
             SaysTooMuch,

@@ -18,7 +18,7 @@ from app.framework.interface import (
     PermitPlugin,
     PluginSpec,
     PostFilterPlugin,
-    PostFilterResult,
+    PostFilterSteps,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -292,13 +292,12 @@ class DynamicResources(
             return None
         return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Free nothing: the scheduler in front of us does.
 
         There is no state where an earlier plugin's PreFilter refused the pod; kube-scheduler then fails with an Error.
         """
+        yield from ()
         try:
             wanted = state.read(_WANTED)
         except StateNotFound:

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Explanation, Figure, PostFilterResult
+from app.framework.interface import Explanation, Figure, PostFilterResult, at_once
 from app.framework.node_info import Candidates
 from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
@@ -102,13 +102,13 @@ class TestPostFilter:
         for plugin in plugins:
             plugin.calls = calls
 
-        assert expected == framework(*plugins).post_filter(CycleState(), POD, {"n1": NO})
+        assert expected == at_once(framework(*plugins).post_filter(CycleState(), POD, {"n1": NO}))
         assert [f"{name}: post_filter" for name in asked] == calls
 
     @pytest.mark.parametrize("status", [error("broken"), WAIT, SKIP])
     def test_any_other_answer_is_an_error(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            framework(Helps("A", status)).post_filter(CycleState(), POD, {})
+            at_once(framework(Helps("A", status)).post_filter(CycleState(), POD, {}))
 
         assert error(status.message, "A") == raised.value.status
 

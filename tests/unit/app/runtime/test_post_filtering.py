@@ -38,7 +38,7 @@ class Walks(FakePlugin, PostFilterPlugin):
 
     answer: object = None
 
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         seen = [state.read(NUMBER).count]
         for _ in range(2):
             state = yield
@@ -47,14 +47,14 @@ class Walks(FakePlugin, PostFilterPlugin):
 
 
 class Stumbles(FakePlugin, PostFilterPlugin):
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         yield
         raise ZeroDivisionError("a screw is loose")
 
 
 def walked(*plugins: FakePlugin) -> tuple[PostFilterAnswer, int]:
     """The answer, and how often others had their turn."""
-    steps, turns = framework(*plugins).post_filter_steps(numbered(0), POD, REJECTED), 0
+    steps, turns = framework(*plugins).post_filter(numbered(0), POD, REJECTED), 0
     try:
         next(steps)
         while True:
@@ -80,13 +80,6 @@ def test_one_that_does_not_walk_takes_no_step() -> None:
     assert ((PostFilterResult("n2"), SUCCESS.by("B")), 2) == walked(Walks("A"), Helps("B", SUCCESS, "n2"))
 
 
-def test_all_at_once_is_one_state() -> None:
-    expected = (PostFilterResult("n1"), unschedulable("saw [7, 7, 7]").by("Walks"))
-
-    assert expected == framework(Walks("Walks")).post_filter(numbered(7), POD, REJECTED)
-    assert expected[1].reasons == Walks("Walks").post_filter(numbered(7), POD, REJECTED)[1].reasons
-
-
 def test_a_fault_in_any_step_names_the_plugin() -> None:
     with pytest.raises(PluginError, match=r"Stumbles.*a screw is loose"):
         walked(Stumbles("Stumbles"))
@@ -105,7 +98,8 @@ class Evicts(FakePlugin, PreemptionPlugin):
 
     victims: object = Victims((POD,), 1)
 
-    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterAnswer:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield from ()
         return None, SUCCESS
 
     def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 import pytest
@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import PostFilterResult
+from app.framework.interface import PostFilterResult, at_once
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
@@ -50,6 +50,12 @@ def plugin(**answers: Any) -> FakePlugin:
     return made
 
 
+def returning(answer: object) -> Generator[None, Any, object]:
+    """A generator that takes no step."""
+    yield from ()
+    return answer
+
+
 def filtered(engine: Framework) -> object:
     return engine.feasible(CycleState(), POD, NODES)
 
@@ -67,7 +73,7 @@ def scored(engine: Framework) -> object:
 
 
 def post_filtered(engine: Framework) -> object:
-    return engine.post_filter(CycleState(), POD, {"n1": unschedulable("no")})
+    return at_once(engine.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
 
 
 def added(engine: Framework) -> object:
@@ -210,11 +216,11 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
         pytest.param(
             {"post_filter": None},
             post_filtered,
-            'running PostFilter plugin "Bad": ' + wrong("None", "(result, Status)"),
+            'running PostFilter plugin "Bad": ' + wrong("None", "a generator"),
             id="postFilter",
         ),
         pytest.param(
-            {"post_filter": ("n1", SUCCESS)},
+            {"post_filter": returning(("n1", SUCCESS))},
             post_filtered,
             'running PostFilter plugin "Bad": ' + wrong("a str", "a PostFilterResult"),
             id="postFilter, a name",
@@ -313,7 +319,7 @@ async def test_what_is_right_passes() -> None:
         pre_enqueue=SUCCESS,
         pre_filter=(SKIP, {"n1"}),
         filter=Status(Code.SUCCESS),
-        post_filter=(PostFilterResult("n1"), SUCCESS),
+        post_filter=returning((PostFilterResult("n1"), SUCCESS)),
         pre_score=SKIP,
         reserve=SUCCESS,
         unreserve=None,

@@ -98,24 +98,21 @@ class Broken(FromSpec, PreEnqueuePlugin):
 class Helps(FromSpec, PostFilterPlugin):
     """Names what it was told, and the first of the nodes."""
 
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield from ()
         told = [f"{name}: {status.message}" for name, status in rejected.items()]
         return PostFilterResult("n1"), unschedulable(*told, f"prepared {state.read(SEEN).count} time")
 
 
 class Clears(FromSpec, PostFilterPlugin):
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield from ()
         return PostFilterResult(""), SUCCESS
 
 
 class Fails(FromSpec, PostFilterPlugin):
-    def post_filter(
-        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
-    ) -> tuple[PostFilterResult | None, Status]:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+        yield from ()
         return None, error("a screw is loose")
 
 
@@ -124,7 +121,7 @@ class Walks(FromSpec, PostFilterPlugin):
 
     between: ClassVar[list[Callable[[], object]]] = []
 
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         seen = [self._pods(state)]
         for act in tuple(self.between):
             act()
@@ -142,7 +139,7 @@ class NeedsMore(FromSpec, PostFilterPlugin):
 
     made = 0
 
-    def post_filter_steps(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
+    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         yield
         if not self.made:
             raise Unprepared(self._steps())

@@ -16,6 +16,7 @@ from app.framework.interface import (
     PostFilterResult,
     PreFilterPlugin,
     Victims,
+    at_once,
 )
 from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
@@ -128,14 +129,14 @@ def post_filter(found: World, pod: Pod) -> tuple[PostFilterAnswer, int]:
     """The answer, and how many steps it took."""
     state = CycleState()
     judged = found.framework.feasible(state, pod, found.candidates())
-    steps = found.framework.post_filter_steps(state, pod, judged.rejected)
+    steps = found.framework.post_filter(state, pod, judged.rejected)
     return driven(steps, lambda: prepared(found, pod))
 
 
 def begun(found: World) -> Generator[None, CycleState, PostFilterAnswer]:
     state = CycleState()
     judged = found.framework.feasible(state, WAITING, found.candidates())
-    return found.framework.post_filter_steps(state, WAITING, judged.rejected)
+    return found.framework.post_filter(state, WAITING, judged.rejected)
 
 
 def victims_of(result: PostFilterResult | None) -> list[str]:
@@ -409,7 +410,7 @@ class TestPostFilter:
         found = world(*(pod for name in names for pod in crowd(name)), nodes={name: {} for name in names})
         state = CycleState()
         judged = found.framework.feasible(state, WAITING, found.candidates())
-        steps = found.framework.post_filter_steps(state, WAITING, judged.rejected)
+        steps = found.framework.post_filter(state, WAITING, judged.rejected)
 
         next(steps)
         for name in names:
@@ -427,7 +428,7 @@ class TestPostFilter:
         judged = found.framework.feasible(state, WAITING, found.candidates())
         found.cluster.delete_pod(("default", "n1-0"))
 
-        answer = found.framework.post_filter(prepared(found, WAITING), WAITING, judged.rejected)
+        answer = at_once(found.framework.post_filter(prepared(found, WAITING), WAITING, judged.rejected))
 
         said = '0/1 nodes are available: 1 expected at least one victim pod on node "n1".'
         assert (PostFilterResult(""), unschedulable(f"preemption: {said}").by(PREEMPTION)) == answer

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared
+from app.framework.interface import Unprepared, at_once
 from app.framework.status import Code
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra
@@ -223,13 +223,13 @@ def test_post_filter_frees_nothing() -> None:
     plugin, state = plugin_of(world(claim())), CycleState()
     plugin.pre_filter(state, pod("mine"))
 
-    result, status = plugin.post_filter(state, pod("mine"), {})
+    result, status = at_once(plugin.post_filter(state, pod("mine"), {}))
 
     assert (None, ("still not schedulable",)) == (result, status.reasons)
 
 
 def test_post_filter_has_nothing_to_free_where_an_earlier_pre_filter_refused() -> None:
-    result, status = plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {})
+    result, status = at_once(plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {}))
 
     assert (None, ("no new claims to deallocate",)) == (result, status.reasons)
 
