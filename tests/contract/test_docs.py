@@ -40,6 +40,9 @@ from tests.controlplane.processes import ProcessGroup, free_port
 
 ROOT: Final = Path(__file__).parents[2]
 CURL: Final = (ROOT / "examples" / "curl.txt").read_text(encoding="utf-8")
+API_CURL: Final = re.findall(
+    r"^\$ (curl .*)$", (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 SAMPLE: Final = ROOT / "examples" / "sample-cluster.yaml"
 CATALOGUE: Final = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
 DOCUMENTS: Final = sorted(
@@ -430,7 +433,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
     try:
         command = [sys.executable, "-m", "homeport", "serve", f"--cluster={cluster}", f"--port={port}"]
         group.start("homeport", command).wait_ready(lambda: _is_ready(port), 30)
-        yield [_run(line, port) for line in CURL.splitlines() if line.startswith("curl ")]
+        yield [_run(line, port) for line in (*CURL.splitlines(), *API_CURL) if line.startswith("curl ")]
     finally:
         group.close()
 
@@ -439,7 +442,7 @@ class TestCurl:
     """examples/curl.txt against a real ``homeport serve``: every line as printed, and what its comment claims."""
 
     def test_there_is_a_line_for_every_verb_and_page(self, answers: list[Any]) -> None:
-        assert len(answers) == 12
+        assert len(answers) == 12 + len(API_CURL)
 
     def test_one_more_pod_may_only_go_to_the_third_zone(self, answers: list[Any]) -> None:
         reason = "node(s) didn't match pod topology spread constraints"
@@ -490,6 +493,23 @@ class TestCurl:
             ("web01", "node-a3", "at_home"),
         ] == found
 
+    def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
+        explained, cycle, waiting, homes, drain = answers[12:]
+        (table_shown,) = (json.loads(it) for it in blocks(ROOT / "docs" / "http-api.md", "json"))
+
+        assert {*NODES[8:]} == {*explained["feasible"]} == {*cycle["totals"]}
+        assert table_shown in explained["plugins"]["PodTopologySpread"]["tables"]
+        assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["node"])
+
+
+def test_the_page_about_the_api_names_each_path_beside_the_verbs() -> None:
+    service = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
+    paths = {path for path in service.web().openapi()["paths"] if path.startswith("/api/") or path.count("/") == 1}
+    verbs = {"/filter", "/prioritize", "/preempt", "/bind"}
+
+    assert {"/api/v1/cycle", "/readyz"} <= paths
+    assert [] == [it for it in sorted(paths - verbs) if it not in page("http-api.md")]
+
 
 HOMES: Final = [
     pytest.param(line, id=f"{path.relative_to(ROOT)}: {line}")
@@ -510,10 +530,10 @@ def test_commands_that_make_run_shows_name_the_server() -> None:
     assert [] == [line for line in shown.splitlines() if "homeport homes" in line and "127.0.0.1:8888" not in line]
 
 
-def test_readme_names_every_document() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_index_names_every_document() -> None:
+    pages = {it.name for it in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
-    assert [] == [it.name for it in sorted((ROOT / "docs").glob("*.md")) if f"](docs/{it.name})" not in readme]
+    assert [] == [name for name in sorted(pages) if f"]({name}" not in page("README.md")]
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_published() -> None:
@@ -531,7 +551,7 @@ def _run(line: str, port: int) -> Any:
     if len(rest) == 1:
         return httpx.get(url, **options).raise_for_status().json()
     assert rest[0] == "-d"
-    body = (ROOT / rest[1].removeprefix("@")).read_bytes()
+    body = (ROOT / rest[1][1:]).read_bytes() if rest[1].startswith("@") else rest[1].encode()
     form = {"content-type": "application/x-www-form-urlencoded"}
     return httpx.post(url, content=body, headers=form, **options).raise_for_status().json()
 
