@@ -1,9 +1,11 @@
-"""How often a reader who follows one filter request opens a module: at most twice, at its door and where it decides."""
+"""How far a reader goes who follows one request: files to open, and switches from one file to another."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -21,47 +23,46 @@ from app.framework.interface import (
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
+from tests.api.virtual import virtual_time
 from tests.builders import constraint, node_object, pod_object
 from tests.filtering import Filter
 from tests.harness import World
+from tests.unit.app.verbs.bench import BOUND, Bench, web, zones
 
-ROOMS: Final = ("app.server", "app.verbs", "app.memory", "app.runtime", "plugins")
-"""Those with logic. The others (wire, kube, framework, cache) are the words in which they speak."""
-
-WAYS: Final = ("app.runtime.guard", "app.runtime.runner", "app.runtime.slots")
-"""Through these each plugin is called; whoever has read them once need not open them again."""
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = tuple(str(ROOT / it) + "/" for it in ("app", "plugins", "homeport"))
+"""All that is ours. No module is left out, however often it is used."""
 
 NODES: Final = tuple(f"n{number}" for number in range(6))
 
 
-def entered(ask: Callable[[], object]) -> dict[str, set[str]]:
-    """By module, the functions by which another module called into it."""
-    found: dict[str, set[str]] = {}
+class Followed:
+    """Path of a reader: ``files`` that are opened, in order, and the number of ``switches`` between them.
 
-    def look(frame: FrameType, event: str, _: Any) -> None:
-        module = _module(frame)
-        if event == "call" and module.startswith(ROOMS) and module not in WAYS:
-            caller = next((it for it in _callers(frame) if it.startswith(ROOMS) and it not in WAYS), "")
-            if caller != module and not frame.f_code.co_name.startswith("<"):
-                found.setdefault(module, set()).add(frame.f_code.co_name)
+    A switch is a call of a function in another file than that of the call before; the first call is one, too.
+    """
 
-    sys.setprofile(look)
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+        self.switches = 0
+        self._open = ""
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file != self._open and file.startswith(PACKAGES):
+            self._open = file
+            self.files[file] = None
+            self.switches += 1
+
+
+@contextmanager
+def followed() -> Iterator[Followed]:
+    path = Followed()
+    sys.setprofile(path)
     try:
-        ask()
+        yield path
     finally:
         sys.setprofile(None)
-    return found
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
-def _callers(frame: FrameType) -> Iterator[str]:
-    caller = frame.f_back
-    while caller is not None:
-        yield _module(caller)
-        caller = caller.f_back
 
 
 def world(*bound: str) -> World:
@@ -70,21 +71,38 @@ def world(*bound: str) -> World:
     return World(*nodes, *pods)
 
 
+@pytest.mark.parametrize("lean", [False, True])
 @pytest.mark.parametrize(
-    ("bound", "refused"),
-    [pytest.param((), 0, id="all pass"), pytest.param(("n0",), 2, id="some"), pytest.param(("n0", "n1"), 4, id="more")],
+    ("bound", "refused", "files", "switches"),
+    [pytest.param((), 0, 37, 85, id="all pass"), pytest.param(("n0",), 2, 42, 112, id="some are refused")],
 )
-def test_each_module_is_entered_at_most_twice(bound: tuple[str, ...], refused: int) -> None:
-    asking = Filter(world(*bound))
-    pod = pod_object("new", labels={"app": "web"}, spread=[constraint(app="web")])
-    asking.answer(pod, NODES)  # counts are made
+def test_the_path_of_a_filter(bound: tuple[str, ...], refused: int, files: int, switches: int, lean: bool) -> None:
+    asking = Filter(world(*bound), lean=lean)
+    pods = [pod_object(name, labels={"app": "web"}, spread=[constraint(app="web")]) for name in ("first", "next")]
+    asking.answer(pods[0], NODES)  # counts are made
 
-    following = pod_object("next", labels={"app": "web"}, spread=[constraint(app="web")])
-    found = entered(lambda: asking.answer(following, NODES))
+    with followed() as path:
+        answer = asking.answer(pods[1], NODES)
 
-    assert refused == len(asking.refused(pod, NODES))
-    assert {"app.verbs.filter", "app.runtime.filtering", "plugins.in_tree.pod_topology_spread.plugin"} <= found.keys()
-    assert {} == {module: names for module, names in found.items() if len(names) > 2}
+    assert len(NODES) - refused == len(answer["NodeNames"])
+    assert len(path.files) <= files, list(path.files)
+    assert path.switches <= switches
+
+
+@virtual_time
+async def test_the_path_of_a_bind() -> None:
+    bench = Bench(*zones(), web("web-0"), web("web-1"))
+    first = await bench.start("web-0", "n1")
+    bench.binder.answer("web-0")
+    assert await first == BOUND  # counts are made
+
+    with followed() as path:
+        second = await bench.start("web-1", "n2")
+        bench.binder.answer("web-1")
+        assert await second == BOUND
+
+    assert len(path.files) <= 43, list(path.files)
+    assert path.switches <= 201
 
 
 class Counts(PreFilterPlugin, ClusterFilterPlugin):
