@@ -29,7 +29,6 @@ from app.controllers.expiring import ExpiringVerdicts
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import Recount
-from app.controllers.repair import Repair
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
@@ -251,8 +250,6 @@ class Service:
             self._metrics,
             self._events,
         )
-        repair = Repair(self._frameworks.values(), self._guard, self._feed.complete, self._settings.repair_interval)
-        supervisor.while_leading("repair", repair.run)
         supervisor.while_leading("sampling guard", sampling.run)
         supervisor.while_leading("second looks", second_looks.run)
         expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
@@ -464,6 +461,7 @@ class Service:
             activate=NoActivationWhenAsked(self._writes.activate),
             is_asked=is_asked,
             is_sample=self._is_sample,
+            repair_interval=self._settings.repair_interval,
         )
         filters = OneNodeFilters(profile, registry, handle, self._guard)
         return replace(handle, why=self._whys.add(profile.scheduler_name, filters))

@@ -11,7 +11,7 @@ verb runs which point:
     bind        pre_filter and filter once more on the newest picture, those of the profile's bindRecheck too, reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
     cycle       all that decides, and pre_enqueue, post_filter and less: the extender protocol has no place for these
-    none        repair and run: in the background, in the process that decides
+    none        run: in the background, in the process that decides
 
 What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:
 whether a verdict is kept, when a refusal is remembered, whether a bind is certain, who waits for whom.
@@ -474,7 +474,7 @@ class Handle(Struct, frozen=True):
     whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that. ``why`` asks
     in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide by. ``is_sample``
     tells from the number of names in a filter request if kube-scheduler may have left out nodes that its own filters
-    pass.
+    pass. ``repair_interval``: seconds between two looks for writes that a crash left half done (``repairInterval``).
     """
 
     counts: Counts
@@ -495,6 +495,7 @@ class Handle(Struct, frozen=True):
     is_asked: Callable[[], bool] = _never
     why: Why = _nobody_knows
     is_sample: Callable[[int], bool] = _always_a_sample
+    repair_interval: float = 60.0
 
 
 class Plugin(Protocol):
@@ -847,16 +848,6 @@ class Figure(Struct, frozen=True):
     text: str
     value: float
     labels: Mapping[str, str] = {}
-
-
-@runtime_checkable
-class RepairPlugin(Plugin, Protocol):
-    """Puts right in the background what a crash between two writes left undone."""
-
-    @abstractmethod
-    async def repair(self) -> None:
-        """Called after the picture is first complete, and then again and again. Idempotent."""
-        ...
 
 
 @runtime_checkable

@@ -19,7 +19,6 @@ from app.framework.interface import (
     Explanation,
     Figure,
     Plugin,
-    RepairPlugin,
     ScorePlugin,
 )
 from app.framework.node_info import Candidates, NodeInfo
@@ -49,7 +48,6 @@ _ASIDE: Final = (
     (ScorePlugin, "score_depends_on", "ScoreDependsOn"),
     (ScorePlugin, "normalize", "NormalizeScore"),
     (Plugin, "figures", "Figures"),
-    (RepairPlugin, "repair", "Repair"),
 )
 """What plugins are asked for beside the extension points, by the name under which it is timed."""
 

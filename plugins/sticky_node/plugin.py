@@ -1,11 +1,13 @@
 """Keeps a pod whose owner has a home off every other node; the first bind of the owner makes the home.
 
-Beside the decisions, the process that decides has three loops:
+Beside the decisions, the process that decides has these loops:
 
     homes      write on the owner since when its home is not usable, and tell people what changes
     pods       wake pods that wait where filter may answer otherwise by now: kube-scheduler wakes nobody because time
                has passed, or because a home was moved
     refused    tell people why a home that takes pods does not take the pod that waits for it
+
+    repair     write homes to owners where a bind or a crash left them unwritten, each ``repairInterval``
 
 A loop looks at nothing while nothing has changed. Otherwise it works in short steps, at most once a second.
 """
@@ -35,7 +37,6 @@ from app.framework.interface import (
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
-    RepairPlugin,
     ReservePlugin,
     ScorePlugin,
     Writes,
@@ -111,7 +112,6 @@ class StickyNode(
     PreBindPlugin,
     PostBindPlugin,
     BackgroundPlugin,
-    RepairPlugin,
     HomesPlugin,
 ):
     """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
@@ -135,6 +135,8 @@ class StickyNode(
         self._node_state_figures = NodeStateFigures(walk, self._standings, self._policies)
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
         self._clock = handle.clock
+        self._sleep = handle.sleep
+        self._repair_interval = handle.repair_interval
         self._failed_at = -inf
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks, self._decider), handle)
@@ -379,7 +381,7 @@ class StickyNode(
         if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
         try:
-            await together(self._watch, self._reconciler.run)
+            await together(self._watch, self._reconciler.run, self._repair)
         except Exception:
             self._failed_at = self._clock()
             raise
@@ -399,6 +401,12 @@ class StickyNode(
 
     def keepers(self) -> Iterable[Keeper]:
         return self._keepers
+
+    async def _repair(self) -> None:
+        """Repair at once and then each interval, until cancelled."""
+        while True:
+            await self.repair()
+            await self._sleep(self._repair_interval)
 
     async def repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.

@@ -12,7 +12,7 @@ from tests.fakes import bases_of
 
 FAULTY: Final = "Faulty"
 FAULT: Final = "a screw is loose"
-_ACTING: Final = frozenset({"pre_bind", "bind", "post_bind", "repair"})
+_ACTING: Final = frozenset({"pre_bind", "bind", "post_bind", "run"})
 _QUIET: Final[dict[str, Callable[..., Any]]] = {
     "pre_filter": lambda *_: (SUCCESS, None),
     "filter": lambda *_: SUCCESS,

@@ -64,14 +64,14 @@ async def test_an_eviction_for_a_pod_whose_owner_is_unknown_would_not_help(tmp_p
         assert [] == await candidates(api, NEXT)
 
 
-async def test_a_plugin_whose_repair_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_a_plugin_whose_background_work_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     settings = Settings(cluster=saved(tmp_path, BOUND, *MACHINES), profiles=with_faulty())
-    async with serving(settings, (faulty("repair"), *SHIPPED)) as api:
+    async with serving(settings, (faulty("run"), *SHIPPED)) as api:
         await asyncio.sleep(0)
 
         assert ["n3"] == await home(api)
         faults = await api.samples("homeport_plugin_faults_total")
-        assert {'{extension_point="Repair",plugin="Faulty"}': 1} == {it: count for it, count in faults.items() if count}
+        assert {'{extension_point="Run",plugin="Faulty"}': 1} == {it: count for it, count in faults.items() if count}
 
 
 def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:

@@ -43,7 +43,6 @@ TASKS: Final = frozenset(
         "Recount.run",
         "Reflector.keep_fresh",
         "Reflector.run",
-        "Repair.run",
         "Replica._follow_terms",
         "Replica.lost",
         "SamplingGuard.run",

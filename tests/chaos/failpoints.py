@@ -52,7 +52,6 @@ BINDING: Final = (
 
 HOMES: Final = (
     "app.controllers.plugin_runs",
-    "app.controllers.repair",
     "app.framework.background",
     "app.writes.activator",
     "app.writes.events",

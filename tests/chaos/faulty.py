@@ -47,7 +47,7 @@ FAULTS: Final = "HOMEPORT_CHAOS"
 ``periods``   seconds by ``module:NAME``, in place of those that are longer than a process lives here
 """
 
-BEGINS: Final = "app.controllers.repair:Repair.run:1:after"
+BEGINS: Final = "app.controllers.plugin_runs:PluginRun.run:1:after"
 """By then the picture is complete."""
 
 _LONGEST_QUIET: Final = 400

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from app.framework.cycle_state import CycleState
@@ -9,6 +11,7 @@ from app.framework.interface import ObjectGone, WriteConflict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODES_KIND
 from plugins.sticky_node.plugin import OWNER_UNKNOWN
+from tests.api.virtual import settle, virtual_time
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
     HOME_AFTER,
@@ -24,6 +27,7 @@ from tests.unit.plugins.sticky_node.machines import (
     own_home,
     reference,
 )
+from tests.unit.plugins.sticky_node.watched import Watched
 
 ALL = list(NODES)
 POD = launcher()
@@ -268,6 +272,20 @@ class TestRepair:
 
         assert COPIED == after_restart.annotations()
         assert ["n1"] == after_restart.allowed(NEXT)
+
+    @virtual_time
+    async def test_it_comes_at_once_and_then_each_interval(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched()
+        machines.machine()
+        machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
+        machines.writer.unwritable = {"db"}
+        monkeypatch.setattr(machines.plugin._reconciler, "run", asyncio.Event().wait)
+        running = asyncio.ensure_future(machines.plugin.run())
+        await asyncio.sleep(2.5 * machines.handle.repair_interval)
+        running.cancel()
+        await settle()
+
+        assert [0.0, 60.0, 120.0] == machines.writes
 
     async def test_it_writes_once(self, machines: Machines) -> None:
         machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
