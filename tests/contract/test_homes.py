@@ -42,5 +42,5 @@ def test_every_action_is_told() -> None:
 
 def test_the_page_has_the_times_of_the_arguments() -> None:
     assert f"A grace below {SHORTEST_GRACE:g} s" in PAGE
-    assert f"{StickyNodeArgs().grace_period / 60:g} minutes unless said otherwise" in PAGE
+    assert f"{StickyNodeArgs().grace_period / 60:g} minutes by default" in PAGE
     assert StickyNodeArgs().policy is Policy.GRACE
