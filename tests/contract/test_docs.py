@@ -45,6 +45,7 @@ API_CURL: Final = re.findall(
 )
 SAMPLE: Final = ROOT / "examples" / "sample-cluster.yaml"
 CATALOGUE: Final = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
+PLUGIN_PAGES: Final = ROOT / "docs" / "plugins" / "catalogue"
 DOCUMENTS: Final = sorted(
     [
         *ROOT.glob("*.md"),
@@ -238,23 +239,31 @@ class TestCatalogue:
         assert [spec.name for spec in SHIPPED] == list(found.specs)
         assert () == found.notices
 
+    def test_every_plugin_has_a_page_that_the_index_links(self) -> None:
+        links = r"^\| \[(\w+)\]\(\.\./docs/plugins/catalogue/([a-z-]+\.md)\) \|"
+        linked = dict(re.findall(links, CATALOGUE, re.MULTILINE))
+
+        assert {spec.name: plugin_page(spec.name).name for spec in SHIPPED} == linked
+        assert sorted(linked.values()) == sorted(it.name for it in PLUGIN_PAGES.iterdir())
+        assert [] == [name for name in linked if not text_of(name).startswith(f"# {name}\n")]
+
     @pytest.mark.parametrize("spec", [pytest.param(spec, id=spec.name) for spec in SHIPPED])
-    def test_every_argument_of_a_plugin_is_in_its_section(self, spec: PluginSpec[Any]) -> None:
+    def test_every_argument_of_a_plugin_is_on_its_page(self, spec: PluginSpec[Any]) -> None:
         arguments = [
             field.alias or name for name, field in spec.args.model_fields.items() if name not in ("apiVersion", "kind")
         ]
 
-        text = section(spec.name)
+        text = text_of(spec.name)
         assert f"`{spec.args.__name__}`" in text
         assert [] == [name for name in arguments if f"`{name}`" not in text]
 
-    def test_every_reason_is_in_the_section_of_its_plugin(self) -> None:
-        shown = {spec.name: {ticked(row[0])[0] for row in table(section(spec.name), "reason")} for spec in SHIPPED}
+    def test_every_reason_is_on_the_page_of_its_plugin(self) -> None:
+        shown = {spec.name: {ticked(row[0])[0] for row in table(text_of(spec.name), "reason")} for spec in SHIPPED}
 
         assert reasons() == {name: found for name, found in shown.items() if found}
 
     def test_the_arguments_shown_are_good_ones(self) -> None:
-        _, *shown = blocks(ROOT / "plugins" / "README.md", "yaml")
+        shown = [block for spec in SHIPPED for block in blocks(plugin_page(spec.name), "yaml")]
         given = {it["name"]: it["args"] for block in shown for it in yaml.safe_load(block)["pluginConfig"]}
         specs = {spec.name: spec for spec in SHIPPED}
         found: dict[str, Any] = {name: specs[name].args.model_validate(args) for name, args in given.items()}
@@ -264,8 +273,12 @@ class TestCatalogue:
         assert 5 == len(found["StickyNode"].owners)
 
 
-def section(plugin: str) -> str:
-    return CATALOGUE.partition(f"\n## {plugin}\n")[2].partition("\n## ")[0]
+def plugin_page(plugin: str) -> Path:
+    return PLUGIN_PAGES / f"{re.sub(r'(?<!^)(?=[A-Z])', '-', plugin).lower()}.md"
+
+
+def text_of(plugin: str) -> str:
+    return plugin_page(plugin).read_text(encoding="utf-8")
 
 
 def reasons() -> dict[str, set[str]]:
