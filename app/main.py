@@ -37,7 +37,7 @@ from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, Plugin, PluginSpec
 from app.homes.drain_page import draining_router
 from app.homes.draining import DrainVerb
 from app.homes.homes_page import homes_router
@@ -71,6 +71,7 @@ from app.runtime.profiles import (
     served_names,
 )
 from app.runtime.registry import Registry
+from app.runtime.slots import overrides
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
 from app.server.admission import Admission
@@ -355,23 +356,17 @@ class Service:
         return frameworks
 
     def _tell_changes(self, resolved: Sequence[ResolvedProfile]) -> None:
-        """Each plugin that wants to know of changed objects is told once, however many profiles it is in."""
-        read = {
-            (spec, kind) for it in resolved for name, spec in it.specs.items() for kind in spec.kinds(it.args[name])
-        }
-        for spec, kind in read:
-            if spec.changed is not None:
-                self._cluster.others.on_change(kind, partial(self._tell, spec.name, partial(spec.changed, kind)))
-            if spec.came is not None:
-                self._cluster.others.on_coming(kind, partial(self._tell_of, spec.name, partial(spec.came, kind)))
+        """Call each plugin for changed objects, once however many profiles have it: that of the first profile."""
+        plugins: dict[str, Any] = {}
+        for framework in self._frameworks.values():
+            plugins = {**framework.plugins, **plugins}
+        for name, kind in dict.fromkeys((use.plugin, use.kind) for it in resolved for use in it.uses()):
+            if name in plugins and overrides(type(plugin := plugins[name]), Plugin, "object_changed"):
+                self._cluster.others.on_change(kind, partial(self._tell, name, partial(plugin.object_changed, kind)))
 
-    def _tell(self, plugin: str, changed: Callable[[Any, Any, EventRecorder], None], old: Any, new: Any) -> None:
+    def _tell(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
         with suppress(PluginError):  # logged by the guard
-            self._guard.call(plugin, "Changed", changed, old, new, self._events)
-
-    def _tell_of(self, plugin: str, came: Callable[[Any], None], found: Any) -> None:
-        with suppress(PluginError):  # logged by the guard
-            self._guard.call(plugin, "Changed", came, found)
+            self._guard.call(plugin, "Changed", changed, old, new)
 
     def _record(self, feed: LiveFeed) -> ApiRecorder:
         return ApiRecorder(

@@ -110,7 +110,8 @@ def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any
     Raises ``ValueError`` for a cluster that cannot be read or invalid arguments.
     """
     parsed = spec.args.model_validate(dict(args))
-    kinds = {*spec.kinds(parsed), *(it.kind for it in spec.writes(parsed))}
+    needs = spec.needs(parsed)
+    kinds = {*needs.kinds, *(it.kind for it in needs.writes)}
     cache = Cluster(core_v1(extras_of(Part), None))
     load_objects(_objects(cluster), cache, kinds, _CLUSTER)
     handle = in_memory_handle(cache, WaitingPods())

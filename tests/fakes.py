@@ -12,10 +12,10 @@ from app.framework.events import EventType, Reference
 from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     BindPlugin,
-    Changed,
     ClusterFilterPlugin,
     FilterPlugin,
     Handle,
+    Needs,
     PermitPlugin,
     Plugin,
     PluginArgs,
@@ -521,7 +521,8 @@ def spec_of(
     *,
     reads: Reads = Reads.CLUSTER,
     parts: Collection[Part] | None = None,
-    changed: Changed | None = None,
 ) -> PluginSpec[Any]:
     """A spec under the class's own name."""
-    return PluginSpec(plugin.__name__, args, plugin, kinds=kinds, reads=reads, parts=parts, changed=changed)
+    return PluginSpec(
+        plugin.__name__, args, plugin, reads=reads, parts=parts, needs=lambda given: Needs(kinds=kinds(given))
+    )

@@ -70,17 +70,15 @@ class ObjectStore:
         self._latest: dict[Kind[Any], int] = {}
         self._gone = Gone()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
-        self._newcomers: dict[Kind[Any], list[Callable[[Any], None]]] = {}
         self._journals: dict[Kind[Any], _Journal] = {}
         self.changes = 0
 
     def on_change(self, kind: Kind[Any], listener: Listener) -> None:
-        """Call ``listener`` whenever an object of the kind takes another form: not when it comes, nor when it goes."""
-        self._listeners.setdefault(kind, []).append(listener)
+        """Call ``listener(old, new)`` whenever an object of the kind is added or changes, not when it is deleted.
 
-    def on_coming(self, kind: Kind[Any], listener: Callable[[Any], None]) -> None:
-        """Call ``listener`` whenever an object of the kind is there that was not, or was another of that name."""
-        self._newcomers.setdefault(kind, []).append(listener)
+        ``old`` is ``None`` where it was not there, or was another object of that name.
+        """
+        self._listeners.setdefault(kind, []).append(listener)
 
     def changed(self, kind: Kind[Any], seen: int) -> list[ObjectKey] | None:
         """Which objects of a kind came, changed or went since its version was ``seen``; ``None`` for any of them.
@@ -127,12 +125,11 @@ class ObjectStore:
         objects[name] = found
         if not _is_same(known, found):
             self.touch(kind, found.key)
-        if known is not None and known.uid == found.uid:
-            for listener in self._listeners.get(kind, ()):
-                listener(known, found)
-        else:
-            for newcomer in self._newcomers.get(kind, ()):
-                newcomer(found)
+        listeners = self._listeners.get(kind)
+        if listeners is not None:
+            old = known if known is not None and known.uid == found.uid else None
+            for listener in listeners:
+                listener(old, found)
 
     def upsert_read(self, kind: Kind[Any], found: KubeObject) -> None:
         """Take in what was read or written past the watch, unless it is known to be gone."""

@@ -243,7 +243,7 @@ NO_POD_TERMS: Final = NoPodTerms()
 
 
 class Objects(Protocol):
-    """Objects of the kinds that the plugin declared with ``PluginSpec.kinds`` or ``writes``.
+    """Objects of the kinds that the plugin declared with ``Needs.kinds`` or ``writes``.
 
     To ask for another raises ``LookupError``, and so do pods and nodes: nobody feeds them here, so that none would be
     there. A plugin lets that pass, too.
@@ -288,7 +288,7 @@ class Objects(Protocol):
         """The same pods by the claims that their volumes name, ephemeral ones apart, as ``namespace/name``.
 
         Live; to be asked for once, when the plugin is built. Raises ``LookupError`` unless a plugin of some profile
-        names ``Part.VOLUMES``, in ``parts`` or ``parts_for``.
+        names ``Part.VOLUMES``.
         """
         ...
 
@@ -515,6 +515,14 @@ class Plugin(Protocol):
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         """Return what the plugin's answer rests on. Asked by people, never on the hot path."""
         return Explanation()
+
+    def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        """React to an object of a declared kind that was added (``old`` is ``None``) or changed, whoever wrote it.
+
+        Called for all objects there are at the start, not for those that are deleted. Where several profiles have the
+        plugin, the plugin of the first is called, once for each change.
+        """
+        return
 
     def figures(self) -> Iterator[Figure | None]:
         """Yield the plugin's own gauges when metrics are scraped.
@@ -887,40 +895,29 @@ class Writes(Struct, frozen=True):
     whole: bool = False
 
 
-Changed = Callable[[Kind[Any], Any, Any, EventRecorder], None]
-"""Told of an object of a kind as it was known and as it is now, with a way to tell people."""
+class Needs(Struct, frozen=True):
+    """What a plugin needs with some arguments.
 
-Came = Callable[[Kind[Any], Any], None]
-"""Told of an object of a kind that was not there before."""
+    ``kinds``: those that it reads beside pods and nodes. ``writes``: those that it writes, which it may read too; what
+    Homeport must be allowed follows from both. ``parts``: what it reads beside ``PluginSpec.parts``; for plugins that
+    read the cluster. ``node_annotations``: keys of the annotations of nodes that it reads, others are not decoded.
+    """
 
-
-def _no_kinds(_args: Any) -> tuple[Kind[Any], ...]:
-    return ()
-
-
-def _no_writes(_args: Any) -> tuple[Writes, ...]:
-    return ()
-
-
-def _no_parts(_args: Any) -> tuple[Part, ...]:
-    return ()
+    kinds: tuple[Kind[Any], ...] = ()
+    writes: tuple[Writes, ...] = ()
+    parts: Collection[Part] = ()
+    node_annotations: Collection[str] = ()
 
 
-def _no_annotations(_args: Any) -> tuple[str, ...]:
-    return ()
+def _nothing(_args: Any) -> Needs:
+    return Needs()
 
 
 class PluginSpec(Generic[Args]):
     """How a plugin is found, configured and built: ``plugin(args, handle)``.
 
-    ``kinds`` names the kinds it reads beside pods and nodes, ``writes`` those it writes, which are read as well: what
-    Homeport must be allowed follows from these. ``reads`` and ``parts`` say what its verdicts and scores rest on: of
-    the pod it can see nothing else, unless it reads the cluster. Some parts are decoded only if a plugin names them.
-    ``parts_for`` names those that it reads with some arguments alone; for plugins that read the cluster.
-    ``changed`` is told of every change of an object of these kinds, whoever made it, once however many profiles there
-    are; not of objects that come or go. ``came`` is told, just so, of those that come, at the start all there are: what
-    a plugin waits for may be finished when it is first heard of. ``node_annotations`` names the annotations of nodes
-    that it reads, by their keys: others are not kept.
+    ``reads`` and ``parts`` say what its verdicts and scores rest on: it sees no other parts of the pod, unless it reads
+    the cluster. Some parts are decoded only if a plugin names them. ``needs`` gives the rest, from its arguments.
     """
 
     def __init__(
@@ -929,26 +926,16 @@ class PluginSpec(Generic[Args]):
         args: type[Args],
         plugin: Callable[[Args, Handle], Plugin],
         *,
-        kinds: Callable[[Args], tuple[Kind[Any], ...]] = _no_kinds,
-        writes: Callable[[Args], tuple[Writes, ...]] = _no_writes,
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
-        parts_for: Callable[[Args], Collection[Part]] = _no_parts,
-        changed: Changed | None = None,
-        came: Came | None = None,
-        node_annotations: Callable[[Args], Collection[str]] = _no_annotations,
+        needs: Callable[[Args], Needs] = _nothing,
     ) -> None:
         self.name = name
         self.args = args
         self.plugin: Any = plugin
-        self.kinds = kinds
-        self.writes = writes
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
-        self.parts_for = parts_for
-        self.changed = changed
-        self.came = came
-        self.node_annotations = node_annotations
+        self.needs = needs
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """One plugin of one profile."""

@@ -261,7 +261,7 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that ``PluginSpec.node_annotations`` names and that are there. Any other key raises."""
+        """The annotations that ``Needs.node_annotations`` names and that are there. Any other key raises."""
         return self.parts.annotations
 
 

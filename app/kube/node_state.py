@@ -64,7 +64,7 @@ class UndeclaredAnnotation(LookupError):
     """A plugin reads an annotation of a node that no plugin declares: it was not decoded, and would seem absent."""
 
     def __init__(self, key: object) -> None:
-        super().__init__(f'annotation "{key}" of a node: not decoded, name it in PluginSpec.node_annotations')
+        super().__init__(f'annotation "{key}" of a node: not decoded, name it in Needs.node_annotations')
 
 
 class NodeAnnotations(Mapping[str, str]):

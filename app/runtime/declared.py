@@ -25,7 +25,7 @@ class UndeclaredKind(LookupError):
     """A plugin asks for objects that are not read on its behalf: a mistake of its author's."""
 
     def __init__(self, plugin: str, kind: Kind[Any]) -> None:
-        instead = _ELSEWHERE.get(kind, "name the kind in kinds= of its PluginSpec")
+        instead = _ELSEWHERE.get(kind, "name the kind in kinds= of its Needs")
         super().__init__(f'plugin "{plugin}" asks Handle.objects for {kind}: {instead}')
 
 

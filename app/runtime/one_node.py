@@ -103,7 +103,7 @@ class OneNodeFilters:
 
 def _stands_alone(spec: PluginSpec[Any], args: Any) -> bool:
     """Whether its verdict on a node rests on that node and the pods on it."""
-    return spec.reads in _ALONE and set(spec.kinds(args)) <= {DEVICE_CLASSES}
+    return spec.reads in _ALONE and set(spec.needs(args).kinds) <= {DEVICE_CLASSES}
 
 
 def _asked(plugin: Any, pod: Pod, node: NodeInfo) -> Status:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Preset, Profile
-from app.framework.interface import Handle, Plugin, PluginArgs, PluginSpec, Reads
+from app.framework.interface import Handle, Needs, Plugin, PluginArgs, PluginSpec, Reads
 from app.framework.parts import Part, extras_of
 from app.framework.uses import Use
 from app.kube.core_v1 import CoreV1, core_v1
@@ -138,52 +137,37 @@ class ResolvedProfile(Struct, frozen=True):
         for name in self.specs:
             yield from self._uses_of(name)
 
-    def _uses_of(self, name: str) -> list[Use]:
-        spec, args = self.specs[name], self.args[name]
-        with self._naming(name, "cannot say what kinds it reads"):
-            written = {it.kind: it for it in spec.writes(args)}
-            every = dict.fromkeys((*spec.kinds(args), *written))
-        uses = []
-        for kind in every:
+    def _uses_of(self, name: str) -> Iterator[Use]:
+        needs = self._needs_of(name)
+        looks_up = overrides(self.specs[name].plugin, Plugin, "required_objects")
+        written = {it.kind: it for it in needs.writes}
+        for kind in dict.fromkeys((*needs.kinds, *written)):
             writes = written.get(kind)
             what, whole = (writes.what, writes.whole) if writes is not None else ("", False)
-            uses.append(
-                Use(name, kind, looks_up=overrides(spec.plugin, Plugin, "required_objects"), writes=what, whole=whole)
-            )
-        return uses
+            yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
 
     def parts(self) -> set[Part]:
         """The parts of pods and nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
-        return {part for name in self.specs for part in self._parts_of(name)}
-
-    def _parts_of(self, name: str) -> set[Part]:
-        with self._naming(name, "cannot say what parts it reads"):
-            return {*(self.specs[name].parts or ()), *self.specs[name].parts_for(self.args[name])}
+        return {part for name, it in self.specs.items() for part in (*(it.parts or ()), *self._needs_of(name).parts)}
 
     def node_annotations(self) -> set[str]:
         """The annotations of nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
-        return {key for name in self.specs for key in self._node_annotations_of(name)}
-
-    def _node_annotations_of(self, name: str) -> set[str]:
-        with self._naming(name, "cannot say what annotations it reads"):
-            return set(self.specs[name].node_annotations(self.args[name]))
+        return {key for name in self.specs for key in self._needs_of(name).node_annotations}
 
     def undeclared(self) -> Iterable[Mistake]:
-        """Yield a mistake for each declaration that a plugin with valid arguments does not give."""
+        """Yield a mistake for each plugin with valid arguments that cannot say what it needs."""
         for name in self.args:
-            for ask in (self._parts_of, self._node_annotations_of, self._uses_of):
-                try:
-                    ask(name)
-                except ProfileErrors as error:
-                    yield from error.found
+            try:
+                self._needs_of(name)
+            except ProfileErrors as error:
+                yield from error.found
 
-    @contextmanager
-    def _naming(self, plugin: str, what: str) -> Iterator[None]:
-        """Raise ``ProfileErrors`` for whatever a plugin, which is foreign code, raises."""
+    def _needs_of(self, plugin: str) -> Needs:
+        """Raises ``ProfileErrors`` for whatever a plugin, which is foreign code, raises."""
         try:
-            yield
+            return self.specs[plugin].needs(self.args[plugin])
         except Exception as fault:
-            raise ProfileErrors([self.fault(plugin, what, fault)]) from fault
+            raise ProfileErrors([self.fault(plugin, "cannot say what it needs", fault)]) from fault
 
     def kinds(self) -> set[Kind[Any]]:
         """The kinds its plugins read beside pods and nodes. Raises ``ProfileErrors`` for a plugin that cannot say."""

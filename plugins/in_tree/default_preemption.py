@@ -19,6 +19,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     DryRun,
     Handle,
+    Needs,
     PluginArgs,
     PluginSpec,
     PostFilterAnswer,
@@ -32,7 +33,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import POD_DISRUPTION_BUDGETS, Kind
+from app.kube.kinds import POD_DISRUPTION_BUDGETS
 from app.kube.labels import LabelSet
 from app.kube.memo import MISSING, Memo
 from app.kube.meta_v1 import ObjectKey
@@ -381,8 +382,8 @@ def _cost(victims: Victims) -> _Cost:
     )
 
 
-def _kinds(_args: DefaultPreemptionArgs) -> tuple[Kind[PodDisruptionBudget], ...]:
-    return (POD_DISRUPTION_BUDGETS,)
+def _needs(_args: DefaultPreemptionArgs) -> Needs:
+    return Needs(kinds=(POD_DISRUPTION_BUDGETS,))
 
 
-SPEC: Final = PluginSpec(NAME, DefaultPreemptionArgs, DefaultPreemption, kinds=_kinds, parts=(Part.DISRUPTION,))
+SPEC: Final = PluginSpec(NAME, DefaultPreemptionArgs, DefaultPreemption, parts=(Part.DISRUPTION,), needs=_needs)

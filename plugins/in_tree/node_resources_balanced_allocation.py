@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Any, Final, final
+from typing import Final, final
 
 from pydantic import field_validator
 
@@ -22,6 +22,7 @@ from app.framework.cycle_state import CycleState, StateKey, StateNotFound
 from app.framework.interface import (
     MAX_NODE_SCORE,
     Handle,
+    Needs,
     PluginArgs,
     PluginSpec,
     PreScorePlugin,
@@ -32,7 +33,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SKIP, SUCCESS, Status
 from app.kube.core_v1 import Pod
-from app.kube.kinds import DEVICE_CLASSES, Kind
+from app.kube.kinds import DEVICE_CLASSES
 
 NAME: Final = "NodeResourcesBalancedAllocation"
 
@@ -125,15 +126,15 @@ def _may_be_backed(args: NodeResourcesBalancedAllocationArgs) -> bool:
     return any(may_be_backed(it.name) for it in args.resources)
 
 
-def _kinds(args: NodeResourcesBalancedAllocationArgs) -> tuple[Kind[Any], ...]:
-    return (DEVICE_CLASSES,) if _may_be_backed(args) else ()
+def _needs(args: NodeResourcesBalancedAllocationArgs) -> Needs:
+    return Needs(kinds=(DEVICE_CLASSES,) if _may_be_backed(args) else ())
 
 
 SPEC: Final = PluginSpec(
     NAME,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesBalancedAllocation,
-    kinds=_kinds,
+    needs=_needs,
     reads=Reads.PODS_ON_NODE,
     parts=(Part.RESOURCES,),
 )

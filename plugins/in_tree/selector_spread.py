@@ -9,12 +9,11 @@ from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.default_selectors import KINDS, DefaultSelectors
-from app.framework.interface import MAX_NODE_SCORE, Handle, PluginArgs, PluginSpec, PreScorePlugin, ScorePlugin
+from app.framework.interface import MAX_NODE_SCORE, Handle, Needs, PluginArgs, PluginSpec, PreScorePlugin, ScorePlugin
 from app.framework.node_info import Candidates
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Status
 from app.kube.core_v1 import LABELS, SPREAD, Pod
-from app.kube.kinds import Kind
 from app.kube.selectors import EVERYTHING
 
 NAME: Final = "SelectorSpread"
@@ -116,8 +115,8 @@ def _share(free: int, most: int) -> float:
     return float(MAX_NODE_SCORE) * (float(free) / float(most)) if most > 0 else float(MAX_NODE_SCORE)
 
 
-def _kinds(_args: SelectorSpreadArgs) -> tuple[Kind[Any], ...]:
-    return KINDS
+def _needs(_args: SelectorSpreadArgs) -> Needs:
+    return Needs(kinds=KINDS)
 
 
-SPEC: Final = PluginSpec(NAME, SelectorSpreadArgs, SelectorSpread, kinds=_kinds)
+SPEC: Final = PluginSpec(NAME, SelectorSpreadArgs, SelectorSpread, needs=_needs)

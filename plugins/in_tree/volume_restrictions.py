@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, Final, final
+from typing import Final, final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from app.framework.cycle_state import CycleState, StateKey, StateNotFound
 from app.framework.interface import (
     ClusterFilterPlugin,
     Handle,
+    Needs,
     PluginArgs,
     PluginSpec,
     PreFilterPlugin,
@@ -23,7 +24,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.kube.meta_v1 import ObjectKey
 from app.kube.persistent_volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from app.kube.volumes import VOLUMES, Disks, PodVolume
@@ -240,15 +241,15 @@ def _places(volumes: Iterable[PodVolume]) -> int:
     return sum(1 + len(disk.places) for it in volumes for disk in it.disks)
 
 
-def _kinds(_args: VolumeRestrictionsArgs) -> tuple[Kind[Any], ...]:
-    return (PERSISTENT_VOLUME_CLAIMS,)
+def _needs(_args: VolumeRestrictionsArgs) -> Needs:
+    return Needs(kinds=(PERSISTENT_VOLUME_CLAIMS,))
 
 
 SPEC: Final = PluginSpec(
     NAME,
     VolumeRestrictionsArgs,
     VolumeRestrictions,
-    kinds=_kinds,
+    needs=_needs,
     reads=Reads.CLUSTER,
     parts=(Part.NAMESPACE, Part.VOLUMES),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Final, final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -15,13 +15,13 @@ from app.framework.claims import (
     volume_not_found,
 )
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import ClusterFilterPlugin, Handle, PluginArgs, PluginSpec, PreFilterPlugin, Reads
+from app.framework.interface import ClusterFilterPlugin, Handle, Needs, PluginArgs, PluginSpec, PreFilterPlugin, Reads
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.csi_migration import BETA_REGION, BETA_ZONE, BETWEEN_ZONES, REGION, ZONE
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from app.kube.persistent_volumes import PersistentVolumeClaim
 from app.kube.quoting import quoted
 from app.kube.storage_v1 import WAIT_FOR_FIRST_CONSUMER
@@ -163,10 +163,10 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
             raise _Rejected(REASON_UNBOUND)
 
 
-def _kinds(_args: VolumeZoneArgs) -> tuple[Kind[Any], ...]:
-    return PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+def _needs(_args: VolumeZoneArgs) -> Needs:
+    return Needs(kinds=(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES))
 
 
 SPEC: Final = PluginSpec(
-    NAME, VolumeZoneArgs, VolumeZone, kinds=_kinds, reads=Reads.CLUSTER, parts=(Part.NAMESPACE, Part.VOLUMES)
+    NAME, VolumeZoneArgs, VolumeZone, reads=Reads.CLUSTER, parts=(Part.NAMESPACE, Part.VOLUMES), needs=_needs
 )

@@ -32,6 +32,7 @@ from app.framework.interface import (
     Explanation,
     Figure,
     Handle,
+    Needs,
     PluginSpec,
     PostBindPlugin,
     PreBindPlugin,
@@ -136,6 +137,7 @@ class StickyNode(
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
         self._clock = handle.clock
         self._sleep = handle.sleep
+        self._events = handle.event_recorder
         self._repair_interval = handle.repair_interval
         self._failed_at = -inf
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
@@ -369,6 +371,10 @@ class StickyNode(
         verdict = await self._why(pod, decision.home) if decision.home in feasible else None
         return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
+    def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        if old is not None:
+            tell(kind, old, new, self._events)
+
     def figures(self) -> Iterator[Figure | None]:
         yield from self._pod_state_figures.figures()
         yield from self._node_state_figures.figures()
@@ -381,7 +387,7 @@ class StickyNode(
         if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
         try:
-            await together(self._watch, self._reconciler.run, self._repair)
+            await together(self._watch, self._reconciler.run, self._repair_each_interval)
         except Exception:
             self._failed_at = self._clock()
             raise
@@ -402,13 +408,13 @@ class StickyNode(
     def keepers(self) -> Iterable[Keeper]:
         return self._keepers
 
-    async def _repair(self) -> None:
+    async def _repair_each_interval(self) -> None:
         """Repair at once and then each interval, until cancelled."""
         while True:
-            await self.repair()
+            await self._repair()
             await self._sleep(self._repair_interval)
 
-    async def repair(self) -> None:
+    async def _repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
 
         Then put right what no bind does.
@@ -433,10 +439,6 @@ def _kinds(args: StickyNodeArgs) -> tuple[Kind[Any], ...]:
     return tuple(dict.fromkeys((*kinds_of(args.owners), *KINDS, *kinds_of_policies(args))))
 
 
-def _parts(args: StickyNodeArgs) -> tuple[Part, ...]:
-    return () if args.claims is None else (Part.VOLUMES,)
-
-
 def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     homes = tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
     if not any(it.by_name for it in args.owners):
@@ -444,14 +446,19 @@ def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     return (*homes, Writes(HOMES, "what is remembered of homes", whole=True))
 
 
+def _needs(args: StickyNodeArgs) -> Needs:
+    return Needs(
+        kinds=_kinds(args),
+        writes=_writes(args),
+        parts=() if args.claims is None else (Part.VOLUMES,),
+        node_annotations=node_annotations(args),
+    )
+
+
 SPEC: Final = PluginSpec(
     NAME,
     StickyNodeArgs,
     StickyNode,
-    kinds=_kinds,
-    writes=_writes,
     parts=PARTS,
-    parts_for=_parts,
-    changed=tell,
-    node_annotations=node_annotations,
+    needs=_needs,
 )

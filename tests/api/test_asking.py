@@ -18,6 +18,7 @@ from app.framework.interface import (
     Figure,
     FilterPlugin,
     Handle,
+    Needs,
     PluginArgs,
     PluginSpec,
     PreFilterPlugin,
@@ -82,7 +83,7 @@ class Meddler(PreFilterPlugin, FilterPlugin):
 
 
 made: list[Meddler] = []
-SPEC: Final = PluginSpec("Meddler", PluginArgs, Meddler, kinds=lambda _: (MACHINES,))
+SPEC: Final = PluginSpec("Meddler", PluginArgs, Meddler, needs=lambda _: Needs(kinds=(MACHINES,)))
 PROFILE: Final = {"plugins": {"multiPoint": {"enabled": [{"name": "Meddler"}]}}}
 
 

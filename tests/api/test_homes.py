@@ -94,11 +94,12 @@ def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
-    def fails(kind: object, old: object, new: object, recorder: object) -> None:
-        raise LookupError("no")
+    class Fails(Alpha):
+        def object_changed(self, kind: object, old: object, new: object) -> None:
+            raise LookupError("no")
 
-    spec = spec_of(Alpha, kinds=lambda _: (SERVICES,), changed=fails)
-    plugins = {"multiPoint": {"enabled": [{"name": "Alpha"}]}}
+    spec = spec_of(Fails, kinds=lambda _: (SERVICES,))
+    plugins = {"multiPoint": {"enabled": [{"name": "Fails"}]}}
     settings = Settings(cluster=saved(tmp_path), profiles=(Profile.model_validate({"plugins": plugins}),))
     service = Service(settings, (spec, *SHIPPED), DEFAULT_WEIGHTS, version="1")
 
@@ -107,4 +108,4 @@ def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
             service.picture.others.upsert(SERVICES, make_service(selector=selector))
 
     assert make_service(selector={"app": "db"}) == service.picture.get(SERVICES, "default", "web")
-    assert [("plugin fault", "Alpha", "Changed")] == [(it["event"], it["plugin"], it["point"]) for it in said]
+    assert [("plugin fault", "Fails", "Changed")] == [(it["event"], it["plugin"], it["point"]) for it in said]

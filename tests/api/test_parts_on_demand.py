@@ -12,7 +12,7 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.interface import FilterPlugin, Handle, Needs, PluginArgs, PluginSpec
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unschedulable
@@ -147,9 +147,9 @@ LEAN: Final = PluginSpec(
     PluginArgs,
     Waits,
     parts=(Part.PENDING_VOLUMES, Part.NODE_STATE),
-    node_annotations=lambda _: (MARK,),
+    needs=lambda _: Needs(node_annotations=(MARK,)),
 )
-WHOLE: Final = PluginSpec("Waits", PluginArgs, Waits, parts=(*Part,), node_annotations=lambda _: (MARK,))
+WHOLE: Final = PluginSpec("Waits", PluginArgs, Waits, parts=(*Part,), needs=lambda _: Needs(node_annotations=(MARK,)))
 
 
 @pytest.mark.parametrize("spec", [LEAN, WHOLE], ids=["alone", "beside all others"])

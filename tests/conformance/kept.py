@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads, ScorePlugin
+from app.framework.interface import FilterPlugin, Handle, Needs, PluginArgs, PluginSpec, Reads, ScorePlugin
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import Kind, partial_kind
+from app.kube.kinds import partial_kind
 from app.kube.selectors import of_labels
 from tests.builders import ZONE, JsonObject, constraint, encoded, make_node, make_pod, pod_object
 from tests.conformance import changes as frame
@@ -108,14 +108,10 @@ class Crowds(_Plain):
 WEB: Final = of_labels({"app": "web"})
 
 
-def _racks(_args: NoArgs) -> tuple[Kind[Any], ...]:
-    return (RACKS,)
-
-
 SPECS: Final[tuple[PluginSpec[Any], ...]] = (
     PluginSpec("Taints", NoArgs, Taints, reads=Reads.NODE, parts=[Part.TOLERATIONS]),
     PluginSpec("Cordons", NoArgs, Cordons, reads=Reads.NODE),
-    PluginSpec("Racks", NoArgs, Racks, reads=Reads.NODE, parts=[], kinds=_racks),
+    PluginSpec("Racks", NoArgs, Racks, reads=Reads.NODE, parts=[], needs=lambda _: Needs(kinds=(RACKS,))),
     PluginSpec("Room", NoArgs, Room, reads=Reads.PODS_ON_NODE, parts=[]),
     PluginSpec("Crowds", NoArgs, Crowds),
 )

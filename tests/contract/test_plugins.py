@@ -148,15 +148,14 @@ class TestSpec:
 
     @every_plugin
     def test_the_kinds_it_reads_are_kinds(self, spec: PluginSpec[Any]) -> None:
-        assert all(isinstance(kind, Kind) for kind in spec.kinds(spec.args()))
+        assert all(isinstance(kind, Kind) for kind in spec.needs(spec.args()).kinds)
 
     @pytest.mark.parametrize(("spec", "given_"), list(all_arguments()))
     def test_what_it_writes_it_reads_and_says_what_for(self, spec: PluginSpec[Any], given_: JsonObject) -> None:
-        args = spec.args.model_validate(given_)
-        writes = spec.writes(args)
+        needs = spec.needs(spec.args.model_validate(given_))
 
-        assert {it.kind for it in writes} <= set(spec.kinds(args))
-        assert all(it.what for it in writes)
+        assert {it.kind for it in needs.writes} <= set(needs.kinds)
+        assert all(it.what for it in needs.writes)
 
 
 class TestArguments:

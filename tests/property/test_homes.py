@@ -152,7 +152,7 @@ class Homes(RuleBasedStateMachine):
         """A person moves the home, or gives one. To write the one that is there is to say nothing."""
         passed_over = {it for it in self.open if it[1] == node}
         self.machines.change(MACHINE, {**self.machines.annotations(), HOME: node})
-        run(self.machines.plugin.repair())
+        run(self.machines.repair())
         self.expected = {node} | {it[0] for it in passed_over}
 
     @precondition(lambda self: self.recorded)
@@ -164,7 +164,7 @@ class Homes(RuleBasedStateMachine):
 
     @rule()
     def repair(self) -> None:
-        run(self.machines.plugin.repair())
+        run(self.machines.repair())
 
     @rule()
     def crash(self) -> None:

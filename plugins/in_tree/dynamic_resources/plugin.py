@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, final
-from weakref import WeakSet
 
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.events import EventRecorder
 from app.framework.interface import (
     ClusterFilterPlugin,
     Handle,
+    Needs,
     PermitPlugin,
     PluginSpec,
     PostFilterPlugin,
@@ -24,7 +23,6 @@ from app.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
-    WaitingPods,
 )
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.normalize import default_normalize
@@ -110,7 +108,7 @@ class DynamicResources(
         self._nodes = handle.nodes
         self._inventory = Inventory(handle.objects)
         self._judging = Judging(self._inventory)
-        self._waiters = _Waiters(handle.waiting, self._are_its_own)
+        self._waiting = handle.waiting
 
     # Which claims a pod has.
 
@@ -343,8 +341,13 @@ class DynamicResources(
         """The scheduler has written that the claims are the pod's; that word may still be on its way to us."""
         if self._are_its_own(pod, node_name):
             return SUCCESS, 0.0
-        _WAITING.add(self._waiters)
         return _WAIT, LONGEST_WAIT
+
+    def object_changed(self, kind: Kind[Any], old: object, new: object) -> None:
+        """Let each pod of any profile go on that waits and has all claims now."""
+        for it in self._waiting.all():
+            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
+                it.allow(NAME)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         return SUCCESS if self._are_its_own(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)
@@ -425,48 +428,10 @@ def _worth(claim: ResourceClaim, chosen: frozenset[str]) -> int:
     )
 
 
-class _Waiters:
-    """The pods of one profile that wait for their claims."""
-
-    def __init__(self, waiting: WaitingPods, are_its_own: Callable[[Pod, str], bool]) -> None:
-        self._waiting = waiting
-        self._are_its_own = are_its_own
-
-    def look(self) -> None:
-        """Who has all claims now goes on."""
-        for it in self._waiting.all():
-            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
-                it.allow(NAME)
-
-
-_WAITING: Final[WeakSet[_Waiters]] = WeakSet()
-"""Of the profiles that had a pod waiting for its claims."""
-
-
-def _changed(_kind: Kind[Any], _old: object, _new: object, _recorder: EventRecorder) -> None:
-    _look()
-
-
-def _came(_kind: Kind[Any], _new: object) -> None:
-    """A claim may have all it needs when it is first heard of."""
-    _look()
-
-
-def _look() -> None:
-    for it in tuple(_WAITING):
-        it.look()
-
-
-def _kinds(_args: DynamicResourcesArgs) -> tuple[Kind[Any], ...]:
-    return (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
-
-
 SPEC: Final = PluginSpec(
     NAME,
     DynamicResourcesArgs,
     DynamicResources,
-    kinds=_kinds,
     parts=(Part.CLAIMS, Part.RESOURCES),
-    changed=_changed,
-    came=_came,
+    needs=lambda _: Needs(kinds=(RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)),
 )

@@ -13,6 +13,7 @@ from app.framework.filter_result import FilterResult
 from app.framework.interface import (
     ClusterFilterPlugin,
     Handle,
+    Needs,
     PluginArgs,
     PluginSpec,
     PreFilterPlugin,
@@ -26,7 +27,7 @@ from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import NAMESPACES, Kind
+from app.kube.kinds import NAMESPACES
 from app.kube.labels import NO_LABELS
 from app.kube.pod_affinity import Newcomer, PodAffinityTerm
 from plugins.in_tree.inter_pod_affinity.filtering import (
@@ -171,8 +172,8 @@ def _unread(pod: Pod) -> Status | None:
     return next((status for part, status in UNREAD.items() if part in oversized), None) if oversized else None
 
 
-def _kinds(_args: InterPodAffinityArgs) -> tuple[Kind[Any], ...]:
-    return (NAMESPACES,)
+def _needs(_args: InterPodAffinityArgs) -> Needs:
+    return Needs(kinds=(NAMESPACES,))
 
 
-SPEC: Final = PluginSpec(NAME, InterPodAffinityArgs, InterPodAffinity, kinds=_kinds, parts=(Part.POD_AFFINITY,))
+SPEC: Final = PluginSpec(NAME, InterPodAffinityArgs, InterPodAffinity, parts=(Part.POD_AFFINITY,), needs=_needs)

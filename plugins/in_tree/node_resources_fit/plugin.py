@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from app.framework.cycle_state import CycleState, StateKey, StateNotFound
 from app.framework.interface import (
     FilterPlugin,
     Handle,
+    Needs,
     PluginSpec,
     PreFilterPlugin,
     PreScorePlugin,
@@ -22,7 +23,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import DEVICE_CLASSES, Kind
+from app.kube.kinds import DEVICE_CLASSES
 from app.kube.requests import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -136,15 +137,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return self._score(comparison.uses(node, non_zero=True))
 
 
-def _kinds(args: NodeResourcesFitArgs) -> tuple[Kind[Any], ...]:
-    return (DEVICE_CLASSES,)
+def _needs(_args: NodeResourcesFitArgs) -> Needs:
+    return Needs(kinds=(DEVICE_CLASSES,))
 
 
 SPEC: Final = PluginSpec(
     NAME,
     NodeResourcesFitArgs,
     NodeResourcesFit,
-    kinds=_kinds,
+    needs=_needs,
     reads=Reads.PODS_ON_NODE,
     parts=(Part.RESOURCES,),
 )

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 from app.framework.claims import NO_CLAIMS, claims_signature
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import ClusterFilterPlugin, Handle, PluginArgs, PluginSpec, PreFilterPlugin, Reads
+from app.framework.interface import ClusterFilterPlugin, Handle, Needs, PluginArgs, PluginSpec, PreFilterPlugin, Reads
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
 from app.framework.resources import Mounts
@@ -190,15 +190,15 @@ def _worst(driver: str, new: Volumes, certain: Volumes, every: Volumes, told: Vo
     return len(all_ | attached) + len(ours - all_) + len((ours & all_ & attached) - sure)
 
 
-def _kinds(_args: NodeVolumeLimitsArgs) -> tuple[Kind[Any], ...]:
-    return (*OF_CLAIMS, CSI_NODES, VOLUME_ATTACHMENTS)
+def _needs(_args: NodeVolumeLimitsArgs) -> Needs:
+    return Needs(kinds=(*OF_CLAIMS, CSI_NODES, VOLUME_ATTACHMENTS))
 
 
 SPEC: Final = PluginSpec(
     NAME,
     NodeVolumeLimitsArgs,
     NodeVolumeLimits,
-    kinds=_kinds,
+    needs=_needs,
     reads=Reads.CLUSTER,
     parts=(Part.NAMESPACE, Part.VOLUMES),
 )

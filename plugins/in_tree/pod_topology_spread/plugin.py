@@ -12,6 +12,7 @@ from app.framework.interface import (
     ClusterFilterPlugin,
     Explanation,
     Handle,
+    Needs,
     PluginSpec,
     PreFilterPlugin,
     PreScorePlugin,
@@ -21,7 +22,6 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Status, error
 from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, PodSpec
-from app.kube.kinds import Kind
 from app.kube.labels import LabelSet
 from app.kube.memo import MISSING, Memo
 from app.kube.selectors import EVERYTHING
@@ -199,8 +199,8 @@ def _soft(state: CycleState) -> SoftState:
         raise StateNotFound(f"error {missing}") from None
 
 
-def _kinds(args: PodTopologySpreadArgs) -> tuple[Kind[Any], ...]:
-    return KINDS if args.constraints() else ()
+def _needs(args: PodTopologySpreadArgs) -> Needs:
+    return Needs(kinds=KINDS if args.constraints() else ())
 
 
-SPEC: Final = PluginSpec(NAME, PodTopologySpreadArgs, PodTopologySpread, kinds=_kinds)
+SPEC: Final = PluginSpec(NAME, PodTopologySpreadArgs, PodTopologySpread, needs=_needs)

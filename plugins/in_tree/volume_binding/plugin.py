@@ -13,6 +13,7 @@ from app.framework.cycle_state import CycleState, StateKey, StateNotFound
 from app.framework.interface import (
     ClusterFilterPlugin,
     Handle,
+    Needs,
     PluginSpec,
     PreBindPlugin,
     PreFilterPlugin,
@@ -32,7 +33,6 @@ from app.kube.kinds import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
-    Kind,
 )
 from app.kube.meta_v1 import ObjectKey
 from app.kube.persistent_volumes import SELECTED_NODE
@@ -170,21 +170,19 @@ def _has_claims(volumes: tuple[PodVolume, ...]) -> bool:
     return any(it.claim is not None or it.ephemeral for it in volumes)
 
 
-def _kinds(_args: VolumeBindingArgs) -> tuple[Kind[Any], ...]:
+def _needs(_args: VolumeBindingArgs) -> Needs:
     of_pods = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
-    return (*of_pods, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES)
-
-
-def _writes(_args: VolumeBindingArgs) -> tuple[Writes, ...]:
-    return (Writes(PERSISTENT_VOLUME_CLAIMS, f"{SELECTED_NODE}: the node for which a volume is to be made"),)
+    return Needs(
+        kinds=(*of_pods, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES),
+        writes=(Writes(PERSISTENT_VOLUME_CLAIMS, f"{SELECTED_NODE}: the node for which a volume is to be made"),),
+    )
 
 
 SPEC: Final = PluginSpec(
     NAME,
     VolumeBindingArgs,
     VolumeBinding,
-    kinds=_kinds,
-    writes=_writes,
+    needs=_needs,
     reads=Reads.CLUSTER,
     parts=(Part.NAMESPACE, Part.VOLUMES),
 )

@@ -5,14 +5,14 @@ A rack is a custom resource; a node says by a label on which rack it stands.
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from homeport.plugin import (
     SUCCESS,
     CycleState,
     FilterPlugin,
     Handle,
-    Kind,
+    Needs,
     NodeInfo,
     PluginArgs,
     PluginSpec,
@@ -55,8 +55,8 @@ class RackLabels(FilterPlugin, PreBindPlugin):
         return SUCCESS
 
 
-def _kinds(args: RackLabelsArgs) -> tuple[Kind[Any], ...]:
-    return (RACKS,)
+def _needs(args: RackLabelsArgs) -> Needs:
+    return Needs(kinds=(RACKS,))
 
 
-SPEC: Final = PluginSpec(NAME, RackLabelsArgs, RackLabels, kinds=_kinds, reads=Reads.NODE)
+SPEC: Final = PluginSpec(NAME, RackLabelsArgs, RackLabels, reads=Reads.NODE, needs=_needs)

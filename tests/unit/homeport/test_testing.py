@@ -14,6 +14,7 @@ from homeport.plugin import (
     FilterPlugin,
     Handle,
     Kind,
+    Needs,
     NodeInfo,
     Part,
     PluginArgs,
@@ -71,11 +72,11 @@ class Racks(FilterPlugin, ScorePlugin):
         return len(node.pods)
 
 
-def kinds_of(args: RacksArgs) -> tuple[Kind[Any], ...]:
-    return (RACKS,) if args.label == "rack" else ()
+def needs(args: RacksArgs) -> Needs:
+    return Needs(kinds=(RACKS,) if args.label == "rack" else ())
 
 
-SPEC: Final = PluginSpec("Racks", RacksArgs, Racks, kinds=kinds_of, reads=Reads.PODS_ON_NODE)
+SPEC: Final = PluginSpec("Racks", RacksArgs, Racks, reads=Reads.PODS_ON_NODE, needs=needs)
 
 
 class Failing(PreFilterPlugin, FilterPlugin, ScorePlugin):
@@ -213,5 +214,5 @@ class TestRun:
             def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
                 return queued_at < other_queued_at
 
-        spec = PluginSpec("Sorting", RacksArgs, Sorting, kinds=lambda _: (RACKS, PERSISTENT_VOLUMES))
+        spec = PluginSpec("Sorting", RacksArgs, Sorting, needs=lambda _: Needs(kinds=(RACKS, PERSISTENT_VOLUMES)))
         assert ["n1"] == run_plugin(spec, CLUSTER).passed

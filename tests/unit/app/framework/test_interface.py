@@ -78,11 +78,11 @@ def test_a_spec_builds_its_plugin_from_arguments_and_handle() -> None:
     built: Any = spec.build(SizeArgs(size=2), handle)
 
     assert (SizeArgs(size=2), handle) == (built.args, built.handle)
-    assert (SERVICES, SERVICES) == spec.kinds(SizeArgs(size=2))
+    assert (SERVICES, SERVICES) == spec.needs(SizeArgs(size=2)).kinds
     assert "PluginSpec('Alpha')" == repr(spec)
 
 
 def test_a_spec_reads_the_cluster_and_no_further_kinds_unless_it_says_otherwise() -> None:
     spec = spec_of(Alpha)
 
-    assert (Reads.CLUSTER, None, ()) == (spec.reads, spec.parts, spec.kinds(NoArgs()))
+    assert (Reads.CLUSTER, None, ()) == (spec.reads, spec.parts, spec.needs(NoArgs()).kinds)

@@ -132,7 +132,7 @@ def test_where_nobody_names_any_none_is_kept() -> None:
 def test_an_annotation_that_nobody_declares_is_a_fault(read: Callable[[Mapping[str, str]], object]) -> None:
     """It was not decoded: absent is not what it is."""
     for found in (node({"annotations": {"other": "x", MARK: "yes"}}), PLAIN.decode_node(encoded(node_object()))):
-        with pytest.raises(UndeclaredAnnotation, match=r'"other" .* name it in PluginSpec\.node_annotations'):
+        with pytest.raises(UndeclaredAnnotation, match=r'"other" .* name it in Needs\.node_annotations'):
             read(found.annotations)
 
 

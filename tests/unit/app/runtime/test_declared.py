@@ -9,7 +9,7 @@ import pytest
 
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, Objects, PluginArgs, PluginSpec, Writes
+from app.framework.interface import FilterPlugin, Handle, Needs, Objects, PluginArgs, PluginSpec, Writes
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
@@ -57,7 +57,7 @@ def test_a_kind_that_was_declared_is_asked_for(cluster: Cluster, ask: Ask) -> No
     [
         pytest.param(
             REPLICA_SETS,
-            'plugin "Racks" asks Handle.objects for apps/v1 ReplicaSet: name the kind in kinds= of its PluginSpec',
+            'plugin "Racks" asks Handle.objects for apps/v1 ReplicaSet: name the kind in kinds= of its Needs',
             id="a kind it did not declare",
         ),
         pytest.param(
@@ -117,14 +117,14 @@ def judged(spec: PluginSpec[Any]) -> object:
 
 
 @pytest.mark.parametrize(
-    "spec",
+    "needs",
     [
-        pytest.param(PluginSpec("Asking", PluginArgs, Asking, kinds=lambda _: (SERVICES,)), id="kinds"),
-        pytest.param(PluginSpec("Asking", PluginArgs, Asking, writes=lambda _: (Writes(SERVICES, "x"),)), id="writes"),
+        pytest.param(Needs(kinds=(SERVICES,)), id="kinds"),
+        pytest.param(Needs(writes=(Writes(SERVICES, "x"),)), id="writes"),
     ],
 )
-def test_each_plugin_of_a_profile_has_what_it_declared(spec: PluginSpec[Any]) -> None:
-    assert {} == judged(spec)
+def test_each_plugin_of_a_profile_has_what_it_declared(needs: Needs) -> None:
+    assert {} == judged(PluginSpec("Asking", PluginArgs, Asking, needs=lambda _: needs))
 
 
 def test_that_another_plugin_of_the_profile_declared_it_does_not_help() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
-from app.framework.interface import Handle, PluginArgs, PluginSpec, Reads
+from app.framework.interface import Handle, Needs, PluginArgs, PluginSpec, Reads
 from app.framework.parts import Part
 from app.kube.core_v1 import PLAIN
 from app.kube.durations import Seconds
@@ -58,7 +58,7 @@ SIZED = PluginSpec(
     "Sized",
     SizeArgs,
     FiltersOnly,
-    kinds=lambda args: (SERVICES, PODS)[: args.size],
+    needs=lambda args: Needs(kinds=(SERVICES, PODS)[: args.size]),
     reads=Reads.NODE,
     parts={Part.PORTS},
 )
@@ -609,10 +609,10 @@ class RackArgs(PluginArgs):
 
 
 def test_pods_and_nodes_are_decoded_for_all_profiles_together() -> None:
-    def keys(args: SizeArgs) -> list[str]:
-        return [f"example.com/{args.size}"]
+    def needs(args: SizeArgs) -> Needs:
+        return Needs(node_annotations=[f"example.com/{args.size}"])
 
-    spec = PluginSpec("Delta", SizeArgs, Delta, parts=[Part.NODE_STATE, Part.LABELS], node_annotations=keys)
+    spec = PluginSpec("Delta", SizeArgs, Delta, parts=[Part.NODE_STATE, Part.LABELS], needs=needs)
     registry = registry_of(spec, SIZED)
     profiles = [
         resolved(profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": {"size": size}}]), registry)
@@ -642,49 +642,25 @@ class TestFaultsOfPlugins:
         ] == [it.partition(where)[0] for it in raised.value.mistakes]
         assert [(("profiles", 0),)] * 2 == [it.places for it in raised.value.found]
 
-    def test_kinds_that_it_cannot_say(self) -> None:
-        def kinds(_: object) -> tuple[()]:
+    def test_needs_that_it_cannot_say(self) -> None:
+        def needs(_: object) -> Needs:
             raise LookupError("no such rack")
 
-        registry = registry_of(spec_of(Delta, kinds=kinds))
+        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, needs=needs))
 
         with pytest.raises(ProfileErrors) as raised:
-            resolved(profile({"multiPoint": "Delta"}), registry).kinds()
+            resolved(profile({"multiPoint": "Delta"}), registry)
 
-        said = 'profile "p": plugin "Delta" cannot say what kinds it reads: LookupError: no such rack '
-        assert said == str(raised.value).partition("(")[0]
-
-    def test_parts_that_it_cannot_say(self) -> None:
-        def parts(_: object) -> tuple[()]:
-            raise LookupError("no such rack")
-
-        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, parts_for=parts))
-
-        with pytest.raises(ProfileErrors) as raised:
-            core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
-
-        said = 'profile "p": plugin "Delta" cannot say what parts it reads: LookupError: no such rack '
+        said = 'profile "p": plugin "Delta" cannot say what it needs: LookupError: no such rack '
         assert said == str(raised.value).partition("(")[0]
 
     def test_parts_that_it_reads_with_some_arguments(self) -> None:
-        def parts(args: PluginArgs) -> tuple[Part, ...]:
-            return (Part.VOLUMES,) if args == PluginArgs() else ()
+        def needs(args: PluginArgs) -> Needs:
+            return Needs(parts=(Part.VOLUMES,) if args == PluginArgs() else ())
 
-        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, parts=[Part.PORTS], parts_for=parts))
+        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, parts=[Part.PORTS], needs=needs))
 
         assert {Part.PORTS, Part.VOLUMES} == resolved(profile({"multiPoint": "Delta"}), registry).parts()
-
-    def test_annotations_that_it_cannot_say(self) -> None:
-        def keys(_: object) -> tuple[()]:
-            raise LookupError("no such rack")
-
-        registry = registry_of(PluginSpec("Delta", PluginArgs, Delta, node_annotations=keys))
-
-        with pytest.raises(ProfileErrors) as raised:
-            core_for([resolved(profile({"multiPoint": "Delta"}), registry)])
-
-        said = 'profile "p": plugin "Delta" cannot say what annotations it reads: LookupError: no such rack '
-        assert said == str(raised.value).partition("(")[0]
 
     def test_arguments_that_it_cannot_check(self) -> None:
         registry = registry_of(spec_of(Delta, RackArgs))
@@ -778,18 +754,18 @@ class TestOneRound:
         assert ["policy", "owners"] == [it.places[0][-1] for it in raised.value.found]
 
     def test_what_several_plugins_cannot_say(self) -> None:
-        def fails(_: object) -> tuple[()]:
+        def fails(_: object) -> Needs:
             raise LookupError("no such rack")
 
-        registry = registry_of(spec_of(Delta, kinds=fails), PluginSpec("Beta", PluginArgs, Beta, parts_for=fails))
+        registry = registry_of(*(PluginSpec(it.__name__, PluginArgs, it, needs=fails) for it in (Delta, Beta)))
 
         with pytest.raises(ProfileErrors) as raised:
             resolve([profile({"multiPoint": "Delta Beta"}), profile({"multiPoint": "Beta"}, name="q")], registry)
 
         assert [
-            'profile "p": plugin "Delta" cannot say what kinds it reads',
-            'profile "p": plugin "Beta" cannot say what parts it reads',
-            'profile "q": plugin "Beta" cannot say what parts it reads',
+            'profile "p": plugin "Delta" cannot say what it needs',
+            'profile "p": plugin "Beta" cannot say what it needs',
+            'profile "q": plugin "Beta" cannot say what it needs',
         ] == [": ".join(it.split(": ")[:2]) for it in raised.value.mistakes]
 
 

@@ -13,6 +13,7 @@ from app.framework.interface import (
     BindPlugin,
     FilterPlugin,
     Handle,
+    Needs,
     PermitPlugin,
     PluginSpec,
     PreFilterPlugin,
@@ -351,7 +352,7 @@ class TestUnclearOutcome:
 def rechecking(*names: str, reads: Reads = Reads.PODS_ON_NODE, also: Sequence[str] = ()) -> Bench:
     """A bench of three nodes and three pods that nothing keeps apart but what is asked at bind alone."""
     specs: list[PluginSpec[Any]] = [
-        PluginSpec("Room", NoArgs, Room, reads=reads, kinds=lambda _: (SERVICES,)),
+        PluginSpec("Room", NoArgs, Room, reads=reads, needs=lambda _: Needs(kinds=(SERVICES,))),
         PluginSpec("Waits", NoArgs, Waits),
     ]
     profile = {"bindRecheck": list(names), "plugins": {"multiPoint": {"enabled": [{"name": it} for it in also]}}}

@@ -69,7 +69,7 @@ class Machines:
 
     def __init__(self, args: JsonObject | None = None, *, served: str = "default-scheduler") -> None:
         self._args = StickyNodeArgs.model_validate({"adopt": False, **(args or {})})
-        parts = extras_of((*PARTS, *SPEC.parts_for(self._args)))
+        parts = extras_of((*PARTS, *SPEC.needs(self._args).parts))
         self.cluster = Cluster(core_v1(parts, node_annotations(self._args)))
         self.writer = UnwillingWriter(self.cluster)
         self.events = RecordingRecorder()
@@ -98,6 +98,10 @@ class Machines:
         found = node_object(name, **fields)
         found["metadata"] |= metadata
         self.cluster.upsert_node(self.cluster.core.decode_node(encoded(found)))
+
+    async def repair(self) -> None:
+        """What the plugin does in the background at once and then each interval."""
+        await self.plugin._repair()
 
     def restart(self) -> None:
         """What is in memory is gone; what is in the cluster stays."""

@@ -86,7 +86,7 @@ async def test_what_was_copied_is_removed_and_told_once(machines: Machines) -> N
 
     with capture_logs() as said:
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
     assert {} == machines.annotations()
     note = "the home n1 was copied from another object and is not this one's: it is removed"
@@ -99,7 +99,7 @@ async def test_a_claim_of_a_clone_outlives_the_clean_up(machines: Machines) -> N
     """It is made before and recorded after."""
     machines.change(MACHINE, COPIED)
     machines.reserve(POD, "n2")
-    await machines.plugin.repair()
+    await machines.repair()
     assert {} == machines.annotations()
 
     await machines.arrives(POD, "n2")
@@ -109,11 +109,11 @@ async def test_a_claim_of_a_clone_outlives_the_clean_up(machines: Machines) -> N
 
 async def test_a_person_may_give_a_clone_the_very_node_that_was_copied(machines: Machines) -> None:
     machines.change(MACHINE, COPIED)
-    await machines.plugin.repair()
+    await machines.repair()
     machines.change(MACHINE, {HOME: "n1"})
 
     assert ["n1"] == machines.allowed(POD)
-    await machines.plugin.repair()
+    await machines.repair()
     assert own_home("n1") == machines.annotations()
 
 
@@ -122,7 +122,7 @@ async def test_a_persons_word_gets_the_owners_uid_beside_it(machines: Machines) 
     machines.change(MACHINE, {**own_home("n1", "first"), HOME: "n3"})
 
     for _ in range(2):
-        await machines.plugin.repair()
+        await machines.repair()
 
     assert own_home("n3", "first") == machines.annotations()
     assert 1 == len(machines.writer.written)
@@ -133,7 +133,7 @@ async def test_slots_that_somebody_invented_keep_no_machine_from_its_own(machine
     invented = {f"{HOME}.{number}": "n1" for number in range(3000)}
     machines.change(MACHINE, {HOME: "n1", **invented})
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert [("db", {HOME_OWNER: f"{OWN} n1"})] == machines.writer.written
 
@@ -141,7 +141,7 @@ async def test_slots_that_somebody_invented_keep_no_machine_from_its_own(machine
 async def test_a_home_that_no_node_can_be_called_is_not_written_again(machines: Machines) -> None:
     machines.change(MACHINE, {HOME: "\x1b[2J"})
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert {HOME: "\x1b[2J", HOME_OWNER: OWN} == machines.annotations()
     machines.change(MACHINE, {HOME: "\x1b[2J", HOME_OWNER: "another"})
@@ -156,7 +156,7 @@ async def test_a_persons_edit_during_the_clean_up_is_not_removed(machines: Machi
         return WriteConflict("changed")
 
     machines.writer.before = [a_person_writes]
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert (["n3"], "n3") == (machines.allowed(POD), machines.annotations()[HOME])
     assert [] == machines.events.told
@@ -168,7 +168,7 @@ async def test_each_ordinal_is_told_by_itself() -> None:
     machines.change(SET, {})
     machines.change(SET, {**own, f"{HOME}.1": "n2", f"{HOME_OWNER}.1": "another n2", f"{HOME_POD}.1": "p1"})
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert own == machines.annotations(SET)
 

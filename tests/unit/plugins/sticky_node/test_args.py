@@ -29,17 +29,17 @@ MACHINES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
 
 def test_without_arguments_virtual_machines_have_homes() -> None:
     assert (KUBEVIRT,) == StickyNodeArgs().owners
-    assert (INSTANCE, MACHINE, HOMES, *KINDS) == SPEC.kinds(StickyNodeArgs())
+    assert (INSTANCE, MACHINE, HOMES, *KINDS) == SPEC.needs(StickyNodeArgs()).kinds
 
 
 def test_owners_replace_the_default() -> None:
     owners = [{**STATEFUL_SET, "perOrdinal": True}, {"apiVersion": "example.com/v1", "kind": "Database"}]
 
-    assert (SET, DATABASE, HOMES, *KINDS) == SPEC.kinds(StickyNodeArgs.model_validate({"owners": owners}))
+    assert (SET, DATABASE, HOMES, *KINDS) == SPEC.needs(StickyNodeArgs.model_validate({"owners": owners})).kinds
 
 
 def test_no_owners_is_a_choice() -> None:
-    assert () == SPEC.kinds(StickyNodeArgs.model_validate({"owners": []}))
+    assert () == SPEC.needs(StickyNodeArgs.model_validate({"owners": []})).kinds
 
 
 def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
@@ -58,21 +58,21 @@ def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
 def test_rules_may_begin_alike(owners: list[JsonObject]) -> None:
     args = StickyNodeArgs.model_validate({"owners": owners})
 
-    kinds = SPEC.kinds(args)
+    kinds = SPEC.needs(args).kinds
     assert ({SET, LWS, HOMES, *KINDS}, 5) == (set(kinds), len(kinds))
-    assert {SET: False, LWS: False, HOMES: True} == {it.kind: it.whole for it in SPEC.writes(args)}
+    assert {SET: False, LWS: False, HOMES: True} == {it.kind: it.whole for it in SPEC.needs(args).writes}
 
 
 def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks_of_them() -> None:
     without = StickyNodeArgs()
     args = StickyNodeArgs.model_validate({"owners": [*without.model_dump()["owners"], {**CLAIMS, "selector": {}}]})
 
-    kinds = SPEC.kinds(args)
+    kinds = SPEC.needs(args).kinds
     assert (*kinds[:2], PERSISTENT_VOLUME_CLAIMS, *kinds[3:]) == kinds
-    assert len(kinds) == len(set(kinds)) == len(SPEC.kinds(without))
-    assert {MACHINE, HOMES} == {it.kind for it in SPEC.writes(without)}
-    assert {MACHINE, HOMES, PERSISTENT_VOLUME_CLAIMS} == {it.kind for it in SPEC.writes(args)}
-    assert ((), (Part.VOLUMES,)) == (SPEC.parts_for(without), SPEC.parts_for(args))
+    assert len(kinds) == len(set(kinds)) == len(SPEC.needs(without).kinds)
+    assert {MACHINE, HOMES} == {it.kind for it in SPEC.needs(without).writes}
+    assert {MACHINE, HOMES, PERSISTENT_VOLUME_CLAIMS} == {it.kind for it in SPEC.needs(args).writes}
+    assert ((), (Part.VOLUMES,)) == (SPEC.needs(without).parts, SPEC.needs(args).parts)
 
 
 @pytest.mark.parametrize(

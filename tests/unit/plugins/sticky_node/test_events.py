@@ -11,10 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from plugins.sticky_node import SPEC
-from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.events import MOST_TOLD
 from tests.builders import JsonObject, claim_object, encoded, volume_object
-from tests.fakes import RecordingRecorder, Told
+from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
     HOME_POD,
@@ -43,7 +42,7 @@ def machines() -> Machines:
 async def test_a_home_that_a_bind_made_is_told_once(machines: Machines) -> None:
     await machines.bind(FIRST, "n1")
     await machines.bind(launcher("second"), "n1")
-    await machines.plugin.repair()
+    await machines.repair()
 
     note = "n1 is the home from now on: default/first was bound there first"
     assert [Told(DB, POD, "Normal", "HomeMade", "Binding", note)] == machines.events.told
@@ -52,7 +51,7 @@ async def test_a_home_that_a_bind_made_is_told_once(machines: Machines) -> None:
 async def test_one_that_a_person_wrote_meanwhile_is_told_as_overriding(machines: Machines) -> None:
     await machines.bind(FIRST, "n1", copies=False)
     machines.change(MACHINE, {HOME: "n3"})
-    await machines.plugin.repair()
+    await machines.repair()
 
     note = "default/first runs on n1; the home stays n3, which was written meanwhile"
     assert [Told(DB, POD, "Warning", "HomeOverridden", "Binding", note)] == machines.events.told
@@ -61,7 +60,7 @@ async def test_one_that_a_person_wrote_meanwhile_is_told_as_overriding(machines:
 async def test_the_same_home_written_by_a_person_overrides_nothing(machines: Machines) -> None:
     await machines.bind(FIRST, "n1", copies=False)
     machines.change(MACHINE, {HOME: "n1"})
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert [] == machines.events.told
 
@@ -69,9 +68,9 @@ async def test_the_same_home_written_by_a_person_overrides_nothing(machines: Mac
 async def test_what_cannot_be_recorded_is_told_once_for_each_cause(machines: Machines) -> None:
     machines.writer.unwritable = {"db"}
     await machines.bind(FIRST, "n1")
-    await machines.plugin.repair()
+    await machines.repair()
     machines.writer.unwritable = set()
-    await machines.plugin.repair()
+    await machines.repair()
 
     note = "the home n1 of default/first cannot be written here, and is kept in memory: forbidden"
     assert Told(DB, POD, "Warning", "HomeNotRecorded", "Binding", note) == machines.events.told[0]
@@ -87,8 +86,7 @@ class TestNoName:
         machines.change(MACHINE, {HOME: old} if old else {})
         known = machines.cluster.get(MACHINE, "default", "db")
         machines.change(MACHINE, {HOME: new} if new else {})
-        assert SPEC.changed is not None
-        SPEC.changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"), machines.events)
+        machines.plugin.object_changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"))
         return machines.events.told[-1]
 
     @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ class TestNoName:
     async def test_one_that_overrode(self, machines: Machines) -> None:
         await machines.bind(FIRST, "n1", copies=False)
         machines.change(MACHINE, {HOME: self.HUGE})
-        await machines.plugin.repair()
+        await machines.repair()
 
         (told,) = machines.events.told
         assert ("HomeOverridden", True) == (told.reason, len(told.note) < 200)
@@ -125,9 +123,8 @@ def test_ordinals_are_named() -> None:
     machines.add(SET)
     known = machines.cluster.get(SET, "default", "db")
     machines.change(SET, {f"{HOME}.3": "n1"})
-    assert SPEC.changed is not None
 
-    SPEC.changed(SET, known, machines.cluster.get(SET, "default", "db"), machines.events)
+    machines.plugin.object_changed(SET, known, machines.cluster.get(SET, "default", "db"))
 
     assert ["n1 is the home of ordinal 3 from now on"] == [it.note for it in machines.events.told]
 
@@ -150,7 +147,7 @@ class TestMade:
         with capture_logs() as said:
             await machines.bind(FIRST, "n1")
             await machines.bind(launcher("second"), "n1")
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert [made()] == said
 
@@ -168,7 +165,7 @@ class TestMade:
         machines.change(MACHINE, {HOME: "n3"})
 
         with capture_logs() as said:
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert [] == said
 
@@ -179,8 +176,8 @@ class TestNotRecorded:
             machines.writer.before = [OSError(cause) for cause in ("forbidden", "forbidden", "no route", "no route")]
             await machines.bind(FIRST, "n1")
             for _ in range(3):
-                await machines.plugin.repair()
-            await machines.plugin.repair()
+                await machines.repair()
+            await machines.repair()
 
         assert [not_recorded("forbidden"), not_recorded("no route"), made()] == said
 
@@ -191,12 +188,12 @@ class TestNotRecorded:
         machines.restart()
 
         with capture_logs() as said:
-            await machines.plugin.repair()
+            await machines.repair()
         machines.cluster.delete_pod(FIRST.key)
         assert ([not_recorded("forbidden")], ["n1"]) == (said, machines.allowed(launcher("second")))
 
         machines.writer.unwritable = set()
-        await machines.plugin.repair()
+        await machines.repair()
         assert own_home("n1", FIRST.uid) == machines.annotations()
 
     async def test_a_write_of_which_nobody_heard_is_told_when_it_shows(self, machines: Machines) -> None:
@@ -207,7 +204,7 @@ class TestNotRecorded:
         machines.writer.before = [arrives_unheard]
         with capture_logs() as said:
             await machines.bind(FIRST, "n1")
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert [not_recorded("timed out"), made()] == said
 
@@ -226,7 +223,7 @@ class TestNotRecorded:
         await machines.bind(FIRST, "n1")
         machines.gone(MACHINE)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert [] == machines.plugin._pending.made()
         assert {} == machines.plugin._recorder._causes
@@ -267,10 +264,9 @@ def test_what_somebody_changed(old: Mapping[str, str], new: Mapping[str, str], s
     known = machines.cluster.get(MACHINE, "default", "db")
     machines.change(MACHINE, new)
     found = machines.cluster.get(MACHINE, "default", "db")
-    assert SPEC.changed is not None
 
     with capture_logs() as told:
-        SPEC.changed(MACHINE, known, found, machines.events)
+        machines.plugin.object_changed(MACHINE, known, found)
 
     reasons = {"home given": "HomeGiven", "home moved": "HomeMoved", "home given up": "HomeGivenUp"}
     assert [(DB, f"Node {line['node']}", "Normal", reasons[str(line["event"])]) for line in said] == [
@@ -286,10 +282,9 @@ def test_of_one_object_some_tens_are_told() -> None:
     machines.change(MACHINE, old)
     known = machines.cluster.get(MACHINE, "default", "db")
     machines.change(MACHINE, {**new, f"{HOME}.0": "n1"})
-    assert SPEC.changed is not None
 
     with capture_logs() as told:
-        SPEC.changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"), machines.events)
+        machines.plugin.object_changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"))
 
     assert {"home moved"} == {it["event"] for it in told}
     assert MOST_TOLD == len(told) == len(machines.events.told)
@@ -305,13 +300,11 @@ def test_of_one_object_some_tens_are_told() -> None:
 )
 def test_of_what_keeps_no_home_nothing_is_told(before: JsonObject) -> None:
     """They are read nevertheless, and change all the time."""
-    kinds = SPEC.kinds(StickyNodeArgs.model_validate({"namespaces": [{"namespaceSelector": {}, "policy": "soft"}]}))
-    (kind,) = [it for it in kinds if it.kind == before["kind"]]
+    machines = Machines({"namespaces": [{"namespaceSelector": {}, "policy": "soft"}]})
+    (kind,) = [it for it in SPEC.needs(machines._args).kinds if it.kind == before["kind"]]
     after = {**before, "metadata": {**before["metadata"], "resourceVersion": "2", "labels": {"a": "b"}}}
-    recorder = RecordingRecorder()
-    assert SPEC.changed is not None
 
     with capture_logs() as said:
-        SPEC.changed(kind, kind.decode(encoded(before)), kind.decode(encoded(after)), recorder)
+        machines.plugin.object_changed(kind, kind.decode(encoded(before)), kind.decode(encoded(after)))
 
-    assert ([], []) == (said, recorder.told)
+    assert ([], []) == (said, machines.events.told)

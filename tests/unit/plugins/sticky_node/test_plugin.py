@@ -216,7 +216,7 @@ class TestCopy:
 
         await machines.bind(POD, "n1")
         assert ({}, ["n1"]) == (machines.annotations(), machines.allowed(NEXT))
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert COPIED == machines.annotations()
 
@@ -231,7 +231,7 @@ class TestCopy:
         machines.gone(INSTANCE)
         machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {} == machines.annotations()
 
@@ -242,14 +242,14 @@ class TestPerson:
         machines.add(MACHINE, home="n2", home_pod=POD.uid)
 
         assert ["n2"] == machines.allowed(NEXT)
-        await machines.plugin.repair()
+        await machines.repair()
         assert own_home("n2", POD.uid) == machines.annotations()
 
     async def test_a_home_that_a_person_removed_does_not_come_back(self, machines: Machines) -> None:
         await machines.bind(POD, "n1")
         machines.add(MACHINE, home_pod=POD.uid)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ({HOME_POD: POD.uid}, ALL) == (machines.annotations(), machines.allowed(NEXT))
 
@@ -268,7 +268,7 @@ class TestRepair:
         after_restart.machine()
         after_restart.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
 
-        await after_restart.plugin.repair()
+        await after_restart.repair()
 
         assert COPIED == after_restart.annotations()
         assert ["n1"] == after_restart.allowed(NEXT)
@@ -291,7 +291,7 @@ class TestRepair:
         machines.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
 
         for _ in range(3):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert [("db", COPIED)] == machines.writer.written
 
@@ -307,7 +307,7 @@ class TestRepair:
     async def test_there_is_nothing_to_repair(self, machines: Machines, pod: Pod) -> None:
         machines.cluster.upsert_pod(pod)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert [] == machines.writer.written
 
@@ -324,14 +324,14 @@ class TestRepair:
         going = make_pod("launcher", node="n1", annotations={HOME: "n1"}, owner=reference(INSTANCE), terminating=True)
         machines.cluster.upsert_pod(going)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert written == len(machines.writer.written)
 
     async def test_a_pod_that_is_only_assumed_has_no_home_to_copy(self, machines: Machines) -> None:
         machines.cluster.assume(make_pod("launcher", annotations={HOME: "n1"}, owner=reference(INSTANCE)), "n1")
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert [] == machines.writer.written
 
@@ -342,7 +342,7 @@ class TestRepair:
             machines.cluster.upsert_pod(bound(launcher(f"launcher-{name}", name), "n1", {HOME: "n1"}))
         machines.writer.unwritable = {"b"}
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ["a", "c"] == sorted(name for name, _ in machines.writer.written)
 
@@ -356,7 +356,7 @@ class TestRepair:
         for gone in (False, False, True):
             if gone:
                 machines.gone(MACHINE)
-            await machines.plugin.repair()
+            await machines.repair()
             kept.append(len(machines.plugin._recorder._causes))
 
         assert [1, 1, 0] == kept

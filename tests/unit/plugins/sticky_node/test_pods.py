@@ -256,7 +256,7 @@ class TestShared:
 
         for pod, node in zip(pods, NODES, strict=False):
             assert {} == await machines.bind(pod, node)
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {} == written(machines)
 
@@ -326,7 +326,7 @@ class TestMade:
         machines.restart()
         assert {} == written(machines)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert "n2" == written(machines)[HOME]
 
@@ -360,7 +360,7 @@ class TestMade:
         await machines.bind(first, "n2")
         change(machines, {key: it for key, it in written(machines).items() if key != HOME})
         machines.cluster.delete_pod(first.key)
-        await machines.plugin.repair()
+        await machines.repair()
         second = user(machines, "two")
         assert ALL == machines.allowed(second)
 
@@ -383,7 +383,7 @@ class TestWhose:
         add_claim(machines, "copy", annotations=written(machines))
         assert ALL == machines.allowed(user(machines, "two", "copy"))
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ({}, "n2") == (written(machines, "copy"), written(machines)[HOME])
         assert ["HomeNotInherited"] == [it.reason for it in machines.events.told if "copy" in it.regarding]
@@ -393,7 +393,7 @@ class TestWhose:
         add_claim(machines, home="n2")
         add_claim(machines, "other", keeps=False, home="n2")
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {HOME: "n2", HOME_OWNER: "uid-data n2"} == written(machines)
         assert {HOME: "n2"} == written(machines, "other")
@@ -410,7 +410,7 @@ class TestWhose:
         add_claim(machines)
         first = user(machines)
         await machines.bind(first, "n2")
-        await machines.plugin.repair()
+        await machines.repair()
         assert remembered == len(list(machines.cluster.every(HOMES)))
         machines.cluster.delete_pod(first.key)
         machines.gone(PERSISTENT_VOLUME_CLAIMS, "data")
@@ -423,15 +423,15 @@ class TestWhose:
         add_claim(machines)
         first = user(machines)
         await machines.bind(first, "n2")
-        await machines.plugin.repair()
+        await machines.repair()
         machines.gone(PERSISTENT_VOLUME_CLAIMS, "data")
         add_claim(machines, uid="new", keeps=False)
 
-        await machines.plugin.repair()
+        await machines.repair()
         assert {} == written(machines)
 
         add_claim(machines, uid="new", version="2")
-        await machines.plugin.repair()
+        await machines.repair()
         assert "n2" == written(machines)[HOME]
 
 
@@ -869,7 +869,7 @@ async def test_a_home_is_taken_from_the_active_pod(runs_on: str, there: Story, h
     machines.machine(runs_on=runs_on)
     there(machines)
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert home == machines.annotations().get(HOME, "")
 
@@ -891,7 +891,7 @@ async def test_an_ordinal_of_a_set_is_the_pod_that_the_set_names_so(pod: Pod, ho
     machines.add(SET)
     machines.cluster.upsert_pod(pod)
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert home == machines.annotations(SET).get(f"{HOME}.3", "")
 
@@ -938,11 +938,11 @@ class TestBind:
         machines.machine(runs_on="n1")
 
         assert {HOME: "n2"} == await machines.bind(launcher("other", created=LATE), "n2")
-        await machines.plugin.repair()
+        await machines.repair()
         assert {} == machines.annotations()
 
         machines.runs(node="n2")
-        await machines.plugin.repair()
+        await machines.repair()
         assert own_home("n2", "uid-default-other") == machines.annotations()
 
     @pytest.mark.parametrize(
@@ -970,7 +970,7 @@ class TestBind:
         await machines.bind(launcher(annotations={HOME: "n1", HOME_AFTER: "first"}), "n1")
         machines.change(MACHINE, {HOME_POD: "first"})
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {HOME_POD: "first"} == machines.annotations()
 

@@ -114,7 +114,7 @@ class TestUnreadable:
         for name in ("evil", "good"):
             machines.add(MACHINE, name)
             machines.change(MACHINE, own_home("n1", name=name), name)
-        await machines.plugin.repair()
+        await machines.repair()
         machines.gone(MACHINE, "evil")
         machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
         machines.change(MACHINE, {HOME_POD: "old"}, "good")
@@ -134,7 +134,7 @@ class TestUnreadable:
     async def test_what_was_noted_before(self) -> None:
         machines = Machines()
         machines.change(MACHINE, own_home("n1"))
-        await machines.plugin.repair()
+        await machines.repair()
         machines.cluster.others.delete(HOMES, ("default", name_of("db")))
         machines.cluster.leave_out(HOMES, ("default", name_of("db")), "undecodable")
 
@@ -246,7 +246,7 @@ class TestBounds:
             written |= own_home("n1", slot=str(number))
         machines.change(MACHINE, written)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {("db", "")} == remembered(machines)
 
@@ -259,7 +259,7 @@ class TestBounds:
             written |= own_home("n1", kind=SET, slot=slot)
         machines.change(SET, written)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {("db", "0"), ("db", "2"), ("db", "9")} == remembered(machines)
 
@@ -276,7 +276,7 @@ class TestBounds:
             {"event": "homes not remembered", "log_level": "warning", "cause": "namespace default has 2 Homes"}
         ] == said
         machines.change(MACHINE, own_home("n3", name="a"), "a")
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {("a", "n3"), ("b", "n1")} == {(it.keeper.name, it.node) for it in machines.cluster.every(HOMES)}
 
@@ -295,7 +295,7 @@ class TestEndless:
             await taken(kind, found, spec)
 
         machines.writer.change = change  # type: ignore[method-assign]
-        await machines.plugin.repair()
+        await machines.repair()
 
         (found,) = machines.cluster.every(HOMES)
         assert [(None, None)] == [(it["owner"]["slot"], it["machine"]) for it in changed], "nothing of theirs is left"
@@ -318,13 +318,13 @@ class TestByHand:
         machines = adopting()
         machines.change(MACHINE, {HOME_OWNER: "uid-VirtualMachine-db n2"})
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert "" == machines.annotations().get(HOME, "")
 
     async def test_adoption_hears_the_templates_policy(self) -> None:
         machines = adopting(launcher("runs", node="n2", annotations={POLICY: "off"}))
-        await machines.plugin.repair()
+        await machines.repair()
         assert {} == machines.annotations()
 
     async def test_so_does_following(self) -> None:
@@ -333,7 +333,7 @@ class TestByHand:
         machines.runs(node="n2", moved=("n1", "n2"))
         machines.cluster.upsert_pod(launcher("runs", node="n2", annotations={POLICY: "hard"}))
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ADOPTED == machines.annotations()
 
@@ -346,7 +346,7 @@ class TestByHand:
 
         machines.cluster.upsert_pod(RUNS)
         for _ in range(3):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert own_home("n1", RUNS.uid) == machines.annotations()
 
@@ -357,15 +357,15 @@ class TestByHand:
         machines.cluster.upsert_node(CORE.decode_node(encoded(found)))
         machines.machine()
         machines.change(MACHINE, {**own_home("n1", "old"), HOME_MACHINE: "former"})
-        await machines.plugin.repair()
+        await machines.repair()
         assert [] == machines.allowed(launcher())
 
         kept = machines.annotations()
         machines.change(MACHINE, {key: it for key, it in kept.items() if key != HOME})
-        await machines.plugin.repair()
+        await machines.repair()
         assert HOME_MACHINE not in machines.annotations()
         machines.change(MACHINE, {**machines.annotations(), HOME: "n1"})
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {**own_home("n1", "old"), HOME_MACHINE: "new"} == machines.annotations()
         assert ["n1"] == machines.allowed(launcher())
@@ -415,7 +415,7 @@ class TestKept:
         machines.plugin._reconciler._remembered._store._wall_clock = lambda: 1_800_000_000.0
         await machines.bind(POD, "n1")
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
         uid = "uid-VirtualMachine-db"
         (found,) = memory(machines)
@@ -425,21 +425,21 @@ class TestKept:
 
     async def test_it_moves_with_the_home(self, machines: Machines) -> None:
         await machines.bind(POD, "n1")
-        await machines.plugin.repair()
+        await machines.repair()
         machines.change(MACHINE, {**own_home("n3", POD.uid), "homeport.dev/home-machine": "m3"})
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert [("n3", "m3")] == [(it.node, it.machine) for it in memory(machines)]
 
     async def test_one_that_somebody_deletes_is_written_again(self, machines: Machines) -> None:
         """As long as the machine has that home."""
         await machines.bind(POD, "n1")
-        await machines.plugin.repair()
+        await machines.repair()
         (found,) = memory(machines)
         machines.cluster.others.delete(HOMES, found.key)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ["n1"] == [it.node for it in memory(machines)]
 
@@ -448,33 +448,33 @@ class TestKept:
         machines.add(SET)
         for number, node in enumerate(("n1", "n2")):
             await machines.bind(make_pod(f"db-{number}", owner=reference(SET)), node)
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {("0", "n1"), ("1", "n2")} == {(it.keeper.slot, it.node) for it in memory(machines)}
 
     async def test_a_person_who_releases_it_has_it_forgotten(self, machines: Machines) -> None:
         await machines.bind(POD, "n1")
-        await machines.plugin.repair()
+        await machines.repair()
         machines.change(MACHINE, {key: it for key, it in machines.annotations().items() if key != HOME})
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ([], ALL) == (memory(machines), machines.allowed(launcher("next")))
 
     async def test_so_has_who_removes_all_that_is_written(self, machines: Machines) -> None:
         machines.change(MACHINE, own_home("n1"))
-        await machines.plugin.repair()
+        await machines.repair()
         machines.change(MACHINE, {})
         assert ALL == machines.allowed(POD), "at once"
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ([], {}) == (memory(machines), machines.annotations())
 
     async def test_what_is_no_name_of_a_node_is_not_remembered(self, machines: Machines) -> None:
         machines.change(MACHINE, {HOME: "\x1b[2J"})
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert [] == memory(machines)
 
@@ -484,7 +484,7 @@ class TestKept:
             found["spec"]["since"] = f"2026-11-21T10:{number // 60:02}:{number % 60:02}Z"
             remember(machines, found)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {f"gone-{number}" for number in range(3, 1003)} == {it.keeper.name for it in memory(machines)}
 
@@ -507,9 +507,9 @@ class TestKept:
         with capture_logs() as said:
             await machines.bind(POD, "n1")
             for _ in range(3):
-                await machines.plugin.repair()
+                await machines.repair()
             machines.clock.now += 60
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert (own_home("n1", POD.uid), own_home("n2", name="mail")) == (
             machines.annotations(),
@@ -532,7 +532,7 @@ class TestGivenBack:
         remember(machines)
         with capture_logs() as said:
             for _ in range(3):
-                await machines.plugin.repair()
+                await machines.repair()
 
         assert own_home("n1", EARLIER) == machines.annotations()
         note = "n1 is the home from now on: an earlier VirtualMachine of this name lived there"
@@ -543,10 +543,9 @@ class TestGivenBack:
     async def test_the_watch_does_not_take_it_for_a_persons(self, machines: Machines) -> None:
         known = machines.cluster.get(MACHINE, "default", "db")
         remember(machines)
-        await machines.plugin.repair()
+        await machines.repair()
         machines.events.told.clear()
-        assert SPEC.changed is not None
-        SPEC.changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"), machines.events)
+        machines.plugin.object_changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"))
 
         assert [] == machines.events.told
 
@@ -555,17 +554,17 @@ class TestGivenBack:
         machines.change(MACHINE, {HOME: "n3"})
         assert ["n3"] == machines.allowed(POD)
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert ["n3"] == [it.node for it in memory(machines)]
 
     async def test_who_releases_it_then_has_it_forgotten(self, machines: Machines) -> None:
         remember(machines)
-        await machines.plugin.repair()
+        await machines.repair()
         machines.change(MACHINE, {key: it for key, it in machines.annotations().items() if key != HOME})
         assert ALL == machines.allowed(POD)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ([], "") == (memory(machines), machines.annotations().get(HOME, ""))
 
@@ -576,7 +575,7 @@ class TestGivenBack:
         machines.change(MACHINE, {HOME_POD: "its own"})
         assert ALL == machines.allowed(POD)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ([], {HOME_POD: "its own"}) == (memory(machines), machines.annotations())
 
@@ -586,7 +585,7 @@ class TestGivenBack:
         machines.change(MACHINE, {HOME: "n2", HOME_POD: "p", HOME_OWNER: f"{EARLIER} n2"})
         assert ["n1"] == machines.allowed(POD)
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert own_home("n1", EARLIER) == machines.annotations()
 
@@ -597,7 +596,7 @@ class TestGivenBack:
 
         assert isinstance(owner, Owner)
         machines.plugin._pending.begin(Claim(POD, "n2", owner, home_pod(owner), True, recorded_home(owner)))
-        await machines.plugin.repair()
+        await machines.repair()
 
         await machines.arrives(POD, "n2")
 
@@ -612,7 +611,7 @@ class TestGivenBack:
 
         machines.writer.before = [a_person_writes]
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert own_home("n3") == machines.annotations()
 
@@ -633,7 +632,7 @@ class TestGivenBack:
         remember(machines, hostile)
 
         assert ALL == machines.allowed(POD)
-        await machines.plugin.repair()
+        await machines.repair()
         assert ({}, []) == (machines.annotations(), machines.events.told)
 
     async def test_a_machine_of_another_namespace_has_no_part_in_it(self, machines: Machines) -> None:
@@ -649,7 +648,7 @@ class TestGivenBack:
         remember(machines)
         assert ALL == machines.allowed(POD)
         await machines.bind(POD, "n2")
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert ["n1"] == [it.node for it in memory(machines)]
 
@@ -669,5 +668,5 @@ def test_whose_homes_are_the_names(rule: OwnerRule, by_name: bool) -> None:
     args = StickyNodeArgs(owners=(rule,))
 
     assert by_name == rule.by_name
-    assert by_name == (HOMES in SPEC.kinds(args))
-    assert [by_name] * by_name == [it.whole for it in SPEC.writes(args) if it.kind == HOMES]
+    assert by_name == (HOMES in SPEC.needs(args).kinds)
+    assert [by_name] * by_name == [it.whole for it in SPEC.needs(args).writes if it.kind == HOMES]

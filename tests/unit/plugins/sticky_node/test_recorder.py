@@ -81,7 +81,7 @@ async def test_a_crash_after_the_binding_loses_nothing(machines: Machines) -> No
     await bind(machines, copies=False)
     machines.restart()
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert own_home("n2", POD.uid) == machines.annotations()
 
@@ -95,7 +95,7 @@ async def test_a_home_that_a_person_wrote_meanwhile_wins(machines: Machines, cra
     if crashes:
         machines.restart()
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert own_home("n3", POD.uid) == machines.annotations()
     assert ["HomeOverridden"] == [it.reason for it in machines.events.told]
@@ -108,7 +108,7 @@ async def test_nor_does_it_undo_a_release(machines: Machines) -> None:
     machines.change(MACHINE, released)
     assert ALL == machines.allowed(NEXT)
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert {**released, HOME_POD: POD.uid} == machines.annotations()
     assert [] == machines.events.told
@@ -138,7 +138,7 @@ async def test_a_pod_that_does_not_decide_replaces_nothing(machines: Machines) -
     machines.runs(node="n1")
     machines.cluster.upsert_pod(launcher("forged", node="n2", annotations=CARRIED))
 
-    await machines.plugin.repair()
+    await machines.repair()
 
     assert own_home("n1", "first") == machines.annotations()
 
@@ -174,10 +174,10 @@ def release(machines_without_home: Machines) -> None:
 
 async def stays_released(machines_without_home: Machines) -> None:
     """Nor does it come back by the repair, or by that of a process that starts anew."""
-    await machines_without_home.plugin.repair()
+    await machines_without_home.repair()
     assert (ALL, "") == (machines_without_home.allowed(THIRD), machines_without_home.annotations().get(HOME, ""))
     machines_without_home.restart()
-    await machines_without_home.plugin.repair()
+    await machines_without_home.repair()
     assert (ALL, "") == (machines_without_home.allowed(THIRD), machines_without_home.annotations().get(HOME, ""))
 
 
@@ -249,7 +249,7 @@ async def test_two_pods_that_brought_it_are_heard_once(machines_without_home: Ma
 async def test_a_home_moved_by_hand_before_it_was_copied(machines_without_home: Machines) -> None:
     await machines_without_home.bind(FIRST, "n1", copies=False)
     machines_without_home.change(MACHINE, {HOME: "n3"})
-    await machines_without_home.plugin.repair()
+    await machines_without_home.repair()
     assert own_home("n3", FIRST.uid) == machines_without_home.annotations()
 
     release(machines_without_home)
@@ -261,7 +261,7 @@ async def test_a_home_in_memory_does_not_outlive_one_that_a_person_gave(machines
     machines_without_home.writer.unwritable = {"db"}
     await machines_without_home.bind(FIRST, "n1")
     machines_without_home.change(MACHINE, {HOME: "n3"})
-    await machines_without_home.plugin.repair()
+    await machines_without_home.repair()
 
     release(machines_without_home)
 
@@ -276,7 +276,7 @@ async def test_a_first_bind_after_the_release_survives_a_crash(machines_without_
     assert {HOME: "n2", HOME_AFTER: FIRST.uid} == await machines_without_home.bind(SECOND, "n2", copies=False)
 
     machines_without_home.restart()
-    await machines_without_home.plugin.repair()
+    await machines_without_home.repair()
 
     assert own_home("n2", SECOND.uid) == machines_without_home.annotations()
 
@@ -286,7 +286,7 @@ async def test_who_removes_both_asks_for_the_home_of_a_pod_that_runs(machines_wi
     await machines_without_home.bind(FIRST, "n1")
     machines_without_home.change(MACHINE, {})
 
-    await machines_without_home.plugin.repair()
+    await machines_without_home.repair()
 
     assert own_home("n1", FIRST.uid) == machines_without_home.annotations()
 
@@ -311,7 +311,7 @@ def started(args: JsonObject | None = None, *, machine: bool = True) -> Machines
 
 async def migrated(machines: Machines, to: str = "n2") -> Machines:
     machines.runs(node=to, moved=("n1", "n2"))
-    await machines.plugin.repair()
+    await machines.repair()
     return machines
 
 
@@ -343,7 +343,7 @@ class TestMigration:
         """A soft machine starts elsewhere and migrates before that home is written; then the source pod is gone."""
         machines = await moves_unwritten(restarts=restarts, is_late=is_late)
         machines.runs(node="n1", moved=("n2", "n1"))
-        await machines.plugin.repair()
+        await machines.repair()
         assert own_home("n1", MOVED.uid) == machines.annotations()
 
     async def test_the_target_carries_a_home_that_another_profile_made(self) -> None:
@@ -363,20 +363,20 @@ class TestMigration:
         machines = await moves_unwritten(restarts=True)
         machines.change(MACHINE, word)
         machines.runs(node="n1", moved=("n2", "n1"))
-        await machines.plugin.repair()
+        await machines.repair()
         assert word.get(HOME) == machines.annotations().get(HOME)
 
     async def test_a_carried_home_counts_only_for_a_move_from_there(self) -> None:
         machines = await moves_unwritten(restarts=True)
         machines.runs(node="n1", moved=("n4", "n1"))
-        await machines.plugin.repair()
+        await machines.repair()
         assert "n3" == machines.annotations()[HOME]
 
     async def test_the_home_follows_once_and_is_told(self) -> None:
         machines = started()
         with capture_logs() as said:
             await migrated(machines)
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert own_home("n2", MOVED.uid) == machines.annotations()
         note = "n2 is the home from now on: default/target migrated there from n1"
@@ -395,7 +395,7 @@ class TestMigration:
         machines.cluster.upsert_pod(again)
 
         machines.runs(node="n3", moved=("n1", "n3"))
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert own_home("n3", again.uid) == machines.annotations()
 
@@ -405,7 +405,7 @@ class TestMigration:
         machines.cluster.upsert_pod(back)
 
         machines.runs(node="n1", moved=("n2", "n1"))
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert own_home("n1", back.uid) == machines.annotations()
 
@@ -417,7 +417,7 @@ class TestMigration:
         assert {} == await machines.bind(target, "n3")
         assert ALL == machines.allowed(launcher("next"))
         machines.runs(node="n3")
-        await machines.plugin.repair()
+        await machines.repair()
         assert {} == machines.annotations()
 
     async def test_nor_is_a_targets_word_heard(self) -> None:
@@ -426,7 +426,7 @@ class TestMigration:
         machines.cluster.upsert_pod(launcher("forged", node="n3", annotations={HOME: "n3"}, labels=TARGET))
         machines.runs(node="n3")
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert {} == machines.annotations()
 
@@ -460,7 +460,7 @@ class TestMigration:
         assert not await machines.plugin._reconciler.round(), "it is looked at again"
 
         machines.cluster.upsert_node(make_node("n2"))
-        await machines.plugin.repair()
+        await machines.repair()
         assert own_home("n2", MOVED.uid) == machines.annotations()
 
     async def test_not_of_pods_that_another_scheduler_places(self) -> None:
@@ -487,7 +487,7 @@ class TestPerson:
         machines = await migrated(started())
         machines.change(MACHINE, {**own_home("n2", MOVED.uid), HOME: "n1"})
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert own_home("n1", MOVED.uid) == machines.annotations()
 
@@ -500,7 +500,7 @@ class TestPerson:
 
         machines.change(MACHINE, {**machines.annotations(), HOME: "n1"})
         for _ in range(2):
-            await machines.plugin.repair()
+            await machines.repair()
 
         assert own_home("n1", MOVED.uid) == machines.annotations()
 
@@ -516,7 +516,7 @@ class TestPerson:
         """It follows all the same: it was seen before the machine migrated."""
         machines = started()
         machines.change(MACHINE, {HOME: "n1"})
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert own_home("n2", MOVED.uid) == (await migrated(machines)).annotations()
 
@@ -551,7 +551,7 @@ class TestAdoption:
         machines.change(MACHINE, {})
         with capture_logs() as said:
             for _ in range(2):
-                await machines.plugin.repair()
+                await machines.repair()
 
         assert AT_HOME == machines.annotations()
         note = "n1 is the home from now on: default/source runs there"
@@ -572,7 +572,7 @@ class TestAdoption:
         machines = started(args)
         machines.change(MACHINE, written)
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert written == machines.annotations()
 
@@ -580,7 +580,7 @@ class TestAdoption:
         machines = started({"adopt": True})
         machines.change(MACHINE, {HOME_POD: "of another", "homeport.dev/home-owner": "another n3"})
 
-        await machines.plugin.repair()
+        await machines.repair()
 
         assert AT_HOME == machines.annotations()
 

@@ -538,7 +538,7 @@ async def test_what_could_not_be_written_is_unrecorded_until_it_is() -> None:
     assert {"unrecorded": 1} == counted(machines)
 
     machines.writer.unwritable.clear()
-    await machines.plugin.repair()
+    await machines.repair()
     assert {"at_home": 1} == counted(machines)
 
 
@@ -810,7 +810,7 @@ async def test_a_home_that_could_not_be_recorded() -> None:
     assert Explanation(expected) == at_once(machines, launcher())
 
     machines.writer.unwritable = set()
-    await machines.plugin.repair()
+    await machines.repair()
     assert Explanation(home("n1", recorded=True)) == at_once(machines, launcher())
 
 
