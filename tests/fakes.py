@@ -408,18 +408,6 @@ class Permits(FakePlugin, PermitPlugin):
         return self.answer
 
 
-class ActsIfNeeded(Acts):
-    """PreBind with a pre-flight."""
-
-    def __init__(self, name: str, pre_flight: Status, calls: list[str] | None = None) -> None:
-        super().__init__(name, calls=calls)
-        self.pre_flight = pre_flight
-
-    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        self.note(f"pre_bind_pre_flight {node_name}")
-        return self.pre_flight
-
-
 class Misses(FakePlugin, PreFilterPlugin):
     """Needs an object of each of the names."""
 

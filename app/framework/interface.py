@@ -705,32 +705,6 @@ class PostFilterPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
-class PreemptionPlugin(PostFilterPlugin, Protocol):
-    """A PostFilter that has other pods evicted. Its parts, in the words of kube-scheduler's ``preemption.Interface``.
-
-    Asked about any node by ``evaluate``. Nothing is evicted by them.
-    """
-
-    @abstractmethod
-    def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Why the pod may not have others evicted; empty if it may.
-
-        The status is what filters said of the node that it is nominated to, if any.
-        """
-        ...
-
-    @abstractmethod
-    def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """The fewest pods that have to leave the node for this one; without Success there are none."""
-        ...
-
-    @abstractmethod
-    def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """The best of the nodes, by the victims on each, all equal: any of them will do."""
-        ...
-
-
-@runtime_checkable
 class PreScorePlugin(Plugin, Protocol):
     """Called once before scoring, with the feasible nodes."""
 
@@ -798,10 +772,6 @@ class PermitPlugin(Plugin, Protocol):
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
     """Work that must be done before the pod is bound."""
-
-    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Tell cheaply if ``pre_bind`` has anything to do: Success, or Skip, which leaves it out for this pod."""
-        return SUCCESS
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:

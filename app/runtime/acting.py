@@ -11,12 +11,10 @@ from typing import Any, Final
 import structlog
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import PreBindPlugin
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError, plugin_error
 from app.runtime.runner import Runner, sampled, timed
-from app.runtime.slots import PluginSlot, overrides
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 from app.telemetry.throttle import Throttle
 
@@ -91,21 +89,13 @@ class Acting(Runner):
 
     @timed("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """PreBind in order, less the plugins whose pre-flight says that they have nothing to do."""
-        for slot in [it for it in self.slots["preBind"] if self._has_work(it, state, pod, node_name)]:
+        """PreBind in order; the first failure stops."""
+        for slot in self.slots["preBind"]:
             answer = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             status = self._guard.checked(slot.name, "PreBind", answer)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
-
-    def _has_work(self, slot: PluginSlot, state: CycleState, pod: Pod, node_name: str) -> bool:
-        if not overrides(type(slot.plugin), PreBindPlugin, "pre_bind_pre_flight"):
-            return True
-        status = self._status(slot, "PreBindPreFlight", slot.plugin.pre_bind_pre_flight, state, pod, node_name)
-        if not status.is_success and not status.is_skip:
-            raise plugin_error(slot.name, "PreBindPreFlight", status.message)
-        return status.is_success
 
     @timed("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:

@@ -36,7 +36,6 @@ _WORDS: Final = {
     "Filter": 'running "{}" filter plugin: {}',
     "Score": 'running Score plugins: plugin "{}" failed with: {}',
     "NormalizeScore": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
-    "PreBindPreFlight": 'running PreBindPreFlight "{}": {}',
 }
 """kube-scheduler's words where they are not the usual ones: `running PreFilter plugin "X": …`."""
 

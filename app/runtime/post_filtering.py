@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     PostFilterAnswer,
     PostFilterResult,
     PostFilterSteps,
-    PreemptionPlugin,
     Victims,
 )
 from app.framework.node_info import NodeInfo
@@ -22,7 +21,7 @@ from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 from app.runtime.runner import Runner
-from app.runtime.slots import PluginSlot, declares
+from app.runtime.slots import PluginSlot
 
 _POINT: Final = "PostFilter"
 _PAIR: Final = "(result, Status)"
@@ -30,6 +29,30 @@ _PAIR: Final = "(result, Status)"
 
 class NoPreemption(LookupError):
     """The profile has no plugin that could have pods evicted."""
+
+
+@runtime_checkable
+class Preemption(Protocol):
+    """A PostFilter that has other pods evicted, in the words of kube-scheduler's ``preemption.Interface``.
+
+    No part of the contract of plugins: DefaultPreemption has these methods, and evaluate asks about any node by them.
+    Nothing is evicted.
+    """
+
+    def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
+        """Why the pod may not have others evicted; empty if it may.
+
+        The status is what filters said of the node that it is nominated to, if any.
+        """
+        ...
+
+    def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
+        """The fewest pods that have to leave the node for this one; without Success there are none."""
+        ...
+
+    def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
+        """The best of the nodes, by the victims on each, all equal: any of them will do."""
+        ...
 
 
 class PostFiltering(Runner):
@@ -80,8 +103,7 @@ class PostFiltering(Runner):
 
     @cached_property
     def _preemption(self) -> PluginSlot:
-        found = (it for of_point in self.slots.values() for it in of_point)
-        slot = next((it for it in found if declares(type(it.plugin), PreemptionPlugin)), None)
+        slot = next((it for it in self.slots["postFilter"] if isinstance(it.plugin, Preemption)), None)
         if slot is None:
             raise NoPreemption("the profile has no DefaultPreemption")
         return slot

@@ -23,9 +23,9 @@ from app.framework.interface import (
     PluginArgs,
     PluginSpec,
     PostFilterAnswer,
+    PostFilterPlugin,
     PostFilterResult,
     PostFilterSteps,
-    PreemptionPlugin,
     Unreadable,
     Victims,
 )
@@ -171,7 +171,7 @@ class _Pace:
 
 
 @final
-class DefaultPreemption(PreemptionPlugin):
+class DefaultPreemption(PostFilterPlugin):
     """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.framework import interface
 from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     FilterPlugin,
@@ -23,8 +22,9 @@ from app.framework.status import Code, Status
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
+from app.runtime.post_filtering import Preemption
 from app.runtime.registry import POINT_METHODS, Registry
-from app.runtime.slots import declares, flaws, overrides
+from app.runtime.slots import BASES, declares, flaws, overrides
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests import strategies
 from tests.builders import JsonObject, constraint, pod_object
@@ -139,8 +139,7 @@ class TestSpec:
 
     @every_plugin
     def test_a_plugin_takes_part_somewhere_and_spells_it_right(self, spec: PluginSpec[Any]) -> None:
-        protocols = [it for it in (*vars(interface).values(), HomesPlugin) if getattr(it, "_is_protocol", False)]
-        known = {name for it in protocols for name in vars(it) if not name.startswith("_")}
+        known = {name for it in (*BASES, HomesPlugin, Preemption) for name in vars(it) if not name.startswith("_")}
 
         assert [] != [point for point, it in POINT_METHODS.items() if declares(spec.plugin, it)]
         assert set() == {name for name in vars(spec.plugin) if not name.startswith("_")} - known

@@ -119,11 +119,8 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         """Asked only where a profile leaves out PreScore."""
         return 0
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return SKIP if self._binding.is_done(pod) else SUCCESS
-
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return await self._binding.done(pod, node_name, state.deadline)
+        return SUCCESS if self._binding.is_done(pod) else await self._binding.done(pod, node_name, state.deadline)
 
     def _placing(self, pod: Pod) -> Placing:
         """Return the verdicts for the pod's claims, those of an earlier evaluation if they still hold.

@@ -11,7 +11,6 @@ from app.runtime.guard import PluginError
 from tests.fakes import (
     NO,
     Acts,
-    ActsIfNeeded,
     Permits,
     Reserves,
     ReservesBadly,
@@ -81,20 +80,6 @@ class TestBinding:
 
         assert NO.by("B") == await engine.pre_bind(CycleState(), POD, "n1")
         assert ["A: pre_bind n1", "B: pre_bind n1"] == calls
-
-    async def test_who_has_nothing_to_do_is_left_out(self) -> None:
-        calls: list[str] = []
-        engine = framework(ActsIfNeeded("A", SKIP, calls), ActsIfNeeded("B", SUCCESS, calls))
-
-        assert SUCCESS == await engine.pre_bind(CycleState(), POD, "n1")
-        assert ["A: pre_bind_pre_flight n1", "B: pre_bind_pre_flight n1", "B: pre_bind n1"] == calls
-
-    @pytest.mark.parametrize("status", [error("broken"), NO, WAIT])
-    async def test_a_pre_flight_may_only_succeed_or_skip(self, status: Status) -> None:
-        with pytest.raises(PluginError) as raised:
-            await framework(ActsIfNeeded("A", status)).pre_bind(CycleState(), POD, "n1")
-
-        assert error(f'running PreBindPreFlight "A": {status.message}', "A") == raised.value.status
 
     async def test_all_pre_binds_succeed(self) -> None:
         assert SUCCESS == await framework(Acts("A"), Acts("B")).pre_bind(CycleState(), POD, "n1")

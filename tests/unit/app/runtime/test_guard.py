@@ -82,7 +82,6 @@ async def test_a_fault_becomes_an_error_status_with_the_plugins_name() -> None:
         ("NormalizeScore", 'running Normalize on Score plugins: plugin "Broken" failed with: no such thing'),
         ("Reserve", 'running Reserve plugin "Broken": no such thing'),
         ("Permit", 'running Permit plugin "Broken": no such thing'),
-        ("PreBindPreFlight", 'running PreBindPreFlight "Broken": no such thing'),
         ("PreBind", 'running PreBind plugin "Broken": no such thing'),
         ("Bind", 'running Bind plugin "Broken": no such thing'),
     ],

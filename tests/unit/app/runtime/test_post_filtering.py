@@ -10,7 +10,6 @@ from app.framework.interface import (
     PostFilterPlugin,
     PostFilterResult,
     PostFilterSteps,
-    PreemptionPlugin,
     Victims,
 )
 from app.framework.node_info import NodeInfo
@@ -93,7 +92,7 @@ def test_a_wrong_answer_at_the_end_names_the_plugin() -> None:
         walked(plugin)
 
 
-class Evicts(FakePlugin, PreemptionPlugin):
+class Evicts(FakePlugin, PostFilterPlugin):
     """Answers what it was told to."""
 
     victims: object = Victims((POD,), 1)

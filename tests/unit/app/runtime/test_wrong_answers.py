@@ -284,12 +284,6 @@ SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
         pytest.param(
             {"pre_bind": None}, pre_bound, 'running PreBind plugin "Bad": ' + wrong("None", "a Status"), id="preBind"
         ),
-        pytest.param(
-            {"pre_bind": SUCCESS, "pre_bind_pre_flight": None},
-            pre_bound,
-            'running PreBindPreFlight "Bad": ' + wrong("None", "a Status"),
-            id="preBindPreFlight",
-        ),
         pytest.param({"bind": None}, bound, 'running Bind plugin "Bad": ' + wrong("None", "a Status"), id="bind"),
         pytest.param(
             {**BATCH, "explain": None},
