@@ -144,7 +144,7 @@ def test_nothing_is_left_of_a_release(release: Release, values: Path) -> None:
 
 
 def test_a_lease_that_helm_did_not_make_is_in_the_way_until_it_is_deleted(release: Release, tmp_path: Path) -> None:
-    """As docs/operations.md says under Troubleshooting; Homeport makes one where the chart makes none."""
+    """As docs/operations/troubleshooting.md says; Homeport makes one where the chart makes none."""
     client = release.cluster.plane.client
     metadata = {"name": "homeport", "namespace": NAMESPACE}
     client.request("POST", LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})

@@ -136,7 +136,7 @@ class TestSettings:
         ]
 
     def test_the_profile_that_judges_drains_keeps_no_homes(self) -> None:
-        shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "operations.md", "yaml") if "judge" in it]
+        shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "operations" / "homes-by-hand.md", "yaml") if "judge" in it]
         (found,) = resolve([Profile.model_validate(it) for it in shown], Registry(SHIPPED, DEFAULT_WEIGHTS))
         names = {it.name for it in found.at("filter")}
 
@@ -409,6 +409,26 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert [] == [link for link in links if "://" not in link and not (path.parent / link).exists()]
 
 
+def anchors(path: Path) -> set[str]:
+    """Anchors of the headings, as GitHub makes them; the second of two equal ones gets ``-1``."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found: list[str] = []
+    for title in re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE):
+        shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)
+        found.append(re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-"))
+    return {name + (f"-{before}" if (before := found[:index].count(name)) else "") for index, name in enumerate(found)}
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
+def test_links_to_a_heading_name_one_that_there_is(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    pages = [(path.parent / name if name else path, anchor) for name, anchor in links]
+
+    assert [] == [
+        f"{it.name}#{anchor}" for it, anchor in pages if it.suffix == ".md" and anchor not in anchors(it)
+    ]
+
+
 def test_what_the_readme_makes_can_be_made() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -547,6 +567,12 @@ def test_the_index_names_every_document() -> None:
     pages = {it.name for it in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
     assert [] == [name for name in sorted(pages) if f"]({name}" not in page("README.md")]
+
+
+def test_the_page_about_operations_names_every_page_below_it() -> None:
+    pages = {it.name for it in (ROOT / "docs" / "operations").glob("*.md")}
+
+    assert [] == [name for name in sorted(pages) if f"](operations/{name})" not in page("operations.md")]
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_published() -> None:

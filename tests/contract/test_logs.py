@@ -1,4 +1,4 @@
-"""docs/operations.md lists every event that can be logged, with its levels and fields, and nothing else."""
+"""docs/operations/logs.md lists every event that can be logged, with its levels and fields, and nothing else."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def names(argument: ast.expr) -> list[str]:
 
 
 def test_every_event_is_in_the_table_with_its_levels_and_fields() -> None:
-    rows = table(page("operations.md"), "event")
+    rows = table(page("operations/logs.md"), "event")
 
     assert {name: (sorted(levels), sorted(fields)) for name, (levels, fields) in found().items()} == {
         ticked(name)[0]: (sorted(levels.split(", ")), sorted(ticked(fields))) for name, levels, fields, _ in rows
@@ -69,7 +69,7 @@ def test_every_event_is_in_the_table_with_its_levels_and_fields() -> None:
 
 
 def test_the_table_is_in_order_of_the_alphabet() -> None:
-    shown = [ticked(name)[0] for name, *_ in table(page("operations.md"), "event")]
+    shown = [ticked(name)[0] for name, *_ in table(page("operations/logs.md"), "event")]
 
     assert sorted(shown, key=str.lower) == shown
 
