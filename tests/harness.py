@@ -20,7 +20,7 @@ from app.framework.status import SUCCESS, Status
 from app.kube import kinds
 from app.kube.core_v1 import Node, Pod, core_v1
 from app.kube.kinds import Kind
-from app.runtime.filtering import Judged, Recheck
+from app.runtime.filters import Judged, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.profiles import build, resolve
@@ -153,13 +153,15 @@ class World:
 
     def verdict(self, pod: Pod) -> Judged:
         with self.cluster.without(pod.uid, pod.key):
-            return at_once(lambda: self.framework.feasible(CycleState(), pod, self.candidates()))
+            return at_once(lambda: self.framework.filters.feasible(CycleState(), pod, self.candidates()))
 
     def recheck(self, pod: Pod, node_name: str) -> Recheck:
         """What bind asks: one node, with the pods whose binding is not certain."""
         with self.cluster.without(pod.uid, pod.key):
             in_flight = [other for other in self.cluster.assumed.in_flight() if other.uid != pod.uid]
-            return at_once(lambda: self.framework.recheck(CycleState(), pod, self.cluster.nodes[node_name], in_flight))
+            return at_once(
+                lambda: self.framework.at_bind.recheck(CycleState(), pod, self.cluster.nodes[node_name], in_flight)
+            )
 
     def score(self, pod: Pod, among: Collection[str] | None = None) -> dict[str, dict[str, int]]:
         """Normalised scores, by plugin and node; a plugin that skipped is absent."""
@@ -167,7 +169,7 @@ class World:
 
     def scores(self, pod: Pod, among: Collection[str] | None = None) -> Scores:
         with self.cluster.without(pod.uid, pod.key):
-            return at_once(lambda: self.framework.score(CycleState(), pod, self.candidates(among)))
+            return at_once(lambda: self.framework.scoring.score(CycleState(), pod, self.candidates(among)))
 
     def spread_scores(self, pod: Pod, among: Collection[str] | None = None) -> list[int]:
         """The scores PodTopologySpread gives, in the order of the nodes."""

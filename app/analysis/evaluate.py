@@ -28,7 +28,7 @@ from app.kube.decoding import Decoder
 from app.kube.kinds import NODES, PODS, Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
-from app.runtime.post_filtering import NoPreemption
+from app.runtime.post_filters import NoPreemption
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for, resolve, served_names
 from app.runtime.registry import Registry
 from app.runtime.waiting import WaitingPods

@@ -33,19 +33,19 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState 
         return _assembled(NO_NODES)
     state = CycleState() if state is None else state
     try:
-        prepared = framework.pre_filter(state, pod)
+        prepared = framework.filters.pre_filter(state, pod)
     except PluginError as fault:
         return _assembled(fault.status)
     if not prepared.status.is_success:
         return _assembled(prepared.status)
     outside = prepared.outside(nodes)
     rejected = {**outside, **_filtered(framework, state, pod, nodes.without(outside))}
-    if framework.has_last_filters and _are_rejections(rejected):
+    if framework.filters.has_last_filters and _are_rejections(rejected):
         rejected |= _filtered_last(framework, state, pod, nodes, nodes.without(rejected).names)
     verdict = _assembled(prepared.status, {name: shown(rejected.get(name)) for name in nodes.names})
     feasible = nodes.without(rejected)
     if len(feasible) and _are_rejections(rejected):
-        scores = framework.score(CycleState(), pod, feasible)
+        scores = framework.scoring.score(CycleState(), pod, feasible)
         for plugin, score in scores.out_of_range.items():  # the service gives 0, kube-scheduler an Error
             raise PluginError(error(_INVALID_SCORE.format(plugin, score, MIN_NODE_SCORE, MAX_NODE_SCORE), plugin))
         by_plugin = scores.by_plugin
@@ -67,7 +67,7 @@ def preempted(
     pre_filter = _CODES[verdict["preFilter"]["code"]]
     codes = {name: _CODES[status["code"]] for name, status in verdict["filter"].items()}
     absent = Code.UNSCHEDULABLE if pre_filter is Code.UNSCHEDULABLE else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    why = framework.not_eligible(pod, Status(codes.get(pod.nominated_node_name, absent)))
+    why = framework.post_filters.not_eligible(pod, Status(codes.get(pod.nominated_node_name, absent)))
     if why:
         return {"victims": {}, "noVictims": {}, "pick": [], "notEligible": why}
     found: dict[str, Victims] = {}
@@ -82,14 +82,14 @@ def preempted(
     return {
         "victims": {name: evicted(it) for name, it in found.items()},
         "noVictims": {name: shown(status) for name, status in without.items()},
-        "pick": sorted(framework.pick(helpful)),
+        "pick": sorted(framework.post_filters.pick(helpful)),
     }
 
 
 def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
     """A plugin that fails is an Error of that node."""
     try:
-        return framework.victims_on(state, pod, node)
+        return framework.post_filters.victims_on(state, pod, node)
     except PluginError as fault:
         return Victims(()), fault.status
 
@@ -102,7 +102,7 @@ def evicted(victims: Victims) -> dict[str, Any]:
 def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
     """The rejected nodes. Where a plugin fails, each node is asked by itself: the fault may be that of one node."""
     try:
-        return framework.filter(state, pod, nodes)
+        return framework.filters.filter(state, pod, nodes)
     except PluginError:
         found = {it.name: status_on(framework, state, pod, it) for it in nodes}
         return {name: status for name, status in found.items() if not status.is_success}
@@ -113,7 +113,7 @@ def _filtered_last(
 ) -> dict[str, Status]:
     """The nodes that last filters reject. Where one fails, it failed at each node that it was asked about."""
     try:
-        return framework.filter_last(state, pod, nodes, passed)
+        return framework.filters.filter_last(state, pod, nodes, passed)
     except PluginError as fault:
         return dict.fromkeys(passed, fault.status)
 
@@ -126,7 +126,7 @@ def _are_rejections(found: Mapping[str, Status]) -> bool:
 def status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
     """What Filter says about one node; an Error where a plugin fails."""
     try:
-        return framework.filter_node(state, pod, node)
+        return framework.filters.filter_node(state, pod, node)
     except PluginError as fault:
         return fault.status
 

@@ -60,7 +60,7 @@ class SecondLooks:
     def _signatures(self, pod: Pod) -> Hashable | None:
         framework = self._context.framework_for(pod)
         try:
-            return None if framework is None else tuple(framework.signatures(pod).items()) or None
+            return None if framework is None else tuple(framework.search.signatures(pod).items()) or None
         except PluginError:
             return None  # logged by the plugins' guard
         except Unprepared:

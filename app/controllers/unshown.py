@@ -38,7 +38,7 @@ async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[st
 def _passing(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
     with cluster.without(pod.uid, pod.key):
         nodes = Candidates.of(cluster.nodes)
-        rejected = framework.feasible(CycleState(), pod, nodes).rejected
+        rejected = framework.filters.feasible(CycleState(), pod, nodes).rejected
         return [name for name in nodes.names if name not in rejected]
 
 
@@ -65,4 +65,4 @@ def open_to(pod: Pod) -> Callable[[Node], bool]:
 
 def best(framework: Framework, pod: Pod, nodes: Candidates) -> list[str]:
     """Those of ``nodes``, at least one, that our scores put first. Raises ``PluginError``."""
-    return framework.score(CycleState(), pod, nodes).best
+    return framework.scoring.score(CycleState(), pod, nodes).best

@@ -24,7 +24,7 @@ class HomeLists:
         self._frameworks = tuple(frameworks)
         for framework in self._frameworks:
             for name, _ in _keeping(framework):
-                guard.expect_also(name, _POINT)
+                guard.expect(name, _POINT)
 
     def homes(self) -> Iterator[Home | None]:
         """Yield the homes of all profiles in short steps; a home that several profiles keep comes as often."""

@@ -19,9 +19,10 @@ from app.homes.lodging import Found, Goer, Lodger, Way, tried_first
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
-from app.runtime.filtering import Filtering
+from app.runtime.filters import Filters
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.search import Search
 from app.verbs.candidates import unreadable_nodes
 from app.verbs.context import VerbContext
 from app.verbs.slices import prepared, turn
@@ -46,7 +47,7 @@ class Rules(Struct, frozen=True):
     """Of one pod: where it could run, and which of these nodes a scheduler would rather take."""
 
     framework: Framework
-    filters: Filtering
+    search: Search
 
 
 class _Search(Struct):
@@ -71,7 +72,7 @@ def _told(plugin: str, reasons: Iterable[str]) -> str:
     return f"{plugin}: {said}" if plugin else said
 
 
-def _judged_but_last(filters: Filtering, pod: Pod, nodes: Candidates) -> tuple[Status, Mapping[str, Status]]:
+def _judged_but_last(filters: Filters, pod: Pod, nodes: Candidates) -> tuple[Status, Mapping[str, Status]]:
     """What PreFilter says, and who is rejected, without a word of the filters that go by which nodes pass."""
     state = CycleState()
     prepared = filters.pre_filter(state, pod)
@@ -106,13 +107,13 @@ class Rulebook:
         profiles = self._context.profiles
         asked = [profiles[self.profile]] if self.profile else list(profiles.values())
         frameworks = [it.framework for it in self._made.values()] or asked
-        names = [[slot.name for slot in self._of(it).filters.slots["filter"]] for it in frameworks]
+        names = [[slot.name for slot in self._of(it).search.filters.slots["filter"]] for it in frameworks]
         return [name for name in names[0] if all(name in each for each in names)]
 
     def _of(self, framework: Framework) -> Rules:
         name = framework.scheduler_name
         if name not in self._made:
-            self._made[name] = Rules(framework, framework.without(HomesPlugin))
+            self._made[name] = Rules(framework, framework.search_without(HomesPlugin))
         return self._made[name]
 
 
@@ -222,7 +223,7 @@ class Placing:
         for start in range(0, len(asked), _A_STEP):
             await turn()
             await prepared(partial(self._judge, rules, pod, asked[start : start + _A_STEP], said, alone))
-        if said.passed and rules.filters.has_last_filters:
+        if said.passed and rules.search.filters.has_last_filters:
             await turn()
             await prepared(partial(self._judge_last, rules, pod, asked, said, alone))
         if not said.passed:
@@ -235,12 +236,12 @@ class Placing:
         """Raises ``PluginError`` or ``Unprepared``, and has noted nothing then."""
         with self._laid(alone=alone):
             nodes = self._known(names)
-            if rules.filters.has_last_filters:
-                pre_filter, rejections = _judged_but_last(rules.filters, pod, nodes)
+            if rules.search.filters.has_last_filters:
+                pre_filter, rejections = _judged_but_last(rules.search.filters, pod, nodes)
                 passed = list(nodes.without(rejections).names)
             else:
-                pre_filter, found = rules.filters.search(CycleState(), pod, nodes)
-                passed, rejections = list(found.passed), found.rejected()
+                found = rules.search.find_nodes_that_fit(pod, nodes)
+                pre_filter, passed, rejections = found.pre_filter, list(found.passed), found.rejected()
             emptiest = [(len(nodes.info(it).pods), it) for it in passed]
         said.passed += passed
         said.emptiest = nsmallest(_MOST_SCORED, said.emptiest + emptiest)
@@ -253,9 +254,9 @@ class Placing:
         with self._laid(alone=alone):
             state, nodes = CycleState(), self._known(names)
             passed = nodes.among(list(filter(self._cluster.has_node, said.passed)))
-            if not rules.filters.pre_filter(state, pod).status.is_success:
+            if not rules.search.filters.pre_filter(state, pod).status.is_success:
                 return  # so it was not when the others judged
-            rejections = rules.filters.filter_last(state, pod, nodes, passed.names)
+            rejections = rules.search.filters.filter_last(state, pod, nodes, passed.names)
             left = passed.without(rejections)
             emptiest = [(len(it.pods), it.name) for it in left]
         said.passed = list(left.names)
@@ -268,7 +269,7 @@ class Placing:
             nodes = self._known(names)
             if not len(nodes):
                 return ""  # gone by now
-            best = rules.framework.score(CycleState(), pod, nodes).best
+            best = rules.framework.scoring.score(CycleState(), pod, nodes).best
             return min(best, key=lambda it: (len(nodes.info(it).pods), it))
 
     def _known(self, names: Sequence[str]) -> Candidates:

@@ -29,9 +29,9 @@ from app.framework.interface import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.memory.refused_pods import Cause, both, causes_of
-from app.runtime.filtering import ALL_PLUGINS
 from app.runtime.framework import Framework
 from app.runtime.recent import Recent, size_of
+from app.runtime.search import ALL_PLUGINS
 from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
 
 _MOST_POD_BYTES: Final = 32 << 20
@@ -239,7 +239,7 @@ class RefusalCache:
         if self._cluster.has_part(pod.uid, pod.key):
             return {}
         try:
-            found = framework.signatures(pod)
+            found = framework.search.signatures(pod)
         except Unprepared:
             return {}  # its counts were given up: whoever decides makes them anew
         if ALL_PLUGINS in found:

@@ -7,7 +7,7 @@ from app.framework.interface import DryRun
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
-from app.runtime.filtering import Filtering
+from app.runtime.filters import Filters
 from app.runtime.guard import PluginError
 
 
@@ -20,7 +20,7 @@ class Trial:
 
     __slots__ = ("_filters", "_pod", "_state", "node")
 
-    def __init__(self, filters: Filtering, state: CycleState, pod: Pod, node: NodeInfo) -> None:
+    def __init__(self, filters: Filters, state: CycleState, pod: Pod, node: NodeInfo) -> None:
         self._filters = filters
         self._state = state.clone()
         self._pod = pod
@@ -50,7 +50,7 @@ class DryRuns:
     __slots__ = ("filters",)
 
     def __init__(self) -> None:
-        self.filters: Filtering | None = None
+        self.filters: Filters | None = None
 
     def __call__(self, state: CycleState, pod: Pod, node: NodeInfo) -> DryRun:
         """Raises ``LookupError`` while the profile is still being made."""

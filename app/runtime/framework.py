@@ -1,7 +1,7 @@
 """The engine: runs the plugins of one profile, extension point by extension point, in kube-scheduler's order.
 
-Rejections are returned, faults raised as ``PluginError``. What decides is in ``filtering``, ``post_filtering`` and
-``scoring``, what acts in ``acting``; here is the whole, and what belongs to none of these.
+Rejections are returned, faults raised as ``PluginError``. Most extension points are run by one of its parts; here are
+the parts together, PreEnqueue, QueueSort, and the questions that all plugins answer.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from app.config.profile import Preset
-from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     ClusterFilterPlugin,
     Explanation,
@@ -21,17 +21,18 @@ from app.framework.interface import (
     Plugin,
     ScorePlugin,
 )
-from app.framework.node_info import Candidates, NodeInfo
+from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.acting import Acting
 from app.runtime.asking import steps_of
-from app.runtime.filtering import Filtering, Recheck
+from app.runtime.binding import Binding
+from app.runtime.filters import Filters
 from app.runtime.guard import Guard, PluginError, WrongAnswer
 from app.runtime.picture import Nominations, Picture
-from app.runtime.post_filtering import PostFiltering
+from app.runtime.post_filters import PostFilters
 from app.runtime.scoring import Scoring
+from app.runtime.search import Search
 from app.runtime.slots import PluginSlot, declares, overrides
 from app.runtime.waiting import WaitingPods
 
@@ -52,12 +53,15 @@ _ASIDE: Final = (
 """What plugins are asked for beside the extension points, by the name under which it is timed."""
 
 
-class Framework(Filtering, PostFiltering, Scoring, Acting):
+class Framework:
     """The compiled form of a profile.
 
-    ``slots`` holds the plugins of every extension point in order, ``added_at_bind`` those that decide beside them where
-    a node is checked once more for a bind, and nowhere else. ``served`` are the scheduler names whose nominated pods
-    count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
+    ``filters`` and ``search`` run its filters, ``scoring``, ``post_filters`` and ``binding`` the extension points after
+    these. ``at_bind`` are the filters for the re-check before a bind: with the plugins ``added_at_bind``, which take
+    part nowhere else, and otherwise identical to ``filters``.
+
+    ``slots`` holds the plugins of every extension point in order. ``served`` are the scheduler names whose nominated
+    pods count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
     ``pick``: how many nodes a lean answer names, and whether it is the best alone. ``not_judged``: filters of
     kube-scheduler's default profile that this profile does not run.
     """
@@ -78,31 +82,23 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         waiting: WaitingPods,
         guard: Guard,
     ) -> None:
-        super().__init__(
-            scheduler_name=scheduler_name,
-            slots=slots,
-            served=served,
-            nominations=nominations,
-            picture=picture,
-            waiting=waiting,
-            guard=guard,
-        )
+        self.scheduler_name = scheduler_name
+        self.slots = slots
         self.preset = preset
         self.at_most = at_most
         self.picks = pick
         self.not_judged = tuple(not_judged)
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
-        self._at_bind: Filtering | None = None
+        self._picture = picture
+        self._guard = guard
+        self._filters_of = partial(Filters, scheduler_name, served=served, nominations=nominations, guard=guard)
+        self.filters = self._filters_of(slots)
+        self.search = Search(self.filters, picture)
         at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}
-        if self.added_at_bind:
-            self._at_bind = Filtering(
-                scheduler_name=scheduler_name,
-                slots=at_bind,
-                served=served,
-                nominations=nominations,
-                picture=picture,
-                guard=guard,
-            )
+        self.at_bind = self._filters_of(at_bind) if self.added_at_bind else self.filters
+        self.scoring = Scoring(scheduler_name, slots, guard=guard, picture=picture)
+        self.post_filters = PostFilters(slots, guard)
+        self.binding = Binding(scheduler_name, slots, guard=guard, waiting=waiting)
         every = {slot.name: slot for of_point in at_bind.values() for slot in of_point}
         for point, of_point in at_bind.items():
             for slot in of_point:
@@ -110,7 +106,7 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         for name, slot in every.items():
             for base, method, timed_as in _ASIDE:
                 if overrides(type(slot.plugin), base, method):
-                    guard.expect_also(name, timed_as)
+                    guard.expect(name, timed_as)
         self._lookups_at_bind = [
             slot for slot in every.values() if overrides(type(slot.plugin), Plugin, "required_objects")
         ]
@@ -122,25 +118,13 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
         """Every plugin of the profile by name, without those that are asked at bind alone."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
-    def without(self, base: type[Any]) -> Filtering:
-        """Return the filters of plugins that do not name ``base``, with what only bind asks. Caches of its own."""
-        return Filtering(
-            scheduler_name=self.scheduler_name,
-            slots={
-                point: tuple(slot for slot in of_point if not declares(type(slot.plugin), base))
-                for point, of_point in (self._at_bind or self).slots.items()
-            },
-            served=self._served,
-            nominations=self._nominations,
-            picture=self._picture,
-            guard=self._guard,
-        )
-
-    def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
-        """PreFilter and Filter for the one node a pod is to be bound to, by those plugins too that only bind asks."""
-        if self._at_bind is not None:
-            return self._at_bind.recheck(state, pod, node, in_flight)
-        return super().recheck(state, pod, node, in_flight)
+    def search_without(self, base: type[Any]) -> Search:
+        """Return a search with the filters of plugins that do not name ``base``, with those added at bind."""
+        slots = {
+            point: tuple(slot for slot in of_point if not declares(type(slot.plugin), base))
+            for point, of_point in self.at_bind.slots.items()
+        }
+        return Search(self._filters_of(slots), self._picture)
 
     def required_objects(self, pod: Pod, *, at_bind: bool = False) -> list[tuple[Kind[Any], str, str]]:
         """Objects that a decision about the pod needs and the picture does not have. Raises ``PluginError``."""
@@ -151,13 +135,13 @@ class Framework(Filtering, PostFiltering, Scoring, Acting):
 
     def checking(self) -> Iterator[str]:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
-        yield from self.checking_verdicts()
-        yield from self.checking_scores()
+        yield from self.search.checking_verdicts()
+        yield from self.scoring.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """May the pod be considered? The first plugin that says no keeps it out; the others are not asked."""
         for slot in self.slots["preEnqueue"]:
-            status = self._status(slot, "PreEnqueue", slot.plugin.pre_enqueue, pod)
+            status = self._guard.status(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import wraps
 from time import perf_counter
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import structlog
 from prometheus_client import Histogram
@@ -21,14 +22,13 @@ from app.telemetry.throttle import Throttle
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-Filter = Callable[[CycleState, Pod, NodeInfo], Status]
-Score = Callable[[CycleState, Pod, NodeInfo], int]
+M = TypeVar("M", bound=Callable[..., Any])
 
 SAMPLE_EVERY: Final = 17
 """Evaluations of which one is timed, with every call in it. A prime: requests come in the same order over and over."""
 
 _FAULT: Final = error("")
+_PAIR: Final = 2
 _SKIPPABLE: Final = ("PreFilter", "PreScore")
 _WORDS: Final = {
     "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{}": {}',
@@ -70,9 +70,10 @@ class AtNode(Exception):
         self.node = node.name
 
 
-def _filter_each(
-    judge: Filter, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+def filter_each(
+    judge: Callable[[CycleState, Pod, NodeInfo], Status], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
 ) -> tuple[list[str], dict[str, Status]]:
+    """Return the nodes that pass and those that are rejected, by a plugin that judges one: one guarded call for all."""
     passed: list[str] = []
     rejected: dict[str, Status] = {}
     add = passed.append
@@ -94,7 +95,10 @@ def _filter_each(
     return passed, rejected
 
 
-def _score_each(score: Score, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]) -> list[int]:
+def score_each(
+    score: Callable[[CycleState, Pod, NodeInfo], int], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+) -> list[int]:
+    """Return the raw scores by a plugin that scores one node: one guarded call for all."""
     found: list[int] = []
     add = found.append
     for node in nodes:
@@ -174,20 +178,16 @@ class Guard:
         self._evaluations += 1
         self.sampled = self._evaluations % SAMPLE_EVERY == 0
 
-    def filter_each(
-        self, plugin: str, judge: Filter, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
-    ) -> tuple[list[str], dict[str, Status]]:
-        """Who passes and who is rejected, by a plugin that judges node by node: one guard around all.
+    def status(self, plugin: str, point: str, function: Callable[..., Any], *args: Any) -> Status:
+        """Return the plugin's answer where it is to be a status. Raises ``PluginError``."""
+        return self.checked(plugin, point, self.call(plugin, point, function, *args))
 
-        Raises ``PluginError``, also for an answer that is no status.
-        """
-        return self.call(plugin, "Filter", _filter_each, judge, state, pod, nodes)
-
-    def score_each(
-        self, plugin: str, score: Score, state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
-    ) -> list[int]:
-        """The raw scores by a plugin that scores node by node: one guard around all. Raises ``PluginError``."""
-        return self.call(plugin, "Score", _score_each, score, state, pod, nodes)
+    def pair(self, plugin: str, point: str, wanted: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the plugin's answer where it is to be two values. Raises ``PluginError``."""
+        found = self.call(plugin, point, function, *args)
+        if type(found) is not tuple or len(found) != _PAIR:
+            raise self.wrong(plugin, point, found, wanted)
+        return found
 
     async def acall(
         self, plugin: str, point: str, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
@@ -215,22 +215,16 @@ class Guard:
             self._pod = None  # whichever was asked about last has nothing to do with it
             raise self._fault(plugin, point, fault) from fault
 
-    def expect(self, plugin: str, point: str, profile: str) -> None:
-        """The plugin takes part there: its series begin at 0, and not with what happens first."""
+    def expect(self, plugin: str, point: str, profile: str = "") -> None:
+        """Begin the series of the plugin at 0. ``profile``: empty for a method that is no extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))
         for status in (SUCCESS, SKIP) if point in _SKIPPABLE else (SUCCESS,):
             self._plugin_series(plugin, point, status.code.word)
-        self._point_series(point, SUCCESS.code.word, profile)
+        if profile:
+            self._point_series(point, SUCCESS.code.word, profile)
         self._metrics.plugin_faults.labels(plugin, point)
-
-    def expect_also(self, plugin: str, method: str) -> None:
-        """The plugin is asked for what belongs to no extension point of its own."""
-        if (plugin, method, "") not in self._expected:
-            self._expected.add((plugin, method, ""))
-            self._plugin_series(plugin, method, SUCCESS.code.word)
-            self._metrics.plugin_faults.labels(plugin, method)
 
     def expect_faults(self, plugin: str, point: str) -> None:
         """The plugin does what is watched and not timed."""
@@ -249,13 +243,11 @@ class Guard:
         return found
 
     def _observe(self, plugin: str, point: str, answer: object, started: float) -> None:
-        seconds = perf_counter() - started
-        self._plugin_series(plugin, point, word_of(answer)).observe(seconds)
+        self._plugin_series(plugin, point, word_of(answer)).observe(perf_counter() - started)
 
     def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
-        """All plugins of an extension point were called. ``started``: by ``perf_counter``."""
-        seconds = perf_counter() - started
-        self._point_series(point, word_of(answer), profile).observe(seconds)
+        """Observe the time of all plugins of an extension point. ``started``: by ``perf_counter``."""
+        self._point_series(point, word_of(answer), profile).observe(perf_counter() - started)
 
     def observe_wait(self, status: Status, seconds: float) -> None:
         """A pod waited at Permit."""
@@ -310,3 +302,47 @@ class Guard:
                 since_the_last_line=held_back,
             )
         return plugin_error(plugin, point, fault)
+
+
+def sampled(point: str, *, always: bool = False) -> Callable[[M], M]:
+    """Time all plugins of a point together: in an evaluation that is sampled, or each time.
+
+    For methods of what has a ``guard`` and a ``scheduler_name``, as has ``timed``.
+    """
+
+    def decorate(method: M) -> M:
+        @wraps(method)
+        def measured(self: Any, *args: Any) -> Any:
+            if not always and not self.guard.sampled:
+                return method(self, *args)
+            started = perf_counter()
+            try:
+                answer = method(self, *args)
+            except PluginError as fault:
+                self.guard.observe_point(point, fault.status, self.scheduler_name, started)
+                raise
+            self.guard.observe_point(point, getattr(answer, "status", answer), self.scheduler_name, started)
+            return answer
+
+        return cast("M", measured)
+
+    return decorate
+
+
+def timed(point: str) -> Callable[[M], M]:
+    """Time all plugins of a point of the binding cycle together."""
+
+    def decorate(method: M) -> M:
+        @wraps(method)
+        async def measured(self: Any, *args: Any) -> Any:
+            started = perf_counter()
+            answer: object = _FAULT
+            try:
+                answer = await method(self, *args)
+            finally:
+                self.guard.observe_point(point, answer, self.scheduler_name, started)
+            return answer
+
+        return cast("M", measured)
+
+    return decorate

@@ -217,7 +217,7 @@ def build(
     reads = {name: ClockReads() for name, spec in profile.specs.items() if spec.reads is not Reads.CLUSTER}
     plugins = _built(profile, replace(handle, dry_run=dry_runs), kinds, reads)
     slots = {point: _slots(profile, profile.at(point), plugins, kinds, reads) for point in POINTS}
-    dry_runs.filters = framework = Framework(
+    framework = Framework(
         profile.scheduler_name,
         slots,
         added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds, reads) for it in _DECIDING},
@@ -231,6 +231,7 @@ def build(
         waiting=waiting,
         guard=guard,
     )
+    dry_runs.filters = framework.filters
     return framework
 
 

@@ -19,10 +19,10 @@ from app.framework.node_info import Candidates
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
-from app.runtime.guard import PluginError, plugin_error
-from app.runtime.kept_scores import KeptScores
-from app.runtime.runner import Runner, sampled, sees, sees_nodes
-from app.runtime.slots import PluginSlot
+from app.runtime.guard import Guard, PluginError, plugin_error, sampled, score_each
+from app.runtime.kept_scores import KeptRows, KeptScores
+from app.runtime.picture import Picture
+from app.runtime.slots import PluginSlot, sees, sees_nodes
 
 _NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
 _NO_PLUGIN_TOTAL: Final = 1
@@ -64,11 +64,17 @@ class Scores(Struct, frozen=True):
         return list(compress(names, map(winners.__contains__, total.of)))
 
 
-class Scoring(Runner):
-    """Scores of one profile."""
+class Scoring:
+    """PreScore and Score plugins of one profile, and the cache of their raw scores."""
 
-    def __init__(self, **rest: Any) -> None:
-        super().__init__(**rest)
+    def __init__(
+        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, picture: Picture
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.slots = slots
+        self.guard = guard
+        self._picture = picture
+        self._rows = KeptRows(picture)
         self._score_depends_on = [
             (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
         ]
@@ -76,7 +82,7 @@ class Scoring(Runner):
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
         """Whether where ``other`` runs may matter to the scores for ``pod``. Raises ``PluginError``."""
         return any(
-            self._guard.call(name, "ScoreDependsOn", depends_on, pod, other)
+            self.guard.call(name, "ScoreDependsOn", depends_on, pod, other)
             for name, depends_on in self._score_depends_on
         )
 
@@ -89,7 +95,7 @@ class Scoring(Runner):
         """
         if not self.slots["score"]:
             return Scores(nodes.names, {}, _alike(len(nodes), _NO_PLUGIN_TOTAL), 0)
-        self._guard.begin(pod)
+        self.guard.begin(pod)
         self._pre_score(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
         out_of_range: dict[str, int] = {}
@@ -136,7 +142,7 @@ class Scoring(Runner):
                 raise plugin_error(slot.name, "PreScore", status.message)
 
     def _ask_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
-        return self._status(slot, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
+        return self.guard.status(slot.name, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
 
     def _score_by(
         self,
@@ -154,12 +160,12 @@ class Scoring(Runner):
                 scores = self._normalized(slot, state, pod, scores, by_value=raw is not None)
             wrong = _out_of_range(slot.name, scores, nodes)
         except (TypeError, AttributeError) as fault:
-            raise self._guard.wrong(slot.name, "Score", scores, f"a score for each class of nodes: {fault}") from fault
+            raise self.guard.wrong(slot.name, "Score", scores, f"a score for each class of nodes: {fault}") from fault
         if not wrong:
             return scores
         place = next(index for index, key in enumerate(scores.of) if key in wrong)
         out_of_range[slot.name] = wrong[scores.of[place]]
-        self._guard.out_of_range(slot.name, pod, nodes.names[place], wrong[scores.of[place]])
+        self.guard.out_of_range(slot.name, pod, nodes.names[place], wrong[scores.of[place]])
         return ScoreClasses(scores.of, {**scores.scores, **dict.fromkeys(wrong, MIN_NODE_SCORE)}, scores.all_used)
 
     def _normalized(
@@ -168,9 +174,9 @@ class Scoring(Runner):
         """``by_value``: the plugin is shown a class for each value, and not those that it has in common with others."""
         shown: Mapping[Any, int] = {it: it for it in set(found.scores.values())} if by_value else found.scores
         seen = sees(slot, state, pod)
-        scores = self._guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, shown)
+        scores = self.guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, shown)
         if not isinstance(scores, Mapping):
-            raise self._guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
+            raise self.guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
         if by_value:
             scores = {key: scores[value] for key, value in found.scores.items() if value in scores}
         return ScoreClasses(found.of, scores, all_used=found.all_used and scores.keys() == found.scores.keys())
@@ -178,19 +184,19 @@ class Scoring(Runner):
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         seen = sees(slot, state, pod)
         if slot.scores_in_batch:
-            found: Any = self._guard.call(
+            found: Any = self.guard.call(
                 slot.name, "Score", slot.plugin.score_nodes, state, seen, sees_nodes(slot, nodes)
             )
             if not isinstance(found, ScoreClasses):
-                raise self._guard.wrong(slot.name, "Score", found, "ScoreClasses")
+                raise self.guard.wrong(slot.name, "Score", found, "ScoreClasses")
             return found
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
         before = 0 if slot.clock_reads is None else slot.clock_reads.count
-        found = self._guard.score_each(slot.name, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
+        found = self.guard.call(slot.name, "Score", score_each, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self._guard.undated(slot.name, "Score")
+            raise self.guard.undated(slot.name, "Score")
         if set(map(type, found)) - {int}:
             raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
         return found

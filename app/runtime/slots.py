@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework import interface
+from app.framework.cycle_state import CycleState
 from app.framework.interface import (
     ClusterFilterPlugin,
     FilterPlugin,
@@ -16,10 +17,12 @@ from app.framework.interface import (
     Reads,
     ScorePlugin,
 )
+from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.timed import ClockReads
-from app.runtime.views import PodParts
+from app.runtime.views import NodeView, PodParts
 
 BASES: Final = tuple(
     it
@@ -144,6 +147,27 @@ class PluginSlot(Struct, frozen=True, eq=False):
     def is_kept(self) -> bool:
         """Whether its verdicts and raw scores rest on nodes alone, and are kept."""
         return self.reads is not Reads.CLUSTER
+
+
+def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
+    """The pod as the plugin sees it where it decides."""
+    parts = slot.parts
+    if parts is None:
+        return pod
+    view = state.views.get(parts)
+    if view is None:
+        view = state.views[parts] = parts.view(pod)
+    return view
+
+
+def sees_node(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
+    """The node as the plugin sees it where it decides."""
+    return NodeView(node) if slot.reads is Reads.NODE else node
+
+
+def sees_nodes(slot: PluginSlot, nodes: Candidates) -> Candidates:
+    """The same of many."""
+    return nodes.seen_as(NodeView) if slot.reads is Reads.NODE else nodes
 
 
 pod_parts: Final = cache(PodParts)

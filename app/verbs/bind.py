@@ -191,7 +191,7 @@ class BindVerb:
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()
-        self._spawn(framework.post_bind(state, pod, node_name))
+        self._spawn(framework.binding.post_bind(state, pod, node_name))
 
     async def _bind_foreign(self, pod: Pod, node_name: str, deadline: float) -> None:
         """A pod of no profile here: kube-scheduler leaves its binding to us all the same.

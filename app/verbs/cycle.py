@@ -21,7 +21,7 @@ from app.memory.expected_binds import DuePods
 from app.runtime.asking import question
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.post_filtering import step_of
+from app.runtime.post_filters import step_of
 from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext
@@ -131,8 +131,8 @@ class CycleVerb:
         admitted = await prepared(partial(framework.pre_enqueue, pod))
         if not admitted.is_success:
             return Cycle(pre_enqueue=admitted)
-        await self._context.due.wait(framework.depends, pod)
-        due = await self._context.due.wait(framework.score_depends_on, pod)
+        await self._context.due.wait(framework.filters.depends, pod)
+        due = await self._context.due.wait(framework.scoring.score_depends_on, pod)
         return await self._decided(framework, pod, names, due)
 
     async def explain(self, pod: Pod) -> Explained:
@@ -188,12 +188,12 @@ class CycleVerb:
         while True:
             with self._context.cluster.without(pod.uid, pod.key):
                 state = CycleState()
-                prepared = framework.pre_filter(state, pod).status
+                prepared = framework.filters.pre_filter(state, pod).status
                 if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and prepared != so_far.pre_filter:
                     ended.append(replace(so_far, post_filter=prepared))  # by now nothing would help
                     return
                 if steps is None:
-                    steps = framework.post_filter(state, pod, so_far.statuses)
+                    steps = framework.post_filters.post_filter(state, pod, so_far.statuses)
                     over, answer = step_of(steps, None)
                 else:
                     over, answer = step_of(steps, state)
@@ -212,17 +212,17 @@ class CycleVerb:
             asked = asked_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
             candidates = asked.candidates
             state = CycleState()
-            pre_filter, found = framework.search(state, pod, candidates)
+            found = framework.search.find_nodes_that_fit(pod, candidates, state)
             require_room(framework, state, pod, found.passed, due)
             rejected = found.rejected()
             statuses = {name: rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
             feasible = candidates.among(found.passed)
             if not len(feasible):
-                so_far = Cycle(pre_filter, statuses)
+                so_far = Cycle(found.pre_filter, statuses)
                 return _Unfinished(so_far) if statuses else so_far
-            scores = framework.score(CycleState(), pod, feasible)
+            scores = framework.scoring.score(CycleState(), pod, feasible)
         node = random.choice(scores.best)  # noqa: S311  # ties, no secret
-        return Cycle(pre_filter, statuses, scores, node)
+        return Cycle(found.pre_filter, statuses, scores, node)
 
     def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
         """Raises ``PluginError`` or ``Unprepared``."""
@@ -246,7 +246,7 @@ class CycleVerb:
                 return
             some = list(islice(names, _A_STEP))
             yield
-        while framework.has_last_filters:
+        while framework.filters.has_last_filters:
             try:
                 with cluster.without(pod.uid, pod.key):
                     _judge_last(framework, pod, cluster.nodes, judged)
@@ -267,7 +267,7 @@ class _Judged(Struct):
 def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _Judged) -> None:
     """Raises ``PluginError`` or ``Unprepared``."""
     state = CycleState()
-    prepared = framework.pre_filter(state, pod)
+    prepared = framework.filters.pre_filter(state, pod)
     judged.pre_filter = prepared.status
     if not prepared.status.is_success:
         judged.nodes, judged.feasible = {}, []
@@ -277,19 +277,19 @@ def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _J
         if it.name in outside:
             judged.nodes[it.name] = {"": outside[it.name]}
             continue
-        judged.nodes[it.name] = framework.statuses(state, pod, it)
-        if framework.filter_node(state, pod, it).is_success:
+        judged.nodes[it.name] = framework.filters.statuses(state, pod, it)
+        if framework.filters.filter_node(state, pod, it).is_success:
             judged.feasible.append(it.name)
 
 
 def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], judged: _Judged) -> None:
     """What follows from which nodes pass, as far as they are still there. Raises ``PluginError`` or ``Unprepared``."""
     state = CycleState()
-    if not framework.pre_filter(state, pod).status.is_success:
+    if not framework.filters.pre_filter(state, pod).status.is_success:
         return  # by now: what was said of the nodes is what was asked
     nodes = Candidates([name for name in judged.nodes if name in known], known.__getitem__)
     passed = [name for name in judged.feasible if name in known]
-    rejected = framework.filter_last(state, pod, nodes, passed)
+    rejected = framework.filters.filter_last(state, pod, nodes, passed)
     for name, status in rejected.items():
         judged.nodes[name] = {**judged.nodes[name], status.plugin: status}
     judged.feasible = [name for name in passed if name not in rejected]

@@ -99,7 +99,7 @@ class FilterVerb:
             return None
         require_picture(self._context.problem)
         try:
-            if self._context.due.expects(asked.framework.depends, asked.pod):
+            if self._context.due.expects(asked.framework.filters.depends, asked.pod):
                 return None
             refusal = self._refusals.answer(asked)
         except PluginError as fault:
@@ -120,7 +120,7 @@ class FilterVerb:
             due = await self._context.due.wait(_every_bind, args.pod)
             self._picks.asked(args.pod.uid, cluster.generation)
         else:
-            due = await self._context.due.wait(framework.depends, args.pod)
+            due = await self._context.due.wait(framework.filters.depends, args.pod)
         judge = partial(self._judged, framework, args.pod, args.names, sent)
         found = await decided(self._context.due, args.pod, due, judge)
         names = found.asked
@@ -164,7 +164,7 @@ class FilterVerb:
         with cluster.without(pod.uid, pod.key):
             asked = searched_nodes(names, sent, cluster)
             state = CycleState()
-            found = framework.find_nodes_that_fit(pod, asked.candidates, state)
+            found = framework.search.find_nodes_that_fit(pod, asked.candidates, state)
             passed = found.passed
             require_room(framework, state, pod, passed, due)
             if passed and self._is_to_pick(framework):
@@ -182,7 +182,7 @@ class FilterVerb:
             nodes = nodes.among(list(dict.fromkeys(nodes.names)))
         if len(nodes) == 1:
             return nodes.names[0]
-        best = framework.score(CycleState(), pod, nodes).best
+        best = framework.scoring.score(CycleState(), pod, nodes).best
         return self._picks.one_of(best, pod.uid, self._context.cluster.generation)
 
 

@@ -73,7 +73,7 @@ class PreemptVerb:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()
-            prepared = framework.pre_filter(state, pod)
+            prepared = framework.filters.pre_filter(state, pod)
             if not prepared.status.is_success:
                 return {}
             nodes, unreadable = self._context.cluster.nodes, unreadable_nodes(self._context.cluster)
@@ -91,5 +91,5 @@ def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeI
     """Whether our filters pass on ``node`` once its victims are gone. Victims we do not know count for nothing."""
     uids = {it.uid for it in victims.pods}
     dry_run = state.clone()
-    framework.remove_pods(dry_run, pod, [it for uid, it in node.pods.items() if uid in uids], node)
-    return framework.filter_node(dry_run, pod, node.without_pods(uids)).is_success
+    framework.filters.remove_pods(dry_run, pod, [it for uid, it in node.pods.items() if uid in uids], node)
+    return framework.filters.filter_node(dry_run, pod, node.without_pods(uids)).is_success

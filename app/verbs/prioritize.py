@@ -69,7 +69,7 @@ class PrioritizeVerb:
         require_picture(self._context.problem, hosts)
         await self._context.look_up_missing(framework, pod, hosts)
         try:
-            await self._context.due.wait(framework.score_depends_on, pod)
+            await self._context.due.wait(framework.scoring.score_depends_on, pod)
             scores = await prepared(partial(self._scored, framework, asked))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
@@ -89,7 +89,7 @@ class PrioritizeVerb:
     def _scored(self, framework: Framework, asked: _Asked) -> Scores:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(asked.pod.uid, asked.pod.key):
-            return framework.score(CycleState(), asked.pod, self._candidates(asked))
+            return framework.scoring.score(CycleState(), asked.pod, self._candidates(asked))
 
     def _candidates(self, asked: _Asked) -> Candidates:
         cluster = self._context.cluster

@@ -120,7 +120,7 @@ class Transaction:
         try:
             await self._carry_out(pod, state)
         except BaseException:
-            self._framework.unreserve(state, pod, self._node_name)
+            self._framework.binding.unreserve(state, pod, self._node_name)
             give_up(self._cluster, pod, self._passed)
             raise
         self._cluster.accept(pod.uid)
@@ -157,7 +157,7 @@ class Transaction:
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
         with self._cluster.without(pod.uid, pod.key):
-            found = self._framework.recheck(state, pod, self._target.node(), others)
+            found = self._framework.at_bind.recheck(state, pod, self._target.node(), others)
         if not found.status.is_success:
             raise NotBound(unschedulable(f"no longer possible: {found.status.message}"))
         return state if found.certain else None
@@ -165,13 +165,13 @@ class Transaction:
     async def _carry_out(self, pod: Pod, state: CycleState) -> None:
         framework, node_name = self._framework, self._node_name
         state.deadline = self._deadline
-        _require(framework.reserve(state, pod, node_name))
-        _require(await framework.permit(state, pod, node_name, limit=self._seconds_left()))
+        _require(framework.binding.reserve(state, pod, node_name))
+        _require(await framework.binding.permit(state, pod, node_name, limit=self._seconds_left()))
         await self._until_certain(pod)
-        _require(await framework.pre_bind(state, pod, node_name))
+        _require(await framework.binding.pre_bind(state, pod, node_name))
         await self._until_certain(pod)
         with passed_down(pod, node_name, partial(self._check, pod), self._seconds_left) as self._passed:
-            status = await framework.bind(state, pod, node_name)
+            status = await framework.binding.bind(state, pod, node_name)
         require_bound(status, self._passed)
 
     async def _until_certain(self, pod: Pod) -> None:

@@ -42,7 +42,7 @@ BINDING: Final = (
     "app.kube.client",
     "app.kube.transport",
     "app.kube.connections",
-    "app.runtime.acting",
+    "app.runtime.binding",
     "app.verbs.bind",
     "app.verbs.settlements",
     "app.verbs.transaction",

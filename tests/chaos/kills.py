@@ -56,7 +56,7 @@ SETTINGS: Final = {
 DELAYS: Final = (
     Rule("app.kube.client:KubeClient.get:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule(WRITE, "delay", "before", expression="answer", probability=0.1, seconds=0.03),
-    Rule("app.runtime.acting:Acting.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
+    Rule("app.runtime.binding:Binding.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
     Rule("app.writes.api_writes:ApiWriter._sent:1", "error", "before", probability=0.05, error=UNAVAILABLE),
@@ -85,7 +85,7 @@ ELSEWHERE: Final = (
     "app.kube.transport:Transport._write:[34]:*",  # credentials that are refused
     "app.writes.read_back:BindConfirmation.run:[12]:*",  # a watch that does not show a bind for seconds
     "app.writes.read_back:BindConfirmation._look_at:*",
-    "app.runtime.acting:Acting.permit:*",  # a Permit plugin that makes pods wait
+    "app.runtime.binding:Binding.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
     "app.writes.events:ApiRecorder.stop:*",
     "app.framework.background:together.one:1:after",  # nor does what goes on in the background return

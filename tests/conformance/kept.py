@@ -231,8 +231,8 @@ class History(Changing):
         pod = self._decoded(asked)
         names = self.random.choice(self.windows)
         with self.cluster.without(pod.uid, pod.key):
-            fresh = at_once(lambda: world.framework.feasible(CycleState(), pod, self._known(names)))
-            found = at_once(lambda: world.framework.find_nodes_that_fit(pod, self._named(names)))
+            fresh = at_once(lambda: world.framework.filters.feasible(CycleState(), pod, self._known(names)))
+            found = at_once(lambda: world.framework.search.find_nodes_that_fit(pod, self._named(names)))
             passed = [it for it in names if it in self.cluster.nodes and it not in fresh.rejected]
             self.compare("passed", passed, list(found.passed))
             self.compare("rejected", fresh.rejected, dict(found.rejected()))
@@ -243,10 +243,10 @@ class History(Changing):
 
     def _scores(self, world: World, pod: Pod, names: list[str]) -> None:
         nodes = self._named(names)
-        kept = world.framework.score(CycleState(), pod, nodes)
+        kept = world.framework.scoring.score(CycleState(), pod, nodes)
         everybody = {it.name: NodeInfo(it.node, dict(it.pods)) for it in nodes}
         sent = Candidates(names, everybody.__getitem__, everybody)
-        self.compare("scores", world.framework.score(CycleState(), pod, sent).by_plugin, kept.by_plugin)
+        self.compare("scores", world.framework.scoring.score(CycleState(), pod, sent).by_plugin, kept.by_plugin)
 
     def _by_memory(
         self, remembering: Filter, asked: JsonObject, names: list[str], passed: list[str], rejected: Any

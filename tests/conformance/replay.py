@@ -99,17 +99,17 @@ class _Replay:
     def _dry_run(self, pod: Pod, asked: Json) -> list[Json]:
         framework, node = self.world.framework, self.world.cluster.nodes[asked["node"]]
         state = CycleState()
-        framework.pre_filter(state, pod)
+        framework.filters.pre_filter(state, pod)
         found = {str(other): other for other in node.pods.values()}
         gone: set[str] = set()
         said = []
         for step in asked["steps"]:
             if "remove" in step:
                 gone.add(found[step["remove"]].uid)
-                framework.remove_pods(state, pod, [found[step["remove"]]], node.without_pods(gone))
+                framework.filters.remove_pods(state, pod, [found[step["remove"]]], node.without_pods(gone))
             else:
                 gone.discard(found[step["add"]].uid)
-                framework.add_pods(state, pod, [found[step["add"]]], node.without_pods(gone))
+                framework.filters.add_pods(state, pod, [found[step["add"]]], node.without_pods(gone))
             said.append(shown(status_on(framework, state.clone(), pod, node.without_pods(gone))))
         return said
 

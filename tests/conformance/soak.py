@@ -181,9 +181,9 @@ class Soak:
 
     def _judge(self, pod: Pod) -> None:
         framework, nodes = self.world.framework, self.world.candidates()
-        verdict = at_once(lambda: framework.feasible(CycleState(), pod, nodes))
+        verdict = at_once(lambda: framework.filters.feasible(CycleState(), pod, nodes))
         self.rejected += len(verdict.rejected)
-        at_once(lambda: framework.score(CycleState(), pod, nodes.without(verdict.rejected)))
+        at_once(lambda: framework.scoring.score(CycleState(), pod, nodes.without(verdict.rejected)))
         self.asked += 1
 
 

@@ -225,11 +225,11 @@ class History(Changing):
     def _ask_plugin(self) -> None:
         pod = self._pod("asked")
         nodes = Candidates.of(self.cluster.nodes)
-        found = at_once(lambda: self.framework.find_nodes_that_fit(pod, nodes))
+        found = at_once(lambda: self.framework.search.find_nodes_that_fit(pod, nodes))
         rejected = dict(found.rejected())
         state = CycleState()
-        at_once(lambda: self.framework.pre_filter(state, pod))
-        each = {it.name: self.framework.filter_node(state, pod, it) for it in nodes}
+        at_once(lambda: self.framework.filters.pre_filter(state, pod))
+        each = {it.name: self.framework.filters.filter_node(state, pod, it) for it in nodes}
         alone = {name: status for name, status in each.items() if not status.is_success}
         self.compare("rejected", alone, rejected)
         self.compare("passed", [it for it in nodes.names if it not in alone], list(found.passed))
@@ -238,7 +238,7 @@ class History(Changing):
         self._certain(pod, [it for it in nodes.names if it not in alone])
 
     def _same_as_before(self, pod: Pod, rejected: Mapping[str, Any]) -> None:
-        signature = at_once(lambda: self.framework.signatures(pod)).get(NAME)
+        signature = at_once(lambda: self.framework.search.signatures(pod)).get(NAME)
         key = (signature, self.cluster.node_set)
         if key in self.known:
             self.remembered += 1
@@ -253,22 +253,20 @@ class History(Changing):
         if not passed or not flying:
             return
         name = self.random.choice(sorted(passed))
-        recheck = at_once(
-            lambda: self.framework.recheck(CycleState(), pod, self.cluster.nodes[name], flying)  # also PreFilter
-        )
+        recheck = at_once(lambda: self.framework.at_bind.recheck(CycleState(), pod, self.cluster.nodes[name], flying))
         ends = chain.from_iterable(combinations(flying, count) for count in range(len(flying) + 1))
         holds = all(self._fits_without(pod, name, failed) for failed in ends)
         if recheck.certain:
             self.certain += 1
             self.compare("certain", True, holds)
-        elif not any(self.framework.depends(pod, it) for it in flying):
+        elif not any(self.framework.filters.depends(pod, it) for it in flying):
             raise Difference(f"after {self.changes} changes: not certain, and rests on nobody in flight")
 
     def _fits_without(self, pod: Pod, name: str, failed: Collection[Pod]) -> bool:
         with self.cluster.overlay(without=failed):
             state = CycleState()
-            at_once(lambda: self.framework.pre_filter(state, pod))
-            return self.framework.filter_node(state, pod, self.cluster.nodes[name]).is_success
+            at_once(lambda: self.framework.filters.pre_filter(state, pod))
+            return self.framework.filters.filter_node(state, pod, self.cluster.nodes[name]).is_success
 
     def check(self) -> None:
         """The picture, compared with a recount."""

@@ -6,7 +6,7 @@ from inspect import signature
 
 from app.framework.interface import Handle, Plugin, PluginSpec
 from app.homes.protocol import HomesPlugin
-from app.runtime.post_filtering import Preemption
+from app.runtime.post_filters import Preemption
 from app.runtime.slots import BASES
 from plugins.sticky_node.plugin import StickyNode
 

@@ -23,7 +23,6 @@ LONGER: Final = {
     "app/kube/transport.py": "to be split: connections, errors",
     "app/main.py": "to be split: wiring of cluster, engine, web",
     "app/replicas/lease.py": "to be split: the object, and the rules",
-    "app/runtime/filtering.py": "to be split: search over cached verdicts, afresh, re-check",
     "app/runtime/kept.py": "to be split: verdicts of one plugin, and of a profile",
     "app/runtime/profiles.py": "to be split: resolve, build",
     "app/server/protocol.py": "to be split: deadlines, known heads",

@@ -93,7 +93,7 @@ def test_who_refuses_a_part_for_its_length_does_not_sign_the_pod_as_one_without(
         long = pod_with(world, fields)
         if field in long.spec.oversized and refused(world, long):
             found.add(field)
-            same = world.framework.signatures(plain).items() & world.framework.signatures(long).items()
+            same = world.framework.search.signatures(plain).items() & world.framework.search.signatures(long).items()
             assert not same, f"{spec.name} signs a pod with a long {field} as one without"
 
     assert REFUSED.get(spec.name, set()) == found

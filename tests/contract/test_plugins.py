@@ -22,7 +22,7 @@ from app.framework.status import Code, Status
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.post_filtering import Preemption
+from app.runtime.post_filters import Preemption
 from app.runtime.registry import POINT_METHODS, Registry
 from app.runtime.slots import BASES, declares, flaws, overrides
 from plugins import DEFAULT_WEIGHTS, SHIPPED

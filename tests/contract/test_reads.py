@@ -26,7 +26,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime.filtering import Recheck
+from app.runtime.filters import Recheck
 from app.runtime.guard import PluginError
 from app.runtime.profiles import ProfileErrors, resolve
 from app.runtime.registry import Registry
@@ -91,7 +91,7 @@ class Plane:
 
     def scored(self, pod: Pod) -> list[str]:
         self.plugin.scored.clear()
-        self.world.framework.score(CycleState(), pod, self.world.candidates())
+        self.world.framework.scoring.score(CycleState(), pod, self.world.candidates())
         return sorted(self.plugin.scored)
 
 
@@ -151,8 +151,8 @@ def test_whether_a_bind_is_certain_and_who_waits_for_whom(
     framework = Plane(reads, parts).world.framework
     pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
 
-    assert Recheck(SUCCESS, certain) == framework.recheck(CycleState(), pod, node, [IN_FLIGHT])
-    assert (not certain) is framework.depends(pod, IN_FLIGHT)
+    assert Recheck(SUCCESS, certain) == framework.at_bind.recheck(CycleState(), pod, node, [IN_FLIGHT])
+    assert (not certain) is framework.filters.depends(pod, IN_FLIGHT)
 
 
 @pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
@@ -237,7 +237,7 @@ def test_what_is_not_declared_cannot_be_read(
     plane.plugin.look = look
 
     with capture_logs() as logs, pytest.raises(PluginError, match=f"read pod.{path}, which it does not declare"):
-        plane.world.framework.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
+        plane.world.framework.search.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
 
     assert [("Plain", "default/new", "n0")] == [(it["plugin"], it["pod"], it["node"]) for it in logs]
 
@@ -248,7 +248,7 @@ def test_the_pods_of_a_node_are_not_seen_by_who_reads_nodes(what: str) -> None:
     plane.plugin.look_at = lambda node: bool(getattr(node, what))
 
     with pytest.raises(PluginError, match=r"declare Reads\.PODS_ON_NODE"):
-        plane.world.framework.score(CycleState(), make_pod("new"), plane.world.candidates())
+        plane.world.framework.scoring.score(CycleState(), make_pod("new"), plane.world.candidates())
 
 
 class PlainLast(Plain):
@@ -299,8 +299,8 @@ def test_a_last_word_makes_no_bind_uncertain_and_no_filter_wait(
     framework = LastPlane(reads, parts).world.framework
     pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
 
-    assert Recheck(SUCCESS, certain) == framework.recheck(CycleState(), pod, node, [IN_FLIGHT])
-    assert (not certain) is framework.depends(pod, IN_FLIGHT)
+    assert Recheck(SUCCESS, certain) == framework.at_bind.recheck(CycleState(), pod, node, [IN_FLIGHT])
+    assert (not certain) is framework.filters.depends(pod, IN_FLIGHT)
 
 
 @pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
@@ -337,7 +337,7 @@ def test_a_last_word_sees_of_the_pod_what_is_declared() -> None:
     plane.plugin.look = lambda pod: pod.labels
 
     with pytest.raises(PluginError, match=r"read pod.labels, which it does not declare"):
-        plane.world.framework.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
+        plane.world.framework.search.find_nodes_that_fit(make_pod("new"), plane.world.candidates())
 
 
 def test_a_factory_is_no_plugin() -> None:
@@ -353,7 +353,7 @@ def test_a_signature_that_cannot_be_hashed_is_a_fault_of_the_plugins() -> None:
     found = World(make_node("n1"), profile=only("Signs"), specs=[PluginSpec("Signs", PluginArgs, Signs)])
 
     with capture_logs() as logs, pytest.raises(PluginError, match="unhashable type"):
-        found.framework.signatures(make_pod("new"))
+        found.framework.search.signatures(make_pod("new"))
 
     assert [("Signs", "Signature", "default/new")] == [(it["plugin"], it["point"], it["pod"]) for it in logs]
 
@@ -375,8 +375,10 @@ def test_a_plugin_that_prepares_by_the_cluster_is_not_certain() -> None:
     found = World(make_node("n1"), profile=only("Prepares"), specs=[PluginSpec("Prepares", PluginArgs, Prepares)])
     pod = make_pod("new")
 
-    assert found.framework.depends(pod, IN_FLIGHT)
-    assert Recheck(SUCCESS, False) == found.framework.recheck(CycleState(), pod, found.cluster.nodes["n1"], [IN_FLIGHT])
+    assert found.framework.filters.depends(pod, IN_FLIGHT)
+    assert Recheck(SUCCESS, False) == found.framework.at_bind.recheck(
+        CycleState(), pod, found.cluster.nodes["n1"], [IN_FLIGHT]
+    )
 
 
 def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
@@ -481,7 +483,7 @@ def test_scores_by_kept_values_are_those_by_node() -> None:
 
     for _ in range(2):
         assert {name: int(name == "n4") for name in NODES} == plane.world.score(pod)["Plain"]
-    some = plane.world.framework.score(CycleState(), pod, Candidates(("n4",), plane.cluster.nodes.__getitem__))
+    some = plane.world.framework.scoring.score(CycleState(), pod, Candidates(("n4",), plane.cluster.nodes.__getitem__))
     assert {"n4": 1} == some.by_plugin["Plain"]
 
 
@@ -504,14 +506,14 @@ def test_what_is_kept_is_not_brought_up_to_date_with_what_an_overlay_leaves_out(
 
     def passed(pod: Pod) -> list[str]:
         with world.cluster.without(pod.uid, pod.key):
-            return list(world.framework.find_nodes_that_fit(pod, world.candidates()).passed)
+            return list(world.framework.search.find_nodes_that_fit(pod, world.candidates()).passed)
 
     assert ["n2"] == passed(other)
     world.add(make_pod("there", node="n1", resource_version="2", labels={"moved": "on"}))
     assert ["n1", "n2"] == passed(there)
     assert ["n2"] == passed(other)
     with world.cluster.overlay(without=[there]):
-        assert ["n1", "n2"] == list(world.framework.find_nodes_that_fit(other, world.candidates()).passed)
+        assert ["n1", "n2"] == list(world.framework.search.find_nodes_that_fit(other, world.candidates()).passed)
     with world.cluster.overlay(with_=[make_pod("more", node="n2")]):
-        assert [] == list(world.framework.find_nodes_that_fit(other, world.candidates()).passed)
+        assert [] == list(world.framework.search.find_nodes_that_fit(other, world.candidates()).passed)
     assert ["n2"] == passed(other)

@@ -66,8 +66,8 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/in_tree/volume_binding/test_plugin.py": [
         f"plugins/in_tree/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
     ],
-    "tests/unit/app/runtime/test_framework.py": ["app/runtime/runner.py"],
-    "tests/unit/app/runtime/test_kept.py": ["app/runtime/dated.py"],
+    "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
+    "tests/unit/app/runtime/test_kept.py": ["app/runtime/dated.py", "app/runtime/search.py"],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

@@ -65,11 +65,11 @@ class Shop:
 
     def filter(self, asked: Pod, names: list[str]) -> int:
         """How many nodes pass."""
-        verdict = at_once(lambda: self.framework.feasible(CycleState(), asked, self._candidates(names)))
+        verdict = at_once(lambda: self.framework.filters.feasible(CycleState(), asked, self._candidates(names)))
         return len(names) - len(verdict.rejected)
 
     def score(self, asked: Pod, names: list[str]) -> object:
-        return at_once(lambda: self.framework.score(CycleState(), asked, self._candidates(names)))
+        return at_once(lambda: self.framework.scoring.score(CycleState(), asked, self._candidates(names)))
 
     def _candidates(self, names: list[str]) -> Candidates:
         return Candidates(names, self.picture.nodes.__getitem__)

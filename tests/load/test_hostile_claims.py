@@ -97,12 +97,12 @@ def pieces(steps: Iterator[None]) -> Iterator[float]:
 
 
 def filtering(found: World, pod: Pod) -> Callable[[], object]:
-    return lambda: found.framework.feasible(CycleState(), pod, found.candidates())
+    return lambda: found.framework.filters.feasible(CycleState(), pod, found.candidates())
 
 
 def binding(found: World, pod: Pod) -> Callable[[], object]:
     node = next(iter(found.cluster.nodes.values()))
-    return lambda: found.framework.recheck(CycleState(), pod, node, [])
+    return lambda: found.framework.at_bind.recheck(CycleState(), pod, node, [])
 
 
 def nodes(count: int) -> list[JsonObject]:

@@ -120,7 +120,7 @@ def test_each_piece_of_what_is_counted_first_is_short(shop: Shop, shape: str) ->
 def preparing(shop: Shop, found: Pod, names: list[str]) -> Iterator[Iterator[None]]:
     while True:
         try:
-            shop.framework.feasible(CycleState(), found, shop._candidates(names))
+            shop.framework.filters.feasible(CycleState(), found, shop._candidates(names))
         except Unprepared as missing:
             yield missing.steps
         else:

@@ -63,7 +63,7 @@ def test_kept_answers_are_fresh_ones(seed: int) -> None:
             world.add(node(random))
         pod = random.choice(shapes)
         assert answers(anew(world), pod) == answers(world, pod)
-    differences = [*world.framework.checking_verdicts(), *world.framework.checking_scores(), *world.cluster.check()]
+    differences = [*world.framework.checking(), *world.cluster.check()]
     assert [] == [*filter(None, differences)]
 
 
@@ -74,10 +74,10 @@ def anew(world: World) -> World:
 
 def answers(world: World, pod: Pod) -> object:
     """Who passes and why the others do not, what each node was told by itself, and the scores of those that pass."""
-    found = world.framework.find_nodes_that_fit(pod, world.candidates())
-    fresh = world.framework.feasible(CycleState(), pod, world.candidates())
+    found = world.framework.search.find_nodes_that_fit(pod, world.candidates())
+    fresh = world.framework.filters.feasible(CycleState(), pod, world.candidates())
     assert dict(found.rejected()) == dict(fresh.rejected)
-    scored = world.framework.score(CycleState(), pod, world.candidates(found.passed)) if found.passed else None
+    scored = world.framework.scoring.score(CycleState(), pod, world.candidates(found.passed)) if found.passed else None
     return (
         [*found.passed],
         {name: fresh.rejected.get(name, SUCCESS) for name in world.cluster.nodes},

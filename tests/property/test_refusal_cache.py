@@ -198,14 +198,14 @@ class LastWords(RefusalCache):
 
 def searched(world: World, pod: Pod, names: Sequence[str]) -> tuple[list[str], dict[str, Status]]:
     """Who passes and why the others do not, as filter finds it."""
-    found = world.framework.find_nodes_that_fit(pod, Candidates(names, world.cluster.nodes.__getitem__))
+    found = world.framework.search.find_nodes_that_fit(pod, Candidates(names, world.cluster.nodes.__getitem__))
     return [*found.passed], dict(found.rejected())
 
 
 def afresh(world: World, pod: Pod, names: Sequence[str]) -> tuple[list[str], dict[str, Status]]:
     """The same without anything kept."""
     known = [name for name in names if name in world.cluster.nodes]
-    found = world.framework.feasible(CycleState(), pod, Candidates(known, world.cluster.nodes.__getitem__))
+    found = world.framework.filters.feasible(CycleState(), pod, Candidates(known, world.cluster.nodes.__getitem__))
     return [name for name in known if name not in found.rejected], dict(found.rejected)
 
 

@@ -115,7 +115,7 @@ def test_where_a_pod_runs_that_another_does_not_depend_on_does_not_matter(
     other = slim(pod_object("other", namespace=data.draw(st.sampled_from(strategies.NAMESPACES)), labels=labels))
     before = world.filter(asking)
 
-    if not world.framework.depends(asking, other):
+    if not world.framework.filters.depends(asking, other):
         for node in world.cluster.nodes:
             world.cluster.assume(other, node)
             assert before == world.filter(asking)
@@ -172,16 +172,16 @@ def test_a_dry_run_says_what_the_cluster_would_say(
     added = [slim(pod_object(f"new-{n}", labels=it, node=node.name)) for n, it in enumerate(data.draw(newcomers))]
 
     framework, state = world.framework, CycleState()
-    if not framework.pre_filter(state, asking).status.is_success:
+    if not framework.filters.pre_filter(state, asking).status.is_success:
         return
-    framework.remove_pods(state, asking, victims, node)
-    framework.add_pods(state, asking, added, node)
+    framework.filters.remove_pods(state, asking, victims, node)
+    framework.filters.add_pods(state, asking, added, node)
     for victim in victims:
         changed.cluster.delete_pod(victim.key)
     changed.add(*added)
 
-    statuses = {it.name: framework.filter_node(state, asking, it) for it in world.candidates()}
+    statuses = {it.name: framework.filters.filter_node(state, asking, it) for it in world.candidates()}
     assert passes(changed, asking) == {name: status.is_success for name, status in statuses.items()}
-    assert {name: status for name, status in statuses.items() if not status.is_success} == framework.filter(
+    assert {name: status for name, status in statuses.items() if not status.is_success} == framework.filters.filter(
         state, asking, world.candidates()
     )

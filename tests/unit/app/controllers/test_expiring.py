@@ -64,7 +64,7 @@ async def test_a_refused_pod_is_woken_when_the_verdict_ends() -> None:
     refused.refused(waits, "default-scheduler", (("Opens", "node(s) were closed"),))
     refused.refused(other, "default-scheduler", (("PodTopologySpread", "x"),))
     expiring = ExpiringVerdicts(bench.cluster, lambda: refused, second_looks, loop.time)
-    assert bench.framework.find_nodes_that_fit(waits, Candidates.of(bench.cluster.nodes)).rejected()
+    assert bench.framework.search.find_nodes_that_fit(waits, Candidates.of(bench.cluster.nodes)).rejected()
 
     tasks = [asyncio.ensure_future(it) for it in (second_looks.run(), expiring.run())]
     await asyncio.sleep(OPENS_AFTER + 2 * CHECK_SECONDS)

@@ -60,7 +60,7 @@ def test_if_ours_counted_they_would_reject_others() -> None:
     node = bench.cluster.nodes["n1"]
     statuses = []
     for found in (FixedNominations({"n1": [ours]}), CountedNominations(bench.cluster)):
-        bench.framework._nominations = found
-        statuses.append(bench.framework.recheck(CycleState(), asked, node, ()).status.is_success)
+        bench.framework.filters.nominations = found
+        statuses.append(bench.framework.at_bind.recheck(CycleState(), asked, node, ()).status.is_success)
 
     assert [False, True] == statuses

@@ -597,13 +597,13 @@ class TestBounds:
             *(node(f"n{it}", 64) for it in range(1, 8)), *there, pod("more", 1, node="n5"), pod("db", node="n1")
         )
         scored: list[list[str]] = []
-        score = world.framework.score
+        score = world.framework.scoring.score
 
         def noted(state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
             scored.append([*nodes.names])
             return score(state, pod, nodes)
 
-        monkeypatch.setattr(world.framework, "score", noted)
+        monkeypatch.setattr(world.framework.scoring, "score", noted)
         (found,) = (await planned(world, home("db"))).homes
 
         assert [["n6", "n7", "n2"]] == scored

@@ -28,7 +28,7 @@ class Waiter:
 
     async def waited(self, pod: Pod) -> float:
         started = now()
-        await self.due.wait(self.framework.depends, pod)
+        await self.due.wait(self.framework.filters.depends, pod)
         return now() - started
 
 
@@ -83,9 +83,9 @@ async def test_a_bind_is_due_for_a_second() -> None:
     waiter.due.expect(web("a"))
 
     await asyncio.sleep(0.999)
-    assert waiter.due.expects(waiter.framework.depends, web("b"))
+    assert waiter.due.expects(waiter.framework.filters.depends, web("b"))
     await asyncio.sleep(0.002)
-    assert not waiter.due.expects(waiter.framework.depends, web("b"))
+    assert not waiter.due.expects(waiter.framework.filters.depends, web("b"))
 
 
 @virtual_time
@@ -127,7 +127,7 @@ async def test_a_pod_that_the_watch_shows_on_a_node_is_not_due() -> None:
     placed: list[str] = []
     due = ExpectedBinds(now, wait_seconds=WAIT, observe=lambda _: None, is_placed=lambda pod: pod.name in placed)
     due.expect(web("a"))
-    matters = Bench(*zones()).framework.depends
+    matters = Bench(*zones()).framework.filters.depends
 
     assert due.expects(matters, web("b"))
     placed.append("a")
@@ -184,7 +184,7 @@ async def test_a_bind_that_is_assumed_has_arrived() -> None:
     await bench.start("a", "n1")
 
     started = now()
-    await bench.due.wait(bench.framework.depends, web("b"))
+    await bench.due.wait(bench.framework.filters.depends, web("b"))
     assert NO_TIME == now() - started
 
 
@@ -197,5 +197,5 @@ async def test_a_bind_that_failed_has_arrived() -> None:
     await bench.bind("a", "n9")
 
     started = now()
-    await bench.due.wait(bench.framework.depends, web("b"))
+    await bench.due.wait(bench.framework.filters.depends, web("b"))
     assert NO_TIME == now() - started

@@ -9,7 +9,7 @@ from app.framework.interface import Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Code, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime.filtering import Judged
+from app.runtime.filters import Judged
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.registry import POINT_METHODS
@@ -73,4 +73,4 @@ def info(name: str = "n1", *pods: Pod) -> NodeInfo:
 
 
 def feasible(engine: Framework, *names: str) -> Judged:
-    return engine.feasible(CycleState(), POD, nodes(*names))
+    return engine.filters.feasible(CycleState(), POD, nodes(*names))

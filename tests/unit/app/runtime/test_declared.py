@@ -113,7 +113,7 @@ class Asking(FilterPlugin):
 
 def judged(spec: PluginSpec[Any]) -> object:
     world = World(make_node("n1"), profile=only(spec.name), specs=[spec])
-    return world.framework.feasible(CycleState(), make_pod(), Candidates.of(world.cluster.nodes)).rejected
+    return world.framework.filters.feasible(CycleState(), make_pod(), Candidates.of(world.cluster.nodes)).rejected
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_that_another_plugin_of_the_profile_declared_it_does_not_help() -> None:
     world = World(make_node("n1"), profile=only("PodTopologySpread", "Asking"), specs=[spec])
 
     with pytest.raises(PluginError) as raised:
-        world.framework.feasible(CycleState(), make_pod(), Candidates.of(world.cluster.nodes))
+        world.framework.filters.feasible(CycleState(), make_pod(), Candidates.of(world.cluster.nodes))
 
     status = raised.value.status
     assert ("Error", "Asking") == (status.code.word, status.plugin)

@@ -55,8 +55,8 @@ def test_both_kinds_of_filters_see_who_came_and_who_is_gone() -> None:
         NodeInfo(make_node("n1"), {it.uid: it for it in (A, B)}),
         CycleState(),
     )
-    engine.pre_filter(state, POD)
-    trial = Trial(engine, state, POD, node)
+    engine.filters.pre_filter(state, POD)
+    trial = Trial(engine.filters, state, POD, node)
 
     said = [trial.filter().message]
     trial.remove_pod(A)
@@ -65,22 +65,22 @@ def test_both_kinds_of_filters_see_who_came_and_who_is_gone() -> None:
     said.append(trial.filter().message)
 
     assert ["a b, told a b", "b, told b", "b a, told a b"] == said
-    assert "a b, told a b" == engine.filter_node(state, POD, node).message
+    assert "a b, told a b" == engine.filters.filter_node(state, POD, node).message
     assert [A, B] == list(node.pods.values())
 
 
 def test_nominated_pods_are_tried_too() -> None:
     higher = make_pod("c", priority=9)
     engine, node, state = framework(Sees("Sees"), nominated={"n1": [higher]}), NodeInfo(make_node("n1")), CycleState()
-    engine.pre_filter(state, POD)
+    engine.filters.pre_filter(state, POD)
 
-    assert "c, told a b c" == Trial(engine, state, POD, node).filter().message
+    assert "c, told a b c" == Trial(engine.filters, state, POD, node).filter().message
 
 
 def test_a_filter_that_fails_is_an_error_and_an_extension_that_fails_a_fault() -> None:
     engine, state = framework(Sees("Sees")), CycleState()
-    engine.pre_filter(state, POD)
-    trial = Trial(engine, state, POD, NodeInfo(make_node("n1")))
+    engine.filters.pre_filter(state, POD)
+    trial = Trial(engine.filters, state, POD, NodeInfo(make_node("n1")))
 
     assert (Code.ERROR, "Sees") == ((status := trial.filter()).code, status.plugin)
     with pytest.raises(PluginError, match="no room"):
@@ -95,7 +95,7 @@ def test_what_pods_take_together_moves_with_them() -> None:
         for it, cpu in (("a", "1"), ("b", "2"))
     ]
     node = NodeInfo(make_node("n1"), {it.uid: it for it in pods}, Totals(CORE.extras, pods))
-    trial = Trial(framework(), CycleState(), POD, node)
+    trial = Trial(framework().filters, CycleState(), POD, node)
 
     trial.remove_pod(pods[0])
     assert {"cpu": 2000} == trial.node.requested
@@ -109,5 +109,5 @@ def test_there_is_none_while_a_profile_is_made() -> None:
 
     with pytest.raises(LookupError, match="before all of its plugins are made"):
         dry_runs(CycleState(), POD, node)
-    dry_runs.filters = framework()
+    dry_runs.filters = framework().filters
     assert SUCCESS == dry_runs(CycleState(), POD, node).filter()

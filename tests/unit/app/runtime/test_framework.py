@@ -102,13 +102,13 @@ class TestPostFilter:
         for plugin in plugins:
             plugin.calls = calls
 
-        assert expected == at_once(framework(*plugins).post_filter(CycleState(), POD, {"n1": NO}))
+        assert expected == at_once(framework(*plugins).post_filters.post_filter(CycleState(), POD, {"n1": NO}))
         assert [f"{name}: post_filter" for name in asked] == calls
 
     @pytest.mark.parametrize("status", [error("broken"), WAIT, SKIP])
     def test_any_other_answer_is_an_error(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            at_once(framework(Helps("A", status)).post_filter(CycleState(), POD, {}))
+            at_once(framework(Helps("A", status)).post_filters.post_filter(CycleState(), POD, {}))
 
         assert error(status.message, "A") == raised.value.status
 
@@ -135,16 +135,16 @@ class TestTimes:
     def test_one_decision_in_so_many_is_timed(self) -> None:
         engine = framework(Prepares("A"))
         for _ in range(2 * SAMPLE_EVERY):
-            engine.pre_filter(CycleState(), POD)
+            engine.filters.pre_filter(CycleState(), POD)
 
         assert {("PreFilter", "Success"): 2} == self.timed(engine)
 
     def test_a_rejection_and_a_fault_are_told_by_their_status(self) -> None:
         rejecting, failing = framework(Prepares("A", NEVER)), framework(Prepares("A", error("broken")))
         for _ in range(SAMPLE_EVERY):
-            rejecting.pre_filter(CycleState(), POD)
+            rejecting.filters.pre_filter(CycleState(), POD)
             with pytest.raises(PluginError):
-                failing.pre_filter(CycleState(), POD)
+                failing.filters.pre_filter(CycleState(), POD)
 
         assert {("PreFilter", "UnschedulableAndUnresolvable"): 1} == self.timed(rejecting)
         assert {("PreFilter", "Error"): 1} == self.timed(failing)
@@ -152,11 +152,11 @@ class TestTimes:
     async def test_what_acts_is_always_timed(self) -> None:
         engine = framework(Reserves("R"), Acts("A"))
 
-        engine.reserve(CycleState(), POD, "n1")
-        await engine.permit(CycleState(), POD, "n1", limit=1)
-        await engine.pre_bind(CycleState(), POD, "n1")
-        await engine.bind(CycleState(), POD, "n1")
-        await engine.post_bind(CycleState(), POD, "n1")
+        engine.binding.reserve(CycleState(), POD, "n1")
+        await engine.binding.permit(CycleState(), POD, "n1", limit=1)
+        await engine.binding.pre_bind(CycleState(), POD, "n1")
+        await engine.binding.bind(CycleState(), POD, "n1")
+        await engine.binding.post_bind(CycleState(), POD, "n1")
 
         points = ("Reserve", "Permit", "PreBind", "Bind", "PostBind")
         assert dict.fromkeys(((point, "Success") for point in points), 1) == self.timed(engine)
@@ -164,7 +164,7 @@ class TestTimes:
     async def test_a_wait_at_permit_is_no_part_of_the_point_and_told_by_what_came_of_it(self) -> None:
         engine = framework(Permits("P", WAIT, 0.01))
 
-        assert not (await engine.permit(CycleState(), POD, "n1", limit=1)).is_success
+        assert not (await engine.binding.permit(CycleState(), POD, "n1", limit=1)).is_success
 
         assert {("Permit", "Wait"): 1} == self.timed(engine)
         (family,) = engine._guard._metrics.permit_wait.collect()

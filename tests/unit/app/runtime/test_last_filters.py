@@ -13,9 +13,10 @@ from app.framework.interface import FilterPlugin, PreFilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime.filtering import Found, Judged, Recheck
+from app.runtime.filters import Judged, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.search import Found
 from app.runtime.slots import flaws
 from tests.builders import make_pod
 from tests.fakes import NO, NOT_ASKED, NOT_WANTED, CountsPods, FakePlugin, Prepares, Rejects, RejectsInBatch, Wants
@@ -34,7 +35,7 @@ class Skips(Wants, PreFilterPlugin):
 
 
 def search(engine: Framework, *names: str) -> Found:
-    return engine.find_nodes_that_fit(POD, nodes(*names))
+    return engine.search.find_nodes_that_fit(POD, nodes(*names))
 
 
 def both(engine: Framework, *names: str) -> Mapping[str, Status]:
@@ -129,7 +130,7 @@ def test_names_of_no_node_are_not_shown_to_it() -> None:
     engine = framework(Rejects("F", FULL), Wants("W", "n2", calls))
     known = nodes(*ALL)
 
-    found = engine.find_nodes_that_fit(POD, Candidates(("n1", "gone", "n2"), known.info))
+    found = engine.search.find_nodes_that_fit(POD, Candidates(("n1", "gone", "n2"), known.info))
 
     assert ["n2"] == [*found.passed]
     assert ["W: n2 of n1 n2"] == calls
@@ -148,12 +149,14 @@ def test_nodes_that_are_judged_by_themselves_are_among_those_that_pass() -> None
 @pytest.mark.parametrize(
     ("ask", "expected"),
     [
-        pytest.param(lambda it: it.filter_node(CycleState(), POD, info("n1")), SUCCESS, id="one node"),
+        pytest.param(lambda it: it.filters.filter_node(CycleState(), POD, info("n1")), SUCCESS, id="one node"),
         pytest.param(
-            lambda it: it.recheck(CycleState(), POD, info("n1"), [OTHER]), Recheck(SUCCESS, True), id="a bind"
+            lambda it: it.at_bind.recheck(CycleState(), POD, info("n1"), [OTHER]), Recheck(SUCCESS, True), id="a bind"
         ),
-        pytest.param(lambda it: it.statuses(CycleState(), POD, info("n1")), {"W": SUCCESS.by("W")}, id="for people"),
-        pytest.param(lambda it: it.depends(POD, OTHER), False, id="who waits for whom"),
+        pytest.param(
+            lambda it: it.filters.statuses(CycleState(), POD, info("n1")), {"W": SUCCESS.by("W")}, id="people"
+        ),
+        pytest.param(lambda it: it.filters.depends(POD, OTHER), False, id="who waits for whom"),
     ],
 )
 def test_who_asks_about_one_node_does_not_ask_it(ask: Callable[[Framework], object], expected: object) -> None:

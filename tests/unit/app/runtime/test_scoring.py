@@ -86,7 +86,7 @@ class TestScore:
     def test_scores_and_totals(
         self, plugins: Sequence[FakePlugin], weights: Mapping[str, int], expected: tuple[Any, Any, int]
     ) -> None:
-        found = framework(*plugins, weights=weights).score(CycleState(), POD, nodes())
+        found = framework(*plugins, weights=weights).scoring.score(CycleState(), POD, nodes())
 
         assert expected == (found.by_plugin, found.totals, found.weight)
 
@@ -98,7 +98,7 @@ class TestScore:
         engine = framework(form("A", {"n1": 1, "n2": value, "n3": 7}), good, weights={"A": 2}, metrics=metrics)
 
         with capture_logs() as logs:
-            scores = [engine.score(CycleState(), POD, nodes("n1", "n2", "n3")) for _ in range(2)]
+            scores = [engine.scoring.score(CycleState(), POD, nodes("n1", "n2", "n3")) for _ in range(2)]
 
         by_plugin = {"A": {"n1": 1, "n2": 0, "n3": 7}, "B": {"n1": 3, "n2": 4, "n3": 5}}
         totals = {"n1": 5, "n2": 4, "n3": 19}
@@ -110,20 +110,20 @@ class TestScore:
     @pytest.mark.parametrize("status", [error("broken"), NO, NEVER, WAIT, PENDING])
     def test_pre_score_may_only_skip(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            framework(ScoresAfter("A", {}, status)).score(CycleState(), POD, nodes())
+            framework(ScoresAfter("A", {}, status)).scoring.score(CycleState(), POD, nodes())
 
         assert error(f'running PreScore plugin "A": {status.message}', "A") == raised.value.status
 
     def test_without_anybody_to_score_nobody_prepares(self) -> None:
         prepares = type("Prepares", (FakePlugin, PreScorePlugin), {"pre_score": lambda *_: error("broken")})("A")
 
-        assert {"n1": 1} == framework(prepares).score(CycleState(), POD, nodes("n1")).totals
+        assert {"n1": 1} == framework(prepares).scoring.score(CycleState(), POD, nodes("n1")).totals
 
     def test_all_prepare_before_any_scores(self) -> None:
         one, other = ScoresAfter("A", {"n1": 1}), ScoresAfter("B", {"n1": 1})
         one.calls = other.calls = []
 
-        framework(one, other).score(CycleState(), POD, nodes("n1"))
+        framework(one, other).scoring.score(CycleState(), POD, nodes("n1"))
 
         assert ["A: pre_score n1", "B: pre_score n1", "A: score n1", "B: score n1"] == one.calls
 

@@ -63,7 +63,7 @@ def world_with(spec: PluginSpec[Any]) -> World:
 
 
 def rejected(world: World) -> dict[str, str]:
-    found = world.framework.find_nodes_that_fit(make_pod("web"), Candidates.of(world.cluster.nodes))
+    found = world.framework.search.find_nodes_that_fit(make_pod("web"), Candidates.of(world.cluster.nodes))
     return {name: status.message for name, status in found.rejected().items()}
 
 
@@ -101,4 +101,4 @@ def test_a_score_that_is_cached_does_not_rest_on_a_clock() -> None:
     world = world_with(PluginSpec("Scores", PluginArgs, Scores, reads=Reads.NODE, parts=[Part.LABELS]))
 
     with pytest.raises(PluginError, match=r"read a clock, but answers of Score are cached: declare Reads\.CLUSTER"):
-        world.framework.score(CycleState(), make_pod("web"), Candidates.of(world.cluster.nodes))
+        world.framework.scoring.score(CycleState(), make_pod("web"), Candidates.of(world.cluster.nodes))

@@ -57,27 +57,27 @@ def returning(answer: object) -> Generator[None, Any, object]:
 
 
 def filtered(engine: Framework) -> object:
-    return engine.feasible(CycleState(), POD, NODES)
+    return engine.filters.feasible(CycleState(), POD, NODES)
 
 
 def searched(engine: Framework) -> object:
-    return engine.find_nodes_that_fit(POD, NODES).rejected()
+    return engine.search.find_nodes_that_fit(POD, NODES).rejected()
 
 
 def rechecked(engine: Framework) -> object:
-    return engine.recheck(CycleState(), POD, NODE, [OTHER])
+    return engine.at_bind.recheck(CycleState(), POD, NODE, [OTHER])
 
 
 def scored(engine: Framework) -> object:
-    return engine.score(CycleState(), POD, NODES)
+    return engine.scoring.score(CycleState(), POD, NODES)
 
 
 def post_filtered(engine: Framework) -> object:
-    return at_once(engine.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
+    return at_once(engine.post_filters.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
 
 
 def added(engine: Framework) -> object:
-    engine.add_pods(CycleState(), POD, [OTHER], NODE)
+    engine.filters.add_pods(CycleState(), POD, [OTHER], NODE)
     return None
 
 
@@ -86,19 +86,19 @@ def explained(engine: Framework) -> object:
 
 
 def reserved(engine: Framework) -> object:
-    return engine.reserve(CycleState(), POD, "n1")
+    return engine.binding.reserve(CycleState(), POD, "n1")
 
 
 async def permitted(engine: Framework) -> object:
-    return await engine.permit(CycleState(), POD, "n1", limit=1.0)
+    return await engine.binding.permit(CycleState(), POD, "n1", limit=1.0)
 
 
 async def pre_bound(engine: Framework) -> object:
-    return await engine.pre_bind(CycleState(), POD, "n1")
+    return await engine.binding.pre_bind(CycleState(), POD, "n1")
 
 
 async def bound(engine: Framework) -> object:
-    return await engine.bind(CycleState(), POD, "n1")
+    return await engine.binding.bind(CycleState(), POD, "n1")
 
 
 async def answer(found: object) -> object:
@@ -324,7 +324,7 @@ async def test_what_is_right_passes() -> None:
     engine = framework(good)
 
     assert SUCCESS == engine.pre_enqueue(POD)
-    assert {} == engine.feasible(CycleState(), POD, NODES).rejected
+    assert {} == engine.filters.feasible(CycleState(), POD, NODES).rejected
     assert (PostFilterResult("n1"), SUCCESS.by("Bad")) == post_filtered(engine)
     assert SUCCESS == reserved(engine)
     assert [SUCCESS, SUCCESS, SUCCESS.by("Bad")] == [await it(engine) for it in (permitted, pre_bound, bound)]

@@ -217,7 +217,7 @@ class TestBindsToCome:
     async def test_a_pod_that_got_nodes_is_expected_to_be_bound(self, asked: Filter) -> None:
         """Whoever asks next and depends on it may wait for that."""
         next_one = make_pod("web-next", labels={"app": "web"}, spread=NEW["spec"]["topologySpreadConstraints"])
-        depends = asked.framework.depends
+        depends = asked.framework.filters.depends
         assert not asked.due.expects(depends, next_one)
 
         await ask(asked, by_name())

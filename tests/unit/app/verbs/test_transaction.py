@@ -366,9 +366,9 @@ class TestBindRecheck:
         assert BOUND == await bench.bind("web-1", "n1")
         pod, nodes = make_pod("web-2"), Candidates.of(bench.cluster.nodes)
 
-        assert {"n1", "n2", "n3"} == {*bench.framework.find_nodes_that_fit(pod, nodes).passed}
-        assert {} == bench.framework.feasible(CycleState(), pod, nodes).rejected
-        assert not bench.framework.depends(pod, make_pod("web-3"))
+        assert {"n1", "n2", "n3"} == {*bench.framework.search.find_nodes_that_fit(pod, nodes).passed}
+        assert {} == bench.framework.filters.feasible(CycleState(), pod, nodes).rejected
+        assert not bench.framework.filters.depends(pod, make_pod("web-3"))
         assert [] == bench.framework.required_objects(pod)
         assert REFUSED_ROOM == await bench.bind("web-2", "n1")
         assert BOUND == await bench.bind("web-2", "n2")

@@ -15,7 +15,7 @@ async def test_a_pod_is_bound_with_what_the_plugins_contributed(answer: Status) 
     state = CycleState()
     state.annotations["homeport.dev/home"] = "n1"
 
-    status = await world.framework.bind(state, make_pod("web-1"), "n1")
+    status = await world.framework.binding.bind(state, make_pod("web-1"), "n1")
 
     assert answer.by("DefaultBinder") == status
     assert [("default/web-1", "n1", {"homeport.dev/home": "n1"})] == world.binder.bound

@@ -115,28 +115,28 @@ def world(
 
 def prepared(found: World, pod: Pod) -> CycleState:
     state = CycleState()
-    found.framework.pre_filter(state, pod)
+    found.framework.filters.pre_filter(state, pod)
     return state
 
 
 def victims(found: World, pod: Pod, node: str = "n1") -> tuple[list[str], int, Status]:
     """Who would have to go, how many against a budget, and the status."""
-    chosen, status = found.framework.victims_on(prepared(found, pod), pod, found.cluster.nodes[node])
+    chosen, status = found.framework.post_filters.victims_on(prepared(found, pod), pod, found.cluster.nodes[node])
     return [it.name for it in chosen.pods], chosen.pdb_violations, status
 
 
 def post_filter(found: World, pod: Pod) -> tuple[PostFilterAnswer, int]:
     """The answer, and how many steps it took."""
     state = CycleState()
-    judged = found.framework.feasible(state, pod, found.candidates())
-    steps = found.framework.post_filter(state, pod, judged.rejected)
+    judged = found.framework.filters.feasible(state, pod, found.candidates())
+    steps = found.framework.post_filters.post_filter(state, pod, judged.rejected)
     return driven(steps, lambda: prepared(found, pod))
 
 
 def begun(found: World) -> Generator[None, CycleState, PostFilterAnswer]:
     state = CycleState()
-    judged = found.framework.feasible(state, WAITING, found.candidates())
-    return found.framework.post_filter(state, WAITING, judged.rejected)
+    judged = found.framework.filters.feasible(state, WAITING, found.candidates())
+    return found.framework.post_filters.post_filter(state, WAITING, judged.rejected)
 
 
 def victims_of(result: PostFilterResult | None) -> list[str]:
@@ -179,10 +179,10 @@ class TestVictims:
 
         state = prepared(found, WAITING)
         assert victims(found, WAITING) == victims(found, WAITING)
-        chosen, _ = found.framework.victims_on(state, WAITING, found.cluster.nodes["n1"])
+        chosen, _ = found.framework.post_filters.victims_on(state, WAITING, found.cluster.nodes["n1"])
 
         assert 2 == len(chosen.pods)
-        assert FULL.reasons == found.framework.filter_node(state, WAITING, found.cluster.nodes["n1"]).reasons
+        assert FULL.reasons == found.framework.filters.filter_node(state, WAITING, found.cluster.nodes["n1"]).reasons
         assert (before, [it.uid for it in pods]) == (found.cluster.generation, list(found.cluster.nodes["n1"].pods))
         assert [] == found.cluster.check()
 
@@ -319,7 +319,7 @@ class TestEligible:
 
         found = world(going, staying, evicted, nodes={"n1": {}, "n2": {}})
 
-        assert expected == found.framework.not_eligible(pod, status)
+        assert expected == found.framework.post_filters.not_eligible(pod, status)
 
 
 def chosen(*pods: Pod, violations: int = 0) -> Victims:
@@ -348,7 +348,7 @@ class TestPick:
         ],
     )
     def test_the_least_costly_node(self, on_nodes: Mapping[str, Victims], expected: tuple[str, ...]) -> None:
-        assert expected == world().framework.pick(on_nodes)
+        assert expected == world().framework.post_filters.pick(on_nodes)
 
 
 def crowd(node: str, priority: int = 0, count: int = LIMIT) -> Iterator[Pod]:
@@ -409,8 +409,8 @@ class TestPostFilter:
         names = [f"n{it:02}" for it in range(40)]
         found = world(*(pod for name in names for pod in crowd(name)), nodes={name: {} for name in names})
         state = CycleState()
-        judged = found.framework.feasible(state, WAITING, found.candidates())
-        steps = found.framework.post_filter(state, WAITING, judged.rejected)
+        judged = found.framework.filters.feasible(state, WAITING, found.candidates())
+        steps = found.framework.post_filters.post_filter(state, WAITING, judged.rejected)
 
         next(steps)
         for name in names:
@@ -425,10 +425,10 @@ class TestPostFilter:
     def test_one_that_was_full_and_is_no_longer_is_no_fault(self) -> None:
         found = world(*crowd("n1"))
         state = CycleState()
-        judged = found.framework.feasible(state, WAITING, found.candidates())
+        judged = found.framework.filters.feasible(state, WAITING, found.candidates())
         found.cluster.delete_pod(("default", "n1-0"))
 
-        answer = at_once(found.framework.post_filter(prepared(found, WAITING), WAITING, judged.rejected))
+        answer = at_once(found.framework.post_filters.post_filter(prepared(found, WAITING), WAITING, judged.rejected))
 
         said = '0/1 nodes are available: 1 expected at least one victim pod on node "n1".'
         assert (PostFilterResult(""), unschedulable(f"preemption: {said}").by(PREEMPTION)) == answer

@@ -102,7 +102,7 @@ def test_what_changes_shows_at_once_though_raw_scores_are_kept() -> None:
 
     found.cluster.delete_node("n1")
     assert [23, 0] == scores(found, "web:1")
-    assert [] == [*filter(None, found.framework.checking_scores()), *found.cluster.check()]
+    assert [] == [*filter(None, found.framework.scoring.checking_scores()), *found.cluster.check()]
 
 
 def test_more_images_than_are_read_make_no_difference() -> None:

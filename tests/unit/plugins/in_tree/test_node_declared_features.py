@@ -63,11 +63,11 @@ def test_a_node_must_declare_all_that_the_pod_needs(fields: Any, expected: list[
 def test_a_node_that_comes_to_declare_it_is_judged_again() -> None:
     found = world()
     pod = found.pod("pending", containers=[RESTARTING])
-    assert ["restart", "both"] == list(found.framework.find_nodes_that_fit(pod, found.candidates()).passed)
+    assert ["restart", "both"] == list(found.framework.search.find_nodes_that_fit(pod, found.candidates()).passed)
 
     found.add(node_object("none", status={"declaredFeatures": [RESTART]}), node_object("restart"))
 
-    assert ["none", "both"] == list(found.framework.find_nodes_that_fit(pod, found.candidates()).passed)
+    assert ["none", "both"] == list(found.framework.search.find_nodes_that_fit(pod, found.candidates()).passed)
 
 
 def test_rules_that_are_not_read_refuse_the_pod_everywhere() -> None:
@@ -89,7 +89,7 @@ def test_without_prefilter_it_fails_in_the_words_of_kube_scheduler() -> None:
     found = world(profile)
 
     with pytest.raises(PluginError) as raised:
-        found.framework.feasible(CycleState(), found.pod("pending"), found.candidates())
+        found.framework.filters.feasible(CycleState(), found.pod("pending"), found.candidates())
 
     assert (
         'running "NodeDeclaredFeatures" filter plugin: '

@@ -119,4 +119,4 @@ def test_without_prescore_it_fails_in_kube_schedulers_words() -> None:
     ],
 )
 def test_whose_place_matters(pod: Any, other: Any, expected: bool) -> None:
-    assert expected == world(SERVICE).framework.score_depends_on(pod, other)
+    assert expected == world(SERVICE).framework.scoring.score_depends_on(pod, other)

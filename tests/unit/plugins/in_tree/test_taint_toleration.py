@@ -109,4 +109,4 @@ class TestScores:
         found = World(make_node("n1"), profile=profile)
 
         with pytest.raises(PluginError, match='failed to read "PreScoreTaintToleration" from cycleState: not found'):
-            found.framework.score(CycleState(), make_pod("pending"), found.candidates())
+            found.framework.scoring.score(CycleState(), make_pod("pending"), found.candidates())

@@ -104,16 +104,16 @@ def test_a_claim_is_free_once_its_holder_would_be_gone() -> None:
     pod, holder = found.pod(more=mounting("data")), found.cluster.pod("default", "one")
     assert holder is not None
     state, framework, node = CycleState(), found.framework, found.cluster.nodes["n2"]
-    framework.pre_filter(state, pod)
+    framework.filters.pre_filter(state, pod)
     dry_run = state.clone()
-    said = [framework.filter_node(dry_run, pod, node)]
-    framework.remove_pods(dry_run, pod, [holder], node)
-    said.append(framework.filter_node(dry_run, pod, node))
-    framework.add_pods(dry_run, pod, [holder], node)
-    said.append(framework.filter_node(dry_run, pod, node))
+    said = [framework.filters.filter_node(dry_run, pod, node)]
+    framework.filters.remove_pods(dry_run, pod, [holder], node)
+    said.append(framework.filters.filter_node(dry_run, pod, node))
+    framework.filters.add_pods(dry_run, pod, [holder], node)
+    said.append(framework.filters.filter_node(dry_run, pod, node))
 
     assert [False, True, False] == [it.is_success for it in said]
-    assert not framework.filter_node(state, pod, node).is_success
+    assert not framework.filters.filter_node(state, pod, node).is_success
 
 
 def test_without_prefilter_it_fails_in_the_words_of_kube_scheduler() -> None:
@@ -176,7 +176,7 @@ def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPa
     found = world(*pods)
     ours = found.pod(more=mounting(gcePersistentDisk=gce("d5")))
     with pytest.raises(Unprepared) as missing:
-        found.framework.find_nodes_that_fit(ours, found.candidates())
+        found.framework.search.find_nodes_that_fit(ours, found.candidates())
 
     assert 5 <= sum(1 for _ in missing.value.steps), "some disks in each"
     monkeypatch.setattr(Disks, "conflict", lambda *_: pytest.fail("looked at once more"))

@@ -283,7 +283,7 @@ def test_thousands_of_nodes_are_decided_in_steps(*, ends_in_an_error: bool) -> N
 
     def decided() -> str:
         try:
-            return str(len(found.framework.find_nodes_that_fit(wanted, found.candidates()).passed))
+            return str(len(found.framework.search.find_nodes_that_fit(wanted, found.candidates()).passed))
         except PluginError as fault:
             return fault.status.message
 
@@ -353,10 +353,10 @@ def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.Monke
         monkeypatch.setattr(judging, "MOST_MADE_BYTES", 0)
     found, wanted = asking_nodes_for_different_things(7)
     with pytest.raises(Unprepared) as unprepared:
-        found.framework.find_nodes_that_fit(wanted, found.candidates())
+        found.framework.search.find_nodes_that_fit(wanted, found.candidates())
     assert len(list(unprepared.value.steps)) > 1
 
-    assert 128 == len(found.framework.find_nodes_that_fit(wanted, found.candidates()).passed)
+    assert 128 == len(found.framework.search.find_nodes_that_fit(wanted, found.candidates()).passed)
 
 
 def test_what_was_asked_for_before_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,20 +52,20 @@ class Cluster(World):
     def verdicts(self, pod: JsonObject) -> dict[str, Any]:
         """Rejections by node, the same in one pass and node by node."""
         slim, nodes = self.slim(pod), Candidates.of(self.cluster.nodes)
-        found = at_once(lambda: self.framework.find_nodes_that_fit(slim, nodes))
+        found = at_once(lambda: self.framework.search.find_nodes_that_fit(slim, nodes))
         state = CycleState()
-        at_once(lambda: self.framework.pre_filter(state, slim))
-        alone = {it.name: self.framework.filter_node(state, slim, it) for it in nodes}
+        at_once(lambda: self.framework.filters.pre_filter(state, slim))
+        alone = {it.name: self.framework.filters.filter_node(state, slim, it) for it in nodes}
         assert {name: it for name, it in alone.items() if not it.is_success} == found.rejected()
         assert [name for name, it in alone.items() if it.is_success] == list(found.passed)
         return {name: (it.code.word, it.plugin, it.reasons) for name, it in found.rejected().items()}
 
     def signature(self, pod: JsonObject) -> Any:
-        return at_once(lambda: self.framework.signatures(self.slim(pod)))[NAME]
+        return at_once(lambda: self.framework.search.signatures(self.slim(pod)))[NAME]
 
     def is_certain(self, pod: JsonObject, node: str) -> bool:
         found = at_once(
-            lambda: self.framework.recheck(
+            lambda: self.framework.at_bind.recheck(
                 CycleState(), self.slim(pod), self.cluster.nodes[node], self.cluster.assumed.in_flight()
             )
         )
@@ -131,20 +131,20 @@ class TestDryRun:
         cluster = Cluster(named("db", "db", node="a1"))
         pod = cluster.slim(named("web", affinity={**near(term("db")), **away(term("x", HOSTNAME))}))
         state = CycleState()
-        at_once(lambda: cluster.framework.pre_filter(state, pod))
+        at_once(lambda: cluster.framework.filters.pre_filter(state, pod))
 
         def verdict(node: str, *, removed: str = "", added: str = "", affinity: JsonObject | None = None) -> Any:
             run, info = state.clone(), cluster.cluster.nodes[node]
             if removed:
                 others = [it for it in info.pods.values() if it.name == removed]
                 assert 1 == len(others)
-                cluster.framework.remove_pods(run, pod, others, info)
+                cluster.framework.filters.remove_pods(run, pod, others, info)
             if added:
                 other = cluster.slim(named("other", added, node=node, affinity=affinity))
-                cluster.framework.add_pods(run, pod, [other], info)
-            status = cluster.framework.filter_node(run, pod, info)
+                cluster.framework.filters.add_pods(run, pod, [other], info)
+            status = cluster.framework.filters.filter_node(run, pod, info)
             nodes = Candidates((node,), cluster.cluster.nodes.__getitem__)
-            assert cluster.framework.filter(run, pod, nodes) == ({} if status.is_success else {node: status})
+            assert cluster.framework.filters.filter(run, pod, nodes) == ({} if status.is_success else {node: status})
             return "Success" if status.is_success else (status.code.word, status.plugin, status.reasons)
 
         assert ("Success", NEAR) == (verdict("a1"), verdict("a1", removed="db"))
@@ -204,7 +204,7 @@ class TestWhoMatters:
     def test_a_pod_by_its_terms_and_the_others(self, pod: JsonObject, other: JsonObject, matters: bool) -> None:
         cluster = Cluster()
 
-        assert matters is cluster.framework.depends(cluster.slim(pod), cluster.slim(other))
+        assert matters is cluster.framework.filters.depends(cluster.slim(pod), cluster.slim(other))
 
 
 class TestSignature:

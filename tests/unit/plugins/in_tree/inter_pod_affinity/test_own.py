@@ -88,7 +88,7 @@ class TestNamespaces:
         selected = term(namespaceSelector={"matchLabels": {"team": "a"}})
         pod = pod_of(world, {"podAntiAffinity": {REQUIRED: [selected]}})
 
-        assert world.framework.depends(pod, pod_of(world, labels={"app": "another"}))
+        assert world.framework.filters.depends(pod, pod_of(world, labels={"app": "another"}))
         with pytest.raises(Unprepared) as raised:
             resolved.of(pod)
         assert 3 == sum(1 for _ in raised.value.steps)
@@ -118,10 +118,10 @@ class TestWhatCannotBeRead:
     )
     def test_the_pod_is_refused_on_all_nodes(self, world: World, fields: JsonObject, said: str) -> None:
         pod = pod_of(world, **fields)
-        found = at_once(lambda: world.framework.find_nodes_that_fit(pod, world.candidates()))
+        found = at_once(lambda: world.framework.search.find_nodes_that_fit(pod, world.candidates()))
         status: Status = found.rejected()["n1"]
 
         assert [] == list(found.passed)
         assert ("UnschedulableAndUnresolvable", NAME) == (status.code.word, status.plugin)
         assert said in status.message
-        assert NAME in world.framework.signatures(pod)
+        assert NAME in world.framework.search.signatures(pod)

@@ -45,7 +45,7 @@ class Cluster(World):
 
     def points(self, pod: JsonObject) -> dict[str, int] | None:
         """By node; ``None`` where the plugin is left out."""
-        found = at_once(lambda: self.framework.score(CycleState(), self.slim(pod), self.candidates()))
+        found = at_once(lambda: self.framework.scoring.score(CycleState(), self.slim(pod), self.candidates()))
         return found.by_plugin.get(NAME)
 
 
@@ -131,7 +131,7 @@ class TestWhoMatters:
     ) -> None:
         cluster = Cluster(**args)
 
-        assert matters is cluster.framework.score_depends_on(cluster.slim(pod), cluster.slim(other))
+        assert matters is cluster.framework.scoring.score_depends_on(cluster.slim(pod), cluster.slim(other))
 
 
 @pytest.mark.parametrize(

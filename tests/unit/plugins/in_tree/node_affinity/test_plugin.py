@@ -6,7 +6,7 @@ import pytest
 
 from app.framework.cycle_state import CycleState
 from app.kube.meta_v1 import LARGEST_PART
-from app.runtime.filtering import Judged
+from app.runtime.filters import Judged
 from app.runtime.guard import PluginError
 from plugins.in_tree.node_affinity import SPEC
 from tests.builders import (
@@ -156,11 +156,11 @@ def test_one_pod_after_another_is_judged_by_its_own_terms() -> None:
 def test_a_node_that_is_relabelled_is_judged_again() -> None:
     found = world()
     pod = found.pod("pending", affinity=required_affinity(term(SSD)))
-    assert ["fast"] == list(found.framework.find_nodes_that_fit(pod, found.candidates()).passed)
+    assert ["fast"] == list(found.framework.search.find_nodes_that_fit(pod, found.candidates()).passed)
 
     found.add(make_node("slow", labels={"disk": "ssd"}), make_node("fast"))
 
-    assert ["slow"] == list(found.framework.find_nodes_that_fit(pod, found.candidates()).passed)
+    assert ["slow"] == list(found.framework.search.find_nodes_that_fit(pod, found.candidates()).passed)
 
 
 class TestScores:
@@ -216,7 +216,7 @@ class TestScores:
         found = world(profile)
 
         def score(*terms: JsonObject) -> dict[str, dict[str, int]]:
-            return found.framework.score(
+            return found.framework.scoring.score(
                 CycleState(), found.pod("pending", affinity=preferred_affinity(*terms)), found.candidates()
             ).by_plugin
 
@@ -237,4 +237,4 @@ def test_pods_of_other_labels_share_what_is_kept() -> None:
     )
     assert SPEC.parts is not None
 
-    assert found.framework.signatures(one) == found.framework.signatures(other)
+    assert found.framework.search.signatures(one) == found.framework.search.signatures(other)

@@ -139,7 +139,7 @@ def test_a_class_that_goes_stands_for_nothing_any_more() -> None:
     pod = world.pod(pod_object("pending", containers=[container(requests={GPU: "2"})]))
 
     def passing() -> list[str]:
-        return list(world.framework.find_nodes_that_fit(pod, world.candidates()).passed)
+        return list(world.framework.search.find_nodes_that_fit(pod, world.candidates()).passed)
 
     before = passing()
     world.add({**CLASS, "spec": {}})

@@ -316,13 +316,13 @@ def test_many_nodes_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -> Non
     found = crowd(60)
     pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)
     with pytest.raises(Unprepared) as missing:
-        found.framework.find_nodes_that_fit(pod, found.candidates())
+        found.framework.search.find_nodes_that_fit(pod, found.candidates())
     first = len(looked)
     each = [len(looked) for _ in missing.value.steps]
 
     assert first < 15
     assert list(range(first + 1, 61)) == each
-    assert 60 == len(found.framework.find_nodes_that_fit(pod, found.candidates()).passed)
+    assert 60 == len(found.framework.search.find_nodes_that_fit(pod, found.candidates()).passed)
     assert 60 == len(looked)
 
 
@@ -330,15 +330,15 @@ def test_a_victim_that_goes_costs_the_look_at_itself(monkeypatch: pytest.MonkeyP
     """A dry run takes pods away one by one and puts some back."""
     found = world(*(running(f"p{it}", "b" if it else "c") for it in range(30)), a_example_com=2)
     framework, pod, state = found.framework, found.pod(more=mounting("a")), CycleState()
-    framework.pre_filter(state, pod)
+    framework.filters.pre_filter(state, pod)
     node = found.cluster.nodes["n1"].with_pods(())
-    said, looked = [framework.filter_node(state, pod, node).is_success], counted(monkeypatch)
+    said, looked = [framework.filters.filter_node(state, pod, node).is_success], counted(monkeypatch)
     for victim in tuple(node.pods.values()):
         node.drop(victim.uid)
-        said.append(framework.filter_node(state, pod, node).is_success)
+        said.append(framework.filters.filter_node(state, pod, node).is_success)
         if victim.name != "p0":
             node.put(victim)
-            framework.filter_node(state, pod, node)
+            framework.filters.filter_node(state, pod, node)
 
     assert [False, *[True] * 30] == said
     assert 29 == len(looked)
@@ -440,8 +440,8 @@ def said_of(found: World, pod: Pod) -> dict[str, Answer | str]:
     for name, node in found.cluster.nodes.items():
         state = CycleState()
         try:
-            status = found.framework.pre_filter(state, pod).status
-            status = found.framework.filter_node(state, pod, node) if status.is_success else status
+            status = found.framework.filters.pre_filter(state, pod).status
+            status = found.framework.filters.filter_node(state, pod, node) if status.is_success else status
             verdicts[name] = answer_of(status)
         except PluginError:
             verdicts[name] = "fault"

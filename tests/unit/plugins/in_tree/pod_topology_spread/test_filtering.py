@@ -10,7 +10,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Node, Pod
-from app.runtime.filtering import Recheck
+from app.runtime.filters import Recheck
 from app.runtime.guard import PluginError
 from plugins.in_tree.pod_topology_spread.filtering import CONSTRAINTS_NOT_MATCH, NODE_LABEL_NOT_MATCH
 from tests.builders import (
@@ -76,7 +76,7 @@ def test_a_name_of_no_node_does_not_pass(max_skew: int) -> None:
     pod = pending(constraint(ZONE, app="web", skew=max_skew))
     asked = Candidates(["na", "gone", ""], world.cluster.nodes.__getitem__)
 
-    found = at_once(lambda: world.framework.find_nodes_that_fit(pod, asked))
+    found = at_once(lambda: world.framework.search.find_nodes_that_fit(pod, asked))
 
     assert ["na"] * (max_skew > 1) == [*found.passed]
 
@@ -381,12 +381,12 @@ class TestDryRun:
 
     def judge(self, world: World, pod: Pod, *removed: Pod) -> list[Status]:
         framework, state = world.framework, CycleState()
-        framework.pre_filter(state, pod)
+        framework.filters.pre_filter(state, pod)
         for other in removed:
-            framework.remove_pods(state, pod, [other], world.cluster.nodes[other.node_name])
-        statuses = {info.name: framework.filter_node(state, pod, info) for info in world.candidates()}
+            framework.filters.remove_pods(state, pod, [other], world.cluster.nodes[other.node_name])
+        statuses = {info.name: framework.filters.filter_node(state, pod, info) for info in world.candidates()}
         rejected = {name: status for name, status in statuses.items() if not status.is_success}
-        assert rejected == framework.filter(state, pod, world.candidates())
+        assert rejected == framework.filters.filter(state, pod, world.candidates())
         return list(statuses.values())
 
     def test_a_pod_that_is_removed_no_longer_counts(self) -> None:
@@ -419,7 +419,7 @@ class TestDryRun:
         world = spread_world(*zoned(0))
 
         with pytest.raises(PluginError, match='reading "PreFilterPodTopologySpread" from cycleState: not found'):
-            world.framework.filter(CycleState(), pending(constraint(app="web")), world.candidates())
+            world.framework.filters.filter(CycleState(), pending(constraint(app="web")), world.candidates())
 
 
 class TestCertainty:

@@ -97,7 +97,7 @@ def test_refusals_are_remembered_by_the_part(fields: Any) -> None:
     """Equal signatures promise equal answers: that of one part is no other pod's."""
 
     def signature(pod: Pod) -> Hashable:
-        return found.framework.signatures(pod)["PodTopologySpread"]
+        return found.framework.search.signatures(pod)["PodTopologySpread"]
 
     found = world()
     others = [make_pod("a"), make_pod("b", **HARD), make_pod("c", **HONOURING_TAINTS, **TOLERATIONS)]
@@ -115,4 +115,4 @@ def test_a_person_who_asks_is_told() -> None:
     told = found.framework.explain(pod, found.candidates())[SPREAD]
 
     assert ("spec.topologySpreadConstraints is longer than what is read of a pod: make it shorter",) == told.unblock
-    assert not found.framework.pre_filter(CycleState(), pod).status.is_success
+    assert not found.framework.filters.pre_filter(CycleState(), pod).status.is_success

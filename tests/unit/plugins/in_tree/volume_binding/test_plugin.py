@@ -433,7 +433,7 @@ def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
     found = world(open_claim(), *many)
     pod = found.pod(more=mounting("data"))
     with pytest.raises(Unprepared) as missing:
-        found.framework.find_nodes_that_fit(pod, found.candidates())
+        found.framework.search.find_nodes_that_fit(pod, found.candidates())
     found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
 
     assert 2 == sum(1 for _ in missing.value.steps), "a hundred volumes, 64 in a step"
@@ -489,7 +489,7 @@ def judged_between_changes(found: World, pod: Pod, change: Callable[[], object],
     """What is said in the end where objects change between steps."""
     while True:
         try:
-            verdict = found.framework.feasible(CycleState(), pod, found.candidates())
+            verdict = found.framework.filters.feasible(CycleState(), pod, found.candidates())
         except Unprepared as missing:
             for _ in islice(missing.steps, draw.randrange(8)):
                 pass
@@ -562,7 +562,7 @@ def test_a_pod_is_decided_on_though_room_changes_all_the_time(monkeypatch: pytes
     while said is None and evaluations < len(names):
         evaluations += 1
         try:
-            said = found.framework.feasible(CycleState(), pod, found.candidates()).rejected
+            said = found.framework.filters.feasible(CycleState(), pod, found.candidates()).rejected
         except Unprepared as missing:
             next(missing.steps, None)
             found.add(room_of(names[evaluations % len(names)]))
@@ -617,7 +617,7 @@ def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) 
     found = world(open_claim(), volume_object(class_name="static", zone="b"))
     pod, node = found.pod(more=mounting("data")), found.cluster.nodes["a"]
     with pytest.raises(Unprepared) as missing:
-        found.framework.recheck(CycleState(), pod, node, [])
+        found.framework.at_bind.recheck(CycleState(), pod, node, [])
     looked = looks(monkeypatch, NodeMatcher, "matches")
 
     for _ in missing.value.steps:

@@ -1,20 +1,21 @@
-"""Reserve to PostBind: what is done once a node is chosen.
+"""Reserve to PostBind, once a node is chosen.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from app.framework.cycle_state import CycleState
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
-from app.runtime.guard import PluginError, plugin_error
-from app.runtime.runner import Runner, sampled, timed
+from app.runtime.guard import Guard, PluginError, plugin_error, sampled, timed
+from app.runtime.slots import PluginSlot
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 from app.telemetry.throttle import Throttle
 
@@ -22,11 +23,15 @@ _LOG: Final = structlog.get_logger(__name__)
 _WAIT: Final = Status(Code.WAIT)
 
 
-class Acting(Runner):
-    """What the plugins of one profile do. ``waiting`` holds the pods that wait at Permit."""
+class Binding:
+    """Plugins of one profile in the binding cycle. ``waiting`` holds the pods that wait at Permit."""
 
-    def __init__(self, *, waiting: WaitingPods, **rest: Any) -> None:
-        super().__init__(**rest)
+    def __init__(
+        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: WaitingPods
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.slots = slots
+        self.guard = guard
         self._waiting = waiting
         self._clips = Throttle()
 
@@ -34,7 +39,7 @@ class Acting(Runner):
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
         for slot in self.slots["reserve"]:
-            status = self._status(slot, "Reserve", slot.plugin.reserve, state, pod, node_name)
+            status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -43,7 +48,7 @@ class Acting(Runner):
         """Undo all reserve plugins in reverse, also those that never reserved. A fault does not stop the others."""
         for slot in reversed(self.slots["reserve"]):
             try:
-                self._guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)
+                self.guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)
             except PluginError:
                 continue
 
@@ -54,7 +59,7 @@ class Acting(Runner):
             return status
         started = perf_counter()
         settled = await self._waiting.wait(pod, node_name, waits)
-        self._guard.observe_wait(settled, perf_counter() - started)
+        self.guard.observe_wait(settled, perf_counter() - started)
         return settled
 
     @sampled("Permit", always=True)
@@ -63,13 +68,15 @@ class Acting(Runner):
         waits: dict[str, float] = {}
         status: Status
         for slot in self.slots["permit"]:
-            status, seconds = self._pair(slot, "Permit", "(Status, seconds)", slot.plugin.permit, state, pod, node_name)
-            self._guard.checked(slot.name, "Permit", status)
+            status, seconds = self.guard.pair(
+                slot.name, "Permit", "(Status, seconds)", slot.plugin.permit, state, pod, node_name
+            )
+            self.guard.checked(slot.name, "Permit", status)
             if status.is_rejected:
                 return status.by(slot.name), {}
             if status.code is Code.WAIT:
                 if not isinstance(seconds, int | float) or not seconds >= 0:
-                    raise self._guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
+                    raise self.guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
             elif not status.is_success:
                 raise plugin_error(slot.name, "Permit", status.message)
@@ -91,8 +98,8 @@ class Acting(Runner):
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """PreBind in order; the first failure stops."""
         for slot in self.slots["preBind"]:
-            answer = await self._guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
-            status = self._guard.checked(slot.name, "PreBind", answer)
+            answer = await self.guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
+            status = self.guard.checked(slot.name, "PreBind", answer)
             if not status.is_success:
                 return status.by(slot.name)
         return SUCCESS
@@ -101,8 +108,8 @@ class Acting(Runner):
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
         for slot in self.slots["bind"]:
-            answer = await self._guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
-            status = self._guard.checked(slot.name, "Bind", answer)
+            answer = await self.guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
+            status = self.guard.checked(slot.name, "Bind", answer)
             if not status.is_skip:
                 return status.by(slot.name)
         return error("every bind plugin skipped the pod")
@@ -112,6 +119,6 @@ class Acting(Runner):
         """Tell every PostBind plugin. The pod is bound: a fault is logged by the guard and changes nothing."""
         for slot in self.slots["postBind"]:
             try:
-                await self._guard.acall(slot.name, "PostBind", slot.plugin.post_bind, state, pod, node_name)
+                await self.guard.acall(slot.name, "PostBind", slot.plugin.post_bind, state, pod, node_name)
             except PluginError:
                 continue

@@ -16,7 +16,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
-from app.runtime.post_filtering import NoPreemption
+from app.runtime.post_filters import NoPreemption
 from tests.builders import make_node
 from tests.fakes import Counted, FakePlugin, Helps
 from tests.unit.app.runtime.engine import POD, framework
@@ -53,7 +53,7 @@ class Stumbles(FakePlugin, PostFilterPlugin):
 
 def walked(*plugins: FakePlugin) -> tuple[PostFilterAnswer, int]:
     """The answer, and how often others had their turn."""
-    steps, turns = framework(*plugins).post_filter(numbered(0), POD, REJECTED), 0
+    steps, turns = framework(*plugins).post_filters.post_filter(numbered(0), POD, REJECTED), 0
     try:
         next(steps)
         while True:
@@ -114,14 +114,14 @@ class Evicts(FakePlugin, PostFilterPlugin):
 def test_the_parts_of_a_preemption_are_asked_by_themselves() -> None:
     engine = framework(Helps("Helps"), Evicts("Evicts"))
 
-    assert "why" == engine.not_eligible(POD, unschedulable("why"))
-    assert (Victims((POD,), 1), unschedulable("n1")) == engine.victims_on(CycleState(), POD, NODE)
-    assert ("n1",) == engine.pick({"n1": Victims((POD,))})
+    assert "why" == engine.post_filters.not_eligible(POD, unschedulable("why"))
+    assert (Victims((POD,), 1), unschedulable("n1")) == engine.post_filters.victims_on(CycleState(), POD, NODE)
+    assert ("n1",) == engine.post_filters.pick({"n1": Victims((POD,))})
 
 
 def test_a_profile_without_one_says_so() -> None:
     with pytest.raises(NoPreemption, match="the profile has no DefaultPreemption"):
-        framework(Helps("Helps")).pick({})
+        framework(Helps("Helps")).post_filters.pick({})
 
 
 def test_victims_that_are_none_name_the_plugin() -> None:
@@ -129,4 +129,4 @@ def test_victims_that_are_none_name_the_plugin() -> None:
     plugin.victims = [POD]
 
     with pytest.raises(PluginError, match=r"Evicts.*returned a list, not Victims"):
-        framework(plugin).victims_on(CycleState(), POD, NODE)
+        framework(plugin).post_filters.victims_on(CycleState(), POD, NODE)

@@ -33,20 +33,20 @@ class TestPermit:
         calls: list[str] = []
         engine = framework(*(Permits(name, it, 60, calls) for name, it in zip("ABC", statuses, strict=False)))
 
-        assert expected == await engine.permit(CycleState(), POD, "n1", limit=60)
+        assert expected == await engine.binding.permit(CycleState(), POD, "n1", limit=60)
         assert [f"{name}: permit n1" for name in asked] == calls
 
     @pytest.mark.parametrize("status", [error("broken"), SKIP])
     async def test_any_other_answer_is_an_error(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            await framework(Permits("A", status)).permit(CycleState(), POD, "n1", limit=60)
+            await framework(Permits("A", status)).binding.permit(CycleState(), POD, "n1", limit=60)
 
         assert error(f'running Permit plugin "A": {status.message}', "A") == raised.value.status
 
     async def test_who_waits_in_vain_is_rejected(self) -> None:
         """The caller's limit ends a wait that a plugin would have granted, and that is said aloud."""
         with capture_logs() as logs:
-            status = await framework(Permits("A", WAIT, 60)).permit(CycleState(), POD, "n1", limit=0)
+            status = await framework(Permits("A", WAIT, 60)).binding.permit(CycleState(), POD, "n1", limit=0)
 
         assert unschedulable("rejected due to timeout after waiting 0s at plugin A").by("A") == status
         assert [("warning", "A", 60, 0)] == [(it["log_level"], it["plugin"], it["asked"], it["limit"]) for it in logs]
@@ -57,18 +57,18 @@ class TestReserve:
         calls: list[str] = []
         engine = framework(Reserves("A", calls=calls), Reserves("B", NO, calls), Reserves("C", calls=calls))
 
-        assert NO.by("B") == engine.reserve(CycleState(), POD, "n1")
+        assert NO.by("B") == engine.binding.reserve(CycleState(), POD, "n1")
         assert ["A: reserve n1", "B: reserve n1"] == calls
 
     def test_all_reserve(self) -> None:
-        assert SUCCESS == framework(Reserves("A"), Reserves("B")).reserve(CycleState(), POD, "n1")
+        assert SUCCESS == framework(Reserves("A"), Reserves("B")).binding.reserve(CycleState(), POD, "n1")
 
     def test_all_are_undone_in_reverse_whatever_they_raise(self) -> None:
         """Also those that never reserved: undoing is idempotent."""
         calls: list[str] = []
         engine = framework(Reserves("A", calls=calls), ReservesBadly("B", calls=calls), Reserves("C", calls=calls))
 
-        engine.unreserve(CycleState(), POD, "n1")
+        engine.binding.unreserve(CycleState(), POD, "n1")
 
         assert ["C: unreserve n1", "B: unreserve n1", "A: unreserve n1"] == calls
 
@@ -78,11 +78,11 @@ class TestBinding:
         calls: list[str] = []
         engine = framework(Acts("A", calls=calls), Acts("B", NO, calls), Acts("C", calls=calls))
 
-        assert NO.by("B") == await engine.pre_bind(CycleState(), POD, "n1")
+        assert NO.by("B") == await engine.binding.pre_bind(CycleState(), POD, "n1")
         assert ["A: pre_bind n1", "B: pre_bind n1"] == calls
 
     async def test_all_pre_binds_succeed(self) -> None:
-        assert SUCCESS == await framework(Acts("A"), Acts("B")).pre_bind(CycleState(), POD, "n1")
+        assert SUCCESS == await framework(Acts("A"), Acts("B")).binding.pre_bind(CycleState(), POD, "n1")
 
     @pytest.mark.parametrize(
         ("statuses", "expected", "asked"),
@@ -97,12 +97,12 @@ class TestBinding:
         calls: list[str] = []
         engine = framework(*(Acts(name, status, calls) for name, status in zip("ABC", statuses, strict=False)))
 
-        assert expected == await engine.bind(CycleState(), POD, "n1")
+        assert expected == await engine.binding.bind(CycleState(), POD, "n1")
         assert [f"{name}: bind n1" for name in asked] == calls
 
     async def test_post_bind_tells_all_whatever_they_raise(self) -> None:
         calls: list[str] = []
 
-        await framework(Acts("A", NO, calls), Acts("B", calls=calls)).post_bind(CycleState(), POD, "n1")
+        await framework(Acts("A", NO, calls), Acts("B", calls=calls)).binding.post_bind(CycleState(), POD, "n1")
 
         assert ["A: post_bind n1", "B: post_bind n1"] == calls

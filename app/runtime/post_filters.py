@@ -5,7 +5,7 @@ Source of the rules: ``pkg/scheduler/framework/runtime`` and ``framework/preempt
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -19,8 +19,7 @@ from app.framework.interface import (
 from app.framework.node_info import NodeInfo
 from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
-from app.runtime.guard import PluginError
-from app.runtime.runner import Runner
+from app.runtime.guard import Guard, PluginError
 from app.runtime.slots import PluginSlot
 
 _POINT: Final = "PostFilter"
@@ -55,8 +54,12 @@ class Preemption(Protocol):
         ...
 
 
-class PostFiltering(Runner):
+class PostFilters:
     """PostFilter plugins of one profile."""
+
+    def __init__(self, slots: Mapping[str, Sequence[PluginSlot]], guard: Guard) -> None:
+        self.slots = slots
+        self._guard = guard
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Ask in order whether anything can be done for a pod without a feasible node, in steps of some milliseconds.
@@ -95,7 +98,7 @@ class PostFiltering(Runner):
         return state, answer
 
     def _checked_answer(self, slot: PluginSlot, answer: Any) -> PostFilterAnswer:
-        found, status = self._pair(slot, _POINT, _PAIR, lambda: answer)
+        found, status = self._guard.pair(slot.name, _POINT, _PAIR, lambda: answer)
         self._guard.checked(slot.name, _POINT, status)
         if found is not None and not isinstance(found, PostFilterResult):
             raise self._guard.wrong(slot.name, _POINT, found, "a PostFilterResult")
@@ -120,7 +123,7 @@ class PostFiltering(Runner):
         """Who would have to leave the node, or why that would not help. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         asked = slot.plugin.select_victims_on_node
-        victims, status = self._pair(slot, _POINT, "(Victims, Status)", asked, state, pod, node)
+        victims, status = self._guard.pair(slot.name, _POINT, "(Victims, Status)", asked, state, pod, node)
         if not isinstance(victims, Victims):
             raise self._guard.wrong(slot.name, _POINT, victims, "Victims")
         return victims, self._guard.checked(slot.name, _POINT, status)

@@ -9,10 +9,11 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
-from app.runtime import filtering
-from app.runtime.filtering import Judged, PreFiltered, Recheck
+from app.runtime import filters
+from app.runtime.filters import Judged, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
+from app.runtime.prefilter import PreFiltered
 from tests.builders import make_pod
 from tests.fakes import (
     NO,
@@ -85,12 +86,12 @@ class TestPreFilter:
         ],
     )
     def test_the_answers_are_merged(self, plugins: Sequence[FakePlugin], expected: PreFiltered) -> None:
-        assert expected == framework(*plugins).pre_filter(CycleState(), POD)
+        assert expected == framework(*plugins).filters.pre_filter(CycleState(), POD)
 
     @pytest.mark.parametrize("status", [error("broken"), WAIT, PENDING])
     def test_any_other_answer_is_an_error(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            framework(Prepares("A", status)).pre_filter(CycleState(), POD)
+            framework(Prepares("A", status)).filters.pre_filter(CycleState(), POD)
 
         assert error(f'running PreFilter plugin "A": {status.message}', "A") == raised.value.status
 
@@ -98,7 +99,7 @@ class TestPreFilter:
         """Preemption needs the state of all of them."""
         calls: list[str] = []
 
-        framework(Prepares("A", NO, calls=calls), Prepares("B", calls=calls)).pre_filter(CycleState(), POD)
+        framework(Prepares("A", NO, calls=calls), Prepares("B", calls=calls)).filters.pre_filter(CycleState(), POD)
 
         assert ["A: pre_filter", "B: pre_filter"] == calls
 
@@ -118,8 +119,8 @@ class TestPreFilter:
             state.skip_filter.update(excused)
             first = next(it for it in names if it not in excused)
 
-            assert {"n1": NO.by(first)} == engine.filter(state, POD, nodes("n1"))
-        assert len(sets) > filtering._MOST_SETS >= len(engine._without)
+            assert {"n1": NO.by(first)} == engine.filters.filter(state, POD, nodes("n1"))
+        assert len(sets) > filters._MOST_SETS >= len(engine.filters._without)
 
     def test_a_rejection_holds_for_every_candidate(self) -> None:
         assert Judged(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
@@ -172,12 +173,12 @@ class TestFilter:
         assert expected == raised.value.status
 
         with pytest.raises(PluginError) as raised:
-            engine.filter_node(CycleState(), POD, info("n1"))
+            engine.filters.filter_node(CycleState(), POD, info("n1"))
         assert expected == raised.value.status
 
     def test_a_fault_ends_the_cycle_and_names_the_plugin(self) -> None:
         with pytest.raises(PluginError) as raised:
-            framework(CountsPods("Forgetful", 1)).filter(CycleState(), POD, nodes("n1"))
+            framework(CountsPods("Forgetful", 1)).filters.filter(CycleState(), POD, nodes("n1"))
 
         assert (
             error('running "Forgetful" filter plugin: reading "Forgetful" from cycleState: not found', "Forgetful")
@@ -187,7 +188,9 @@ class TestFilter:
     def test_no_candidates_no_rejections(self) -> None:
         empty = Candidates.of({})
 
-        assert Judged(SUCCESS, {}) == framework(RejectsInBatch("A", {"n1": NO})).feasible(CycleState(), POD, empty)
+        assert Judged(SUCCESS, {}) == framework(RejectsInBatch("A", {"n1": NO})).filters.feasible(
+            CycleState(), POD, empty
+        )
 
 
 class TestNominatedPods:
@@ -238,15 +241,15 @@ class TestNominatedPods:
 
         assert expected == feasible(engine).rejected
 
-        status = engine.filter_node(_prepared(engine), POD, info("n1"))
+        status = engine.filters.filter_node(_prepared(engine), POD, info("n1"))
         assert expected.get("n1", SUCCESS) == status
 
     def test_the_state_of_the_evaluation_is_left_alone(self) -> None:
         engine = framework(CountsPods("Room", 9), nominated={"n1": [make_pod("other", priority=5)]})
         state = _prepared(engine)
 
-        engine.filter(state, POD, nodes())
-        engine.filter(state, POD, nodes())
+        engine.filters.filter(state, POD, nodes())
+        engine.filters.filter(state, POD, nodes())
 
         assert 0 == state.read(engine.plugins["Room"].key).count
 
@@ -267,7 +270,7 @@ class TestNominatedPods:
 
 def _prepared(engine: Framework) -> CycleState:
     state = CycleState()
-    engine.pre_filter(state, POD)
+    engine.filters.pre_filter(state, POD)
     return state
 
 
@@ -277,8 +280,8 @@ class TestDryRun:
         engine = framework(CountsPods("A", 1, calls), Prepares("no extensions"), CountsPods("B", 1, calls))
         state = _prepared(engine)
 
-        engine.remove_pods(state, POD, [make_pod("x"), make_pod("y")], info("n1"))
-        engine.add_pods(state, POD, [make_pod("x")], info("n1"))
+        engine.filters.remove_pods(state, POD, [make_pod("x"), make_pod("y")], info("n1"))
+        engine.filters.add_pods(state, POD, [make_pod("x")], info("n1"))
 
         assert [
             "A: remove x from n1",
@@ -295,7 +298,7 @@ class TestDryRun:
         state = CycleState()
         state.skip_filter.add("A")
 
-        framework(CountsPods("A", 1, calls)).add_pods(state, POD, [make_pod("x")], info("n1"))
+        framework(CountsPods("A", 1, calls)).filters.add_pods(state, POD, [make_pod("x")], info("n1"))
 
         assert [] == calls
 
@@ -334,21 +337,21 @@ class TestRecheck:
         ],
     )
     def test_the_answer_and_whether_it_is_certain(self, engine: Framework, expected: Recheck) -> None:
-        assert expected == engine.recheck(CycleState(), POD, info("n1"), self.IN_FLIGHT)
+        assert expected == engine.at_bind.recheck(CycleState(), POD, info("n1"), self.IN_FLIGHT)
 
     @pytest.mark.parametrize("plugin", [RejectsUncertain("A"), Rejects("A")])
     def test_without_binds_in_flight_everything_is_certain(self, plugin: FakePlugin) -> None:
-        assert Recheck(SUCCESS) == framework(plugin).recheck(CycleState(), POD, info("n1"), [])
+        assert Recheck(SUCCESS) == framework(plugin).at_bind.recheck(CycleState(), POD, info("n1"), [])
 
     def test_a_bind_in_flight_elsewhere_may_not_matter(self) -> None:
         engine = framework(RejectsUncertain("A"))
 
-        assert Recheck(SUCCESS) == engine.recheck(CycleState(), POD, info("n2"), self.IN_FLIGHT)
+        assert Recheck(SUCCESS) == engine.at_bind.recheck(CycleState(), POD, info("n2"), self.IN_FLIGHT)
 
     def test_pods_nominated_to_the_node_are_taken_into_account(self) -> None:
         engine = framework(CountsPods("Room", 1), nominated={"n1": [make_pod("other", priority=5)]})
 
-        assert Recheck(NO.by("Room")) == engine.recheck(CycleState(), POD, info("n1"), [])
+        assert Recheck(NO.by("Room")) == engine.at_bind.recheck(CycleState(), POD, info("n1"), [])
 
 
 class TestDepends:
@@ -366,4 +369,4 @@ class TestDepends:
         ],
     )
     def test_on_another_pod(self, engine: Framework, expected: bool) -> None:
-        assert expected is engine.depends(POD, self.OTHER)
+        assert expected is engine.filters.depends(POD, self.OTHER)

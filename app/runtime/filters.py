@@ -1,0 +1,348 @@
+"""PreFilter and Filter as ``schedule_one.go`` of Kubernetes 1.36 runs them: for many nodes, for one, and for a bind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import filterfalse
+from typing import Any, Final, Self
+
+from msgspec import Struct
+
+from app.framework.cycle_state import CycleState
+from app.framework.filter_result import FilterResult
+from app.framework.interface import PreFilterPlugin, Reads
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
+from app.kube.core_v1 import Pod
+from app.runtime.guard import Guard, filter_each, plugin_error, sampled
+from app.runtime.picture import Nominations
+from app.runtime.prefilter import NOT_NARROWED, PreFiltered
+from app.runtime.slots import PluginSlot, overrides, sees, sees_node, sees_nodes
+
+WHOLE: Final = "a FilterResult that passes or rejects each node"
+_LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
+_MOST_SETS: Final = 64
+"""Maximum number of sets of skipped plugins for which the remaining ones are cached."""
+
+
+class Judged(Struct, frozen=True):
+    """Answer of PreFilter and Filter. ``rejected`` holds every candidate that must not be used, with the reason."""
+
+    pre_filter: Status
+    rejected: Mapping[str, Status]
+
+
+class Recheck(Struct, frozen=True):
+    """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
+
+    status: Status
+    certain: bool = True
+
+
+class TakingPart(Struct, frozen=True):
+    """Filters that PreFilter did not skip.
+
+    ``kept``: those whose verdicts are cached · ``last``: those that judge last · ``by_pods_on_node``: of the cached,
+    those that read the pods of a node.
+    """
+
+    every: Sequence[PluginSlot]
+    kept: Sequence[PluginSlot]
+    others: Sequence[PluginSlot]
+    last: Sequence[PluginSlot]
+    by_pods_on_node: Sequence[PluginSlot]
+
+    @classmethod
+    def of(cls, filters: Iterable[PluginSlot], skipped: Container[str]) -> Self:
+        every = [it for it in filters if it.name not in skipped]
+        kept = [it for it in every if it.is_kept]
+        others = [it for it in every if not it.is_kept]
+        by_pods_on_node = [it for it in kept if it.reads is Reads.PODS_ON_NODE]
+        return cls(every, kept, others, [it for it in every if it.filters_last], by_pods_on_node)
+
+
+class Filters:
+    """PreFilter and Filter plugins of one profile.
+
+    ``slots`` holds the plugins of every extension point in order; ``served`` are the scheduler names whose nominated
+    pods count. ``deciding``: plugins at either point, each once. ``has_last_filters``: whether any plugin decides by
+    which nodes pass.
+    """
+
+    def __init__(
+        self,
+        scheduler_name: str,
+        slots: Mapping[str, Sequence[PluginSlot]],
+        *,
+        served: Container[str],
+        nominations: Nominations,
+        guard: Guard,
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.slots = slots
+        self.deciding = tuple({it.name: it for point in ("preFilter", "filter") for it in slots[point]}.values())
+        self.has_last_filters = any(it.filters_last for it in slots["filter"])
+        self.guard = guard
+        self.nominations = nominations
+        self.served = served
+        self._reading_cluster = [it for it in self.deciding if not it.is_kept]
+        self._without: dict[frozenset[str], TakingPart] = {}
+
+    def depends(self, pod: Pod, other: Pod) -> bool:
+        """Whether where ``other`` runs may matter to the filters of ``pod``. Raises ``PluginError``."""
+        return any(
+            slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
+            for slot in self._reading_cluster
+        )
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
+        """Run and merge PreFilter: Unschedulable is remembered while others still prepare their state.
+
+        UnschedulableAndUnresolvable ends it at once. Raises ``PluginError`` or ``Unprepared``.
+        """
+        self.guard.begin(pod)
+        return self._pre_filter(state, pod)
+
+    @sampled("PreFilter")
+    def _pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
+        merged = NOT_NARROWED
+        rejection: Status | None = None
+        for slot in self.slots["preFilter"]:
+            status, names = self.call_pre_filter(slot, state, pod)
+            code = status.code
+            if code is Code.SKIP:
+                state.skip_filter.add(slot.name)
+            elif code is Code.SUCCESS:
+                if names is not None:
+                    merged = merged.narrowed(slot.name, names)
+                    if not merged.names:
+                        return merged
+            elif code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFiltered(status.by(slot.name))
+            elif code is Code.UNSCHEDULABLE:
+                rejection = status.by(slot.name)
+            else:
+                raise plugin_error(slot.name, "PreFilter", status.message)
+        return merged if rejection is None else PreFiltered(rejection)
+
+    def call_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
+        """Return the answer of one plugin. Raises ``PluginError`` or ``Unprepared``."""
+        seen = pod if slot.parts is None else sees(slot, state, pod)
+        before = 0 if slot.clock_reads is None else slot.clock_reads.count
+        status, names = self.guard.pair(
+            slot.name, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen
+        )
+        if slot.clock_reads is not None and slot.clock_reads.count != before:
+            raise self.guard.undated(slot.name, "PreFilter")
+        if status is not SUCCESS and status is not SKIP:
+            self.guard.checked(slot.name, "PreFilter", status)
+        if names is None:
+            return status, None
+        if not isinstance(names, frozenset | set):
+            raise self.guard.wrong(slot.name, "PreFilter", names, "a set of node names")
+        return status, frozenset(names)
+
+    def taking_part(self, state: CycleState) -> TakingPart:
+        """Filters that PreFilter did not skip. Cached by skip set, of which there are few."""
+        skipped = frozenset(state.skip_filter)
+        found = self._without.get(skipped)
+        if found is None:
+            if len(self._without) >= _MOST_SETS:
+                self._without.clear()
+            found = self._without[skipped] = TakingPart.of(self.slots["filter"], skipped)
+        return found
+
+    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> Judged:
+        """PreFilter and Filter over all candidates. Raises ``PluginError`` or ``Unprepared``."""
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Judged(prepared.status, dict.fromkeys(nodes.names, prepared.status))
+        outside = prepared.outside(nodes)
+        rejected = self.filter(state, pod, nodes.without(outside))
+        if outside:
+            rejected = {**outside, **rejected}
+        if self.has_last_filters:
+            passed = list(filterfalse(rejected.__contains__, nodes.names))
+            rejected.update(self.filter_last(state, pod, nodes, passed))
+        return Judged(SUCCESS, rejected)
+
+    @sampled("Filter")
+    def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+        """Return the rejected candidates. Those with nominated pods are tried with these pods and without."""
+        among = self.nominations.nominated_nodes
+        names = [name for name in nodes.names if name in among] if among else ()
+        nominated = {name: pods for name in names if (pods := self.nominated_to(name, pod))}
+        rejected = self.filter_all(state, pod, nodes.without(nominated))
+        for name, pods in nominated.items():
+            status = self.filter_with_nominated(state, pod, nodes.info(name), pods)
+            if not status.is_success:
+                rejected[name] = status
+        return rejected
+
+    def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
+        """Return the candidates that any plugin rejects, whatever pods are nominated to them."""
+        rejected: dict[str, Status] = {}
+        for slot in self.taking_part(state).every:
+            found = self.filter_whole(slot, state, pod, nodes).rejected()
+            rejected.update(found)
+            nodes = nodes.without(found)
+        return rejected
+
+    def filter_whole(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        """As ``filter_by``, for a plugin that has to pass or reject each of the nodes, and no other."""
+        found = self.filter_by(slot, state, pod, nodes)
+        if slot.filters_in_batch and {*found.passed, *found.rejected()} != {*nodes.names}:
+            raise self.guard.wrong(slot.name, "Filter", found, WHOLE)
+        return found
+
+    def filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
+        """Return one plugin's answer for many nodes. Raises ``PluginError``, also where the rejections are read."""
+        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        if not slot.filters_in_batch:
+            passed, rejected = self.guard.call(slot.name, "Filter", filter_each, slot.plugin.filter, state, seen, nodes)
+            return FilterResult(passed, self.rejections(slot.name, rejected))
+        found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
+        if not isinstance(found, FilterResult) or isinstance(found.passed, str) or len(found.passed) > len(nodes.names):
+            raise self.guard.wrong(slot.name, "Filter", found, "a FilterResult of the nodes asked about")
+        return FilterResult(found.passed, partial(self._read_rejections, slot.name, found))
+
+    def _read_rejections(self, plugin: str, found: FilterResult) -> Mapping[str, Status]:
+        return self.rejections(plugin, self.guard.call(plugin, "Filter", found.rejected))
+
+    def rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
+        """Return rejections with the name of their plugin. Raises ``PluginError`` for any other status."""
+        if not isinstance(found, Mapping):
+            raise self.guard.wrong(plugin, "Filter", found, "a mapping of rejected nodes")
+        statuses = distinct(found.values())
+        for status in statuses.values():
+            if not self.guard.checked(plugin, "Filter", status).is_rejected:
+                raise plugin_error(plugin, "Filter", status.message)
+        if all(status.plugin == plugin for status in statuses.values()):
+            same: Mapping[str, Status] = found
+            return same
+        named = {key: status.by(plugin) for key, status in statuses.items()}
+        return {name: named[id(status)] for name, status in found.items()}
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
+        """Return the nodes in ``passed`` that plugins reject which decide by what passes. Raises ``PluginError``."""
+        results = self.last_results(state, pod, nodes, passed)
+        return {name: status for found in results for name, status in found.rejected().items()}
+
+    def last_results(
+        self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
+    ) -> Sequence[FilterResult]:
+        """Return the answers that reject a node, of plugins that judge last; each gets what those before it leave."""
+        results: list[FilterResult] = []
+        for slot in self.taking_part(state).last:
+            if not passed:
+                break
+            found = self._filter_last_by(slot, state, pod, nodes, passed)
+            if found.passed is not passed:
+                results.append(found)
+                passed = found.passed
+        return results
+
+    def _filter_last_by(
+        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
+    ) -> FilterResult:
+        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
+        if not isinstance(found, FilterResult) or not _is_part(found.passed, passed):
+            raise self.guard.wrong(slot.name, "Filter", found, _LEFT)
+        return FilterResult(found.passed, partial(self._read_last, slot.name, found, passed))
+
+    def _read_last(self, plugin: str, found: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
+        rejected = self._read_rejections(plugin, found)
+        if rejected.keys() != set(passed).difference(found.passed):
+            raise self.guard.wrong(plugin, "Filter", found, _LEFT)
+        return rejected
+
+    def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Filter for one node, with nominated pods and without."""
+        pods = self.nominated_to(node.name, pod)
+        return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
+
+    def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
+        """Filter for one node: it must pass with the nominated pods on it and without, since they might not come."""
+        dry_run = state.clone()
+        self.add_pods(dry_run, pod, nominated, node)
+        status = self._filter_one(dry_run, pod, node.with_pods(nominated))
+        return self._filter_one(state, pod, node) if status.is_success else status
+
+    def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        for slot in self.taking_part(state).every:
+            status = self._call_filter(slot, state, pod, node)
+            if not status.is_success:
+                return self.rejections(slot.name, {node.name: status})[node.name]
+        return SUCCESS
+
+    def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        seen = sees(slot, state, pod)
+        status = self.guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, sees_node(slot, node))
+        return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
+
+    def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
+        """Return other pods that are nominated to the node and have at least the pod's priority."""
+        priority = pod.spec.priority
+        return [
+            other
+            for other in self.nominations.nominated(node_name)
+            if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self.served
+        ]
+
+    def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
+        """PreFilter and Filter for the one node to which a pod is to be bound."""
+        prepared = self.pre_filter(state, pod)
+        if not prepared.status.is_success:
+            return Recheck(prepared.status)
+        if prepared.names is not None and node.name not in prepared.names:
+            return Recheck(prepared.rejection)
+        status = self.filter_node(state, pod, node)
+        if not status.is_success or not in_flight:
+            return Recheck(status)
+        deciding = (slot for slot in self.deciding if slot.name not in state.skip_filter)
+        return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
+
+    def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
+        """Whether a Success with all binds in flight counted holds for every part of them that may yet fail.
+
+        It does for a plugin that reads the node alone, and for one that reads the pods on it: more of them never help.
+        """
+        if slot.is_kept or slot.filter_certain is None:
+            return slot.is_kept
+        return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
+
+    def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
+        """Return the status of every filter plugin for one node, also after the first that rejects. For people."""
+        filters = self.taking_part(state).every
+        return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
+
+    def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
+        """Update the plugins' state as if ``added`` ran on ``node``. Raises ``PluginError``."""
+        for other in added:
+            self._extend("add_pod", "PreFilterExtensionAddPod", state, pod, other, node)
+
+    def remove_pods(self, state: CycleState, pod: Pod, removed: Iterable[Pod], node: NodeInfo) -> None:
+        """Update the plugins' state as if ``removed`` were gone from ``node``. Raises ``PluginError``."""
+        for other in removed:
+            self._extend("remove_pod", "PreFilterExtensionRemovePod", state, pod, other, node)
+
+    def _extend(self, method: str, point: str, state: CycleState, pod: Pod, other: Pod, node: NodeInfo) -> None:
+        for slot in self.slots["preFilter"]:
+            if slot.name in state.skip_filter or not overrides(type(slot.plugin), PreFilterPlugin, method):
+                continue
+            seen = sees(slot, state, pod)
+            status = self.guard.status(slot.name, point, getattr(slot.plugin, method), state, seen, other, node)
+            if not status.is_success:
+                raise plugin_error(slot.name, point, status.message)
+
+
+def _is_part(names: Any, whole: Sequence[str]) -> bool:
+    """Whether they are names of ``whole``: mostly all of them, or one."""
+    if names is whole:
+        return True
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):
+        return False
+    known = whole if len(names) == 1 else frozenset(whole)
+    return all(map(known.__contains__, names))

@@ -1,0 +1,51 @@
+"""Answer of PreFilter: a status, and the nodes that are left where plugins narrow them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from app.framework.node_info import Candidates
+from app.framework.status import SUCCESS, Status, unresolvable
+
+_OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
+
+
+class PreFiltered(Struct, frozen=True):
+    """Merged answer of all PreFilter plugins; ``names`` is ``None`` where no plugin narrowed the nodes."""
+
+    status: Status
+    names: frozenset[str] | None = None
+    narrowed_by: tuple[str, ...] = ()
+
+    def outside(self, nodes: Candidates) -> dict[str, Status]:
+        """Return the candidates that a plugin's node set leaves out."""
+        names = self.names
+        if names is None:
+            return {}
+        status = self.rejection
+        return {name: status for name in nodes.names if name not in names}
+
+    @property
+    def rejection(self) -> Status:
+        """Status of a node that is left out."""
+        return unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
+
+    def narrowed(self, plugin: str, names: frozenset[str]) -> PreFiltered:
+        """Return the answer with the node set of one more plugin; a rejection if no node is left."""
+        by = (*self.narrowed_by, plugin)
+        both = names if self.names is None else self.names & names
+        if both:
+            return PreFiltered(SUCCESS, both, by)
+        if len(by) == 1:
+            return PreFiltered(unresolvable(f"node(s) didn't satisfy plugin {plugin}"), both, by)
+        return PreFiltered(unresolvable(f"node(s) didn't satisfy plugin(s) {_bracketed(by)} simultaneously"), both, by)
+
+
+NOT_NARROWED: Final = PreFiltered(SUCCESS)
+
+
+def _bracketed(names: Iterable[str]) -> str:
+    return f"[{' '.join(sorted(names))}]"
