@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -69,9 +70,15 @@ def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:
     return {**request_body(model, **examples), "responses": _FAILURES}
 
 
-def request_body(model: type[BaseModel], **examples: object) -> dict[str, Any]:
-    """The same of any body. What is within ``model`` must be in an answer too: FastAPI documents those."""
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
+    return schema
+
+
+def request_body(model: type[BaseModel], **examples: object) -> dict[str, Any]:
+    """The same of any body. What is within ``model`` must be in an answer too: FastAPI documents those."""
+    schema = _schema(model)
     shown = {name: {"value": value} for name, value in examples.items()}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": shown}}}}

@@ -1,7 +1,7 @@
-"""Ten thousand requests that nobody should send, and some that are very long: every one is answered, and quickly.
+"""Two thousand requests that nobody should send, and some that are very long: every one is answered, and quickly.
 
 ``test_bad_input`` spoils recorded requests one at a time; here whole requests are made up too, for the endpoints of
-other schedulers as well.
+other schedulers as well. ``make fuzz`` sends more of them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.api.service import example, serving
 from tests.builders import JsonObject, encoded
 
 REQUESTS: Final = {
-    "/filter": 2000,
-    "/prioritize": 2000,
-    "/preempt": 2000,
-    "/bind": 2000,
-    "/api/v1/cycle": 1000,
-    "/api/v1/explain": 800,
-    "/api/v1/homes/drain": 200,
+    "/filter": 400,
+    "/prioritize": 400,
+    "/preempt": 400,
+    "/bind": 400,
+    "/api/v1/cycle": 200,
+    "/api/v1/explain": 160,
+    "/api/v1/homes/drain": 40,
 }
 MOST_SECONDS: Final = 5.0
 """No request may hold up the others for longer, in processor time: other processes do not count.
@@ -129,7 +129,7 @@ def huge(random: Random, good: JsonObject) -> bytes:
 
 
 KINDS: Final = (made_up, *(half_made_up,) * 3, *(spoiled,) * 8, *(oddly_cased,) * 2, *(repeated,) * 2, huge)
-EVERY: Final = 100
+EVERY: Final = 20
 """One request in so many is nested deeply: these take milliseconds."""
 
 
@@ -144,10 +144,6 @@ def generated(path: str) -> Iterator[bytes]:
 def encoded_any(found: Any) -> bytes:
     """As ``json`` writes it: numbers of any size."""
     return json.dumps(found, ensure_ascii=False).encode()
-
-
-def test_there_are_ten_thousand() -> None:
-    assert 10_000 == sum(REQUESTS.values())
 
 
 @pytest.mark.parametrize("path", REQUESTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -58,13 +59,16 @@ class Served:
     def megabytes(self) -> float:
         return resident_megabytes(self.process.pid)
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    found = Served(tmp_path)
-    yield found
-    found.process.kill()
-    found.process.wait()
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One process for all that does not end it."""
+    with contextlib.closing(Served(tmp_path_factory.mktemp("served"))) as found:
+        yield found
 
 
 def flood(served: Served, head: bytes, part: bytes, times: int) -> None:
@@ -114,28 +118,15 @@ HALVES: Final = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_no_client_keeps_it_from_ending(served: Served, number: signal.Signals) -> None:
-    lines = [served.connect() for _ in HALVES]
-    for line, half in zip(lines, HALVES.values(), strict=True):
-        line.sendall(half)
-    time.sleep(0.5)  # they have arrived: nothing tells
-    served.process.send_signal(number)
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_no_client_keeps_it_from_ending(tmp_path: Path, number: signal.Signals) -> None:
+    with contextlib.closing(Served(tmp_path)) as served:
+        lines = [served.connect() for _ in HALVES]
+        for line, half in zip(lines, HALVES.values(), strict=True):
+            line.sendall(half)
+        time.sleep(0.5)  # they have arrived: nothing tells
+        served.process.send_signal(number)
 
-    assert served.process.wait(END_SECONDS) in (0, -number)
+        assert served.process.wait(END_SECONDS) in (0, -number)
     for line in lines:
         line.close()
-
-
-def test_half_of_anything_is_given_up(served: Served) -> None:
-    """None of them holds its connection for ever, and nobody else waits for them."""
-    lines = {what: served.connect() for what in HALVES if "fetched" not in what}
-    for what, line in lines.items():
-        line.sendall(HALVES[what])
-    assert served.answers()
-
-    for what, line in lines.items():
-        while line.recv(65536):
-            pass  # until it hangs up, or the time-out of the line says that it does not
-        line.close()
-        assert what

@@ -254,9 +254,9 @@ def test_an_absurd_object_is_judged_or_named(evaluator: Evaluator) -> None:
     assert refused > CASES / 10
 
 
-def test_a_million_containers(evaluator: Evaluator) -> None:
+def test_a_hundred_thousand_containers(evaluator: Evaluator) -> None:
     pod = pending()
-    pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1m"}}}] * 1_000_000
+    pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1m"}}}] * 100_000
     said = json.loads(evaluator.evaluate(json.dumps(case([NODE], pod)).encode()))
 
     assert "error" in said or "n0" in said["filter"] or said["preFilter"]["code"] != "Success"

@@ -32,11 +32,6 @@ FIRST_FILTER, FIRST_SCORE, REFERENCE = (
 )
 EVALUATE: Final = (ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8")
 
-each_guide = pytest.mark.parametrize(
-    ("page", "tests"),
-    [pytest.param(FIRST_FILTER, 2, id="first filter"), pytest.param(FIRST_SCORE, 1, id="first score")],
-)
-
 
 def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of a language."""
@@ -67,16 +62,16 @@ def exported(module: str) -> list[str]:
 
 
 class TestFirstPlugins:
-    @each_guide
-    def test_the_tests_shown_pass(self, tmp_path: Path, page: str, tests: int) -> None:
-        project = lay_out(tmp_path / "project", page)
-        command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(project)]
+    def test_the_tests_shown_pass(self, tmp_path: Path) -> None:
+        for name, page in (("filter", FIRST_FILTER), ("score", FIRST_SCORE)):
+            lay_out(tmp_path / name, page)
+        command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path)]
 
         ran = subprocess.run(
-            [*command, "-p", "no:cacheprovider"], cwd=project, capture_output=True, text=True, check=False
+            [*command, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
 
-        assert (0, True) == (ran.returncode, f"{tests} passed" in ran.stdout), ran.stdout + ran.stderr
+        assert (0, True) == (ran.returncode, "3 passed" in ran.stdout), ran.stdout + ran.stderr
 
     def test_a_plain_plugin_is_ten_statements_of_which_one_imports(self) -> None:
         source = ast.parse(modules(FIRST_FILTER)["quiet_nodes.py"])
@@ -86,6 +81,7 @@ class TestFirstPlugins:
         assert ["homeport.plugin"] == [it.module for it in statements if isinstance(it, ast.ImportFrom)]
         assert [] == [it for it in statements if isinstance(it, ast.Import)]
 
+    @pytest.mark.long  # it makes a virtual environment; test_third_party.py installs another package the same way
     def test_the_package_is_installed_listed_and_judges(self, tmp_path: Path) -> None:
         venv = make_venv(tmp_path / "venv", lay_out(tmp_path / "project", FIRST_FILTER))
         enabled = [{"name": name} for name in ("PrioritySort", "QuietNodes", "DefaultBinder")]

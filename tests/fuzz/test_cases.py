@@ -23,8 +23,8 @@ MADE: dict[str, Any] = {
     "large": large.made,
     "lies": lies.made,
 }
-SOME = range(400)
-FEW = range(20)
+SOME = range(150)
+FEW = range(5)
 """Numbers of the cases that are tried of a family whose cases have 1.4 MB."""
 
 

@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+from app.__main__ import main
 from tests.controlplane.client import ApiError, Client, Json
 from tests.controlplane.controlplane import ControlPlane
 
@@ -43,6 +46,15 @@ def apply(client: Client, found: Sequence[Json]) -> None:
         namespace = it["metadata"].get("namespace", "")
         where = f"/namespaces/{namespace}" if namespace else ""
         put(client, it, f"/apis/{RBAC}/v1{where}/{it['kind'].lower()}s")
+
+
+def printed(config: Path, name: str, *flags: str) -> list[Json]:
+    """Roles and bindings for an account of namespace ``default``, as the command prints them."""
+    command = ["rbac", f"--config={config}", f"--service-account={name}", "--namespace=default", "--output=json"]
+    with redirect_stdout(StringIO()) as output:
+        assert 0 == main([*command, *flags])
+    items: list[Json] = json.loads(output.getvalue())["items"]
+    return items
 
 
 def put(client: Client, found: Json, collection: str) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.roles import Account, apply
+from tests.integration.roles import Account, apply, printed
 from tests.integration.service import HTTP, Homeport
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
-from tests.integration.test_permissions import ELECTION, bind, configured, printed, refused_on_zone_a, without
+from tests.integration.test_permissions import ELECTION, bind, configured, refused_on_zone_a, without
 from tests.integration.test_spread_stories import WEB, make_zones
 
 GROUP = "/apis/events.k8s.io/v1"

@@ -12,12 +12,12 @@ import pytest
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.roles import Account, apply
+from tests.integration.roles import Account, apply, printed
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_events import told
 from tests.integration.test_home_stories import HOME
 from tests.integration.test_home_trust import lines
-from tests.integration.test_permissions import configured, printed
+from tests.integration.test_permissions import configured
 from tests.integration.test_spread_stories import make_zones
 
 StartWith = Callable[..., Homeport]

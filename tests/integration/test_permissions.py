@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -26,7 +24,7 @@ from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.roles import Account, apply
+from tests.integration.roles import Account, apply, printed
 from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_home_identity import install_memory
 from tests.integration.test_home_stories import boot, home_of, install_kubevirt
@@ -36,14 +34,6 @@ from tests.integration.test_spread_stories import WEB, make_zones
 HEAD: Final = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
 ELECTION: Final = {"leaderElect": True, "leaseDuration": "2s", "renewDeadline": "1500ms", "retryPeriod": "500ms"}
 CHASSIS: Final = objects.definition("Chassis", "chassis", group="example.com")
-
-
-def printed(config: Path, name: str, *flags: str) -> list[Json]:
-    """Roles and bindings for an account of namespace ``default``, as the command prints them."""
-    command = [sys.executable, "-m", "homeport", "rbac", f"--config={config}", f"--service-account={name}"]
-    done = subprocess.run([*command, "--namespace=default", "--output=json", *flags], capture_output=True, check=True)
-    items: list[Json] = json.loads(done.stdout)["items"]
-    return items
 
 
 def without(found: list[Json], resource: str) -> list[Json]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +14,7 @@ import yaml
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
 from tests.controlplane.processes import free_port
-from tests.integration.roles import Account, apply
+from tests.integration.roles import Account, apply, printed
 from tests.integration.service import HTTP, Homeport, scheduler_config
 from tests.integration.test_spread_stories import make_zones, wait_all_bound
 from tests.integration.test_tls_stories import ELECTION, LEASE, WEB
@@ -39,9 +37,7 @@ def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[list[Homeport]]:
     fields = {"leaderElection": ELECTION, "selfSigned": SELF_SIGNED, "allowedNames": ["homeport-scheduler"]}
     config.write_text(yaml.safe_dump({**HEAD, **fields, "host": "127.0.0.1"}))
     account = Account(plane, "self-signed")
-    command = [sys.executable, "-m", "homeport", "rbac", f"--config={config}", f"--service-account={account.name}"]
-    printed = subprocess.run([*command, "--namespace=default"], check=True, capture_output=True, text=True).stdout
-    apply(plane.client, list(yaml.safe_load_all(printed)))
+    apply(plane.client, printed(config, account.name))
     for name in SECRETS:
         plane.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "Opaque"})
     found = []

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
-from app.server import protocol
+from app.server import pages, protocol
 from app.server.access import WRONG_NAME, Access
 from app.server.incoming import Incoming, Whole
 from app.server.listener import Listener
@@ -517,7 +517,10 @@ class TestBounds:
 
             assert [] == served.turned_away
 
-    async def test_a_request_that_is_answered_before_its_end_gets_no_more_time(self) -> None:
+    async def test_a_request_that_is_answered_before_its_end_gets_no_more_time(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pages, "BODY_SECONDS", 0.05)
         async with serving() as served:
             line = await served.connect()
             line.send(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
