@@ -136,7 +136,11 @@ class TestSettings:
         ]
 
     def test_the_profile_that_judges_drains_keeps_no_homes(self) -> None:
-        shown = [yaml.safe_load(it) for it in blocks(ROOT / "docs" / "operations" / "homes-by-hand.md", "yaml") if "judge" in it]
+        shown = [
+            yaml.safe_load(it)
+            for it in blocks(ROOT / "docs" / "operations" / "homes-by-hand.md", "yaml")
+            if "judge" in it
+        ]
         (found,) = resolve([Profile.model_validate(it) for it in shown], Registry(SHIPPED, DEFAULT_WEIGHTS))
         names = {it.name for it in found.at("filter")}
 
@@ -424,9 +428,7 @@ def test_links_to_a_heading_name_one_that_there_is(path: Path) -> None:
     links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", path.read_text(encoding="utf-8"))
     pages = [(path.parent / name if name else path, anchor) for name, anchor in links]
 
-    assert [] == [
-        f"{it.name}#{anchor}" for it, anchor in pages if it.suffix == ".md" and anchor not in anchors(it)
-    ]
+    assert [] == [f"{it.name}#{anchor}" for it, anchor in pages if it.suffix == ".md" and anchor not in anchors(it)]
 
 
 def test_what_the_readme_makes_can_be_made() -> None:

@@ -54,6 +54,7 @@ def chi_square(found: Mapping[str, int], among: Sequence[str]) -> float:
     return sum((found.get(name, 0) - each) ** 2 / each for name in among)
 
 
+@pytest.mark.long
 def test_with_a_lot_each_node_is_chosen_about_as_often(plane: ControlPlane, start: StartHomeport) -> None:
     """400 draws among 200 equal nodes, of which 100 are answered. Fair ones give 199 and 20 to either side.
 

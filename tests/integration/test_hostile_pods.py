@@ -50,6 +50,7 @@ def says(plane: ControlPlane, pod: str, reason: str) -> bool:
     return any(reason in event["message"] for event in plane.client.events(pod))
 
 
+@pytest.mark.long
 def test_one_pod_of_each_shape_and_a_decent_one(plane: ControlPlane, start_homeport: StartHomeport) -> None:
     """A cluster with all of them: those we cannot judge say why, the others are placed, and so is the last to come."""
     for number in range(3):
