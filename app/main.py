@@ -37,7 +37,7 @@ from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, Plugin, PluginSpec
+from app.framework.interface import Handle, Plugin, PluginSpec, ProfileContext, Timing
 from app.homes.drain_page import draining_router
 from app.homes.draining import DrainVerb
 from app.homes.homes_page import homes_router
@@ -447,19 +447,17 @@ class Service:
             objects=self._cluster,
             writer=NoWritesWhenAsked(self._writes.writer),
             binder=NoBindsWhenAsked(self._writes.binder),
-            clock=monotonic,
             waiting=self._waiting,
             nodes=Nodes(self._cluster),
             terms=self._cluster.terms,
-            serves=serves.__contains__,
+            timing=Timing(repair_interval=self._settings.repair_interval),
+            profile=ProfileContext(serves.__contains__, is_sample=self._is_sample),
             event_recorder=DeafWhenAsked(self._events),
             activate=NoActivationWhenAsked(self._writes.activate),
             is_asked=is_asked,
-            is_sample=self._is_sample,
-            repair_interval=self._settings.repair_interval,
         )
-        filters = OneNodeFilters(profile, registry, handle, self._guard)
-        return replace(handle, why=self._whys.add(profile.scheduler_name, filters))
+        why = self._whys.add(profile.scheduler_name, OneNodeFilters(profile, registry, handle, self._guard))
+        return replace(handle, profile=replace(handle.profile, why=why))
 
     @property
     def metrics(self) -> Metrics:

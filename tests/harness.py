@@ -13,7 +13,7 @@ from app.cache.counters import at_once
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, PluginSpec, Timing
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
@@ -100,11 +100,10 @@ class World:
             self.cluster,
             NoWriter(),
             self.binder,
-            self.clock,
             WaitingPods(),
             Nodes(self.cluster),
             self.cluster.terms,
-            wall_clock=self.wall_clock,
+            Timing(self.clock, self.wall_clock),
         )
         self.framework: Framework = build(
             resolved,

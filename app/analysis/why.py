@@ -1,9 +1,10 @@
 """In-tree filters asked about one pod and one node, whatever the profile runs.
 
-``Handle.why`` asks to tell people, the sampling guard before it nominates; no verb decides by the answer. A picture
-that holds all that these filters read is used as it is. Else the pod, the node and the pods on it are read from the API
-server: one question at a time, ten nodes a second at most. A node that was read is reused until the picture shows a
-change of it or of its pods, for ``KEPT_SECONDS`` at most. Pods that are only nominated to the node are not counted.
+``handle.profile.why`` asks to tell people, the sampling guard before it nominates; no verb decides by the answer. A
+picture that holds all that these filters read is used as it is. Else the pod, the node and the pods on it are read from
+the API server: one question at a time, ten nodes a second at most. A node that was read is reused until the picture
+shows a change of it or of its pods, for ``KEPT_SECONDS`` at most. Pods that are only nominated to the node are not
+counted.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -139,7 +138,6 @@ def in_memory_handle(cluster: Cluster, waiting: WaitingPods) -> Handle:
         objects=cluster,
         writer=MemoryWriter(cluster),
         binder=MemoryBinder(cluster, BindGuard()),
-        clock=monotonic,
         waiting=waiting,
         nodes=Nodes(cluster),
         terms=cluster.terms,

@@ -462,40 +462,57 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
     raise LookupError("there is no profile whose filters could be run")
 
 
+class Timing(Struct, frozen=True):
+    """Clocks and pauses.
+
+    ``clock``: seconds, never set back. ``wall_clock``: seconds since 1970, for times that outlive a process; it may be
+    set back, and replicas differ in it. ``sleep`` pauses for some seconds, in ``async def`` alone.
+    ``repair_interval``: seconds between two looks for writes that a crash left half done (``repairInterval``).
+    """
+
+    clock: Clock = time.monotonic
+    wall_clock: Clock = time.time
+    sleep: Sleep = asyncio.sleep
+    repair_interval: float = 60.0
+
+
+class ProfileContext(Struct, frozen=True):
+    """What a plugin may ask of the profile that it belongs to.
+
+    ``serves`` tells whether the profile judges the pods of a schedulerName. ``release``: the Kubernetes release, as
+    ``1.36``, whose in-tree plugins it stands for. ``dry_run`` begins one for a pod whose state PreFilter has prepared.
+    ``why`` asks in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide
+    by. ``is_sample`` tells from the number of names in a filter request if kube-scheduler may have left out nodes that
+    its own filters pass.
+    """
+
+    serves: Callable[[str], bool] = _any_scheduler
+    release: str = DEFAULT_RELEASE
+    dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
+    why: Why = _nobody_knows
+    is_sample: Callable[[int], bool] = _always_a_sample
+
+
 class Handle(Struct, frozen=True):
     """What a plugin may use of the world.
 
-    ``serves`` tells whether the pods of a schedulerName are judged by the profile that the plugin belongs to.
     ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
-    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``release``: the Kubernetes release, as
-    ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` begins one for a pod that PreFilter has prepared
-    the state for. ``sleep`` lets others have their turn for some seconds: for acting points alone. ``wall_clock``:
-    seconds since 1970, for times that outlive a process; it may be set back, and replicas differ in it. ``is_asked``:
-    whether the plugin answers a question, as ``explain``: nothing that it keeps may change by that. ``why`` asks
-    in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide by. ``is_sample``
-    tells from the number of names in a filter request if kube-scheduler may have left out nodes that its own filters
-    pass. ``repair_interval``: seconds between two looks for writes that a crash left half done (``repairInterval``).
+    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``is_asked``: whether the plugin answers
+    a question, as ``explain``: nothing that it keeps may change by that.
     """
 
     counts: Counts
     objects: Objects
     writer: Writer
     binder: Binder
-    clock: Clock
     waiting: WaitingPods
     nodes: NodeLister
     terms: PodTerms = NO_POD_TERMS
-    serves: Callable[[str], bool] = _any_scheduler
+    timing: Timing = Timing()
+    profile: ProfileContext = ProfileContext()
     event_recorder: EventRecorder = NO_EVENTS
     activate: Activate = activate_nobody
-    release: str = DEFAULT_RELEASE
-    dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
-    sleep: Sleep = asyncio.sleep
-    wall_clock: Clock = time.time
     is_asked: Callable[[], bool] = _never
-    why: Why = _nobody_knows
-    is_sample: Callable[[int], bool] = _always_a_sample
-    repair_interval: float = 60.0
 
 
 class Plugin(Protocol):
@@ -807,7 +824,7 @@ class Explanation(Struct, frozen=True):
     """What a plugin's answer rests on, with the names and numbers that a reason must not contain.
 
     ``unblock``: sentences, each one change that would let the pod in somewhere. ``later``: finds out what
-    is to be added and takes time, such as what ``Handle.why`` tells. It is called with the nodes that pass the
+    is to be added and takes time, such as what ``handle.profile.why`` tells. It is called with the nodes that pass the
     profile's filters, and left out if it fails or takes longer than some seconds.
     """
 

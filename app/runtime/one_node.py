@@ -59,7 +59,11 @@ class OneNodeFilters:
     def __init__(self, profile: ResolvedProfile, registry: Registry, handle: Handle, guard: Guard) -> None:
         self._guard = guard
         self._classes = _AnyDeviceClass()
-        its_own = replace(handle, objects=cast("Objects", self._classes), release=profile.release)
+        its_own = replace(
+            handle,
+            objects=cast("Objects", self._classes),
+            profile=replace(handle.profile, release=profile.release),
+        )
         self._plugins: dict[str, Any] = {}
         runs = {it.name for it in profile.at("filter")}
         unasked: list[str] = []

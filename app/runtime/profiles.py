@@ -215,7 +215,8 @@ def build(
         kinds[use.plugin].append(use.kind)
     dry_runs = DryRuns()
     reads = {name: ClockReads() for name, spec in profile.specs.items() if spec.reads is not Reads.CLUSTER}
-    plugins = _built(profile, replace(handle, dry_run=dry_runs), kinds, reads)
+    context = replace(handle.profile, dry_run=dry_runs, release=profile.release)
+    plugins = _built(profile, replace(handle, profile=context), kinds, reads)
     slots = {point: _slots(profile, profile.at(point), plugins, kinds, reads) for point in POINTS}
     framework = Framework(
         profile.scheduler_name,
@@ -259,10 +260,11 @@ def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mappi
     """Every plugin by name, each with a handle of its own."""
     plugins, found = {}, []
     for name, spec in profile.specs.items():
-        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects), release=profile.release)
+        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
         if name in reads:
             counting = reads[name].counting
-            its_own = replace(its_own, clock=counting(handle.clock), wall_clock=counting(handle.wall_clock))
+            clocks = {it: counting(getattr(handle.timing, it)) for it in ("clock", "wall_clock")}
+            its_own = replace(its_own, timing=replace(handle.timing, **clocks))
         try:
             plugins[name] = spec.build(profile.args[name], its_own)
         except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is

@@ -258,7 +258,7 @@ class DefaultPreemption(PostFilterPlugin):
         potential = _lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
-        dry_run = self._handle.dry_run(state, pod, node)
+        dry_run = self._handle.profile.dry_run(state, pod, node)
         for it in potential:
             dry_run.remove_pod(it)
         status = dry_run.filter()

@@ -69,9 +69,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = args.resources
-        self._scores_improvement = handle.release >= _IMPROVEMENT_SINCE
+        self._scores_improvement = handle.profile.release >= _IMPROVEMENT_SINCE
         backed = _may_be_backed(args)
-        self._classes = DeviceClassResources(handle.objects, handle.release) if backed else None
+        self._classes = DeviceClassResources(handle.objects, handle.profile.release) if backed else None
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         comparison = self._comparison(pod)

@@ -77,7 +77,7 @@ class Clocks:
     def __init__(self, standings: HomeStates, owners: Owners, handle: Handle) -> None:
         self._standings = standings
         self._owners = owners
-        self._now = handle.wall_clock
+        self._now = handle.timing.wall_clock
         self._is_asked = handle.is_asked
         self._seen = Newest[Slot, _Seen](MOST_SEEN)
         self._begun: dict[Slot, Owner] = {}

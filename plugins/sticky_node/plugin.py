@@ -121,9 +121,9 @@ class StickyNode(
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
-        self._why = handle.why
+        self._why = handle.profile.why
         self._is_asked = handle.is_asked
-        self._is_sample = handle.is_sample
+        self._is_sample = handle.profile.is_sample
         self._misses_node = handle.objects.misses_node
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
@@ -135,17 +135,17 @@ class StickyNode(
         self._policies = Policies(args, handle.objects)
         self._node_state_figures = NodeStateFigures(walk, self._standings, self._policies)
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
-        self._clock = handle.clock
-        self._sleep = handle.sleep
+        self._clock = handle.timing.clock
+        self._sleep = handle.timing.sleep
         self._events = handle.event_recorder
-        self._repair_interval = handle.repair_interval
+        self._repair_interval = handle.timing.repair_interval
         self._failed_at = -inf
-        self._decider = Decider(args, self._policies, self._standings, clocks, handle.wall_clock)
+        self._decider = Decider(args, self._policies, self._standings, clocks, handle.timing.wall_clock)
         self._listing = Listing(walk, Describer(self._policies, self._standings, clocks, self._decider), handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
-        self._tries = Tries(handle.clock, handle.wall_clock)
+        self._tries = Tries(handle.timing.clock, handle.timing.wall_clock)
         self._reconciler = Reconciler(
             args, self._owners, self._active, self._pending, self._recorder, handle, is_off=self._policies.is_off
         )

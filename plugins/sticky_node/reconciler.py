@@ -72,7 +72,7 @@ class HomeOwnership:
         self._objects = handle.objects
         self._writer = handle.writer
         self._events = handle.event_recorder
-        self._sleep = handle.sleep
+        self._sleep = handle.timing.sleep
         self._in_order: dict[str, AnnotatedObject] = {}
         self._turns = ResumableIteration(owners, owners.keepers())
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
@@ -175,8 +175,8 @@ class RememberedHomes:
         self._objects = handle.objects
         self._writer = handle.writer
         self._events = handle.event_recorder
-        self._sleep = handle.sleep
-        self._store = HomeStore(handle.objects, handle.writer, handle.wall_clock)
+        self._sleep = handle.timing.sleep
+        self._store = HomeStore(handle.objects, handle.writer, handle.timing.wall_clock)
         self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
         self._owners = owners
         self._full: set[str] = set()
@@ -343,9 +343,9 @@ class Reconciler:
         is_off: Callable[[Owner, Pod], bool],
     ) -> None:
         self._objects = handle.objects
-        self._clock = handle.clock
-        self._sleep = handle.sleep
-        self._attempts = WriteBudget(handle.clock)
+        self._clock = handle.timing.clock
+        self._sleep = handle.timing.sleep
+        self._attempts = WriteBudget(handle.timing.clock)
         self._ownership = HomeOwnership(owners, active, recorder, self._attempts, handle)
         self._remembered = RememberedHomes(owners, self._attempts, handle)
         self._migrated = MigratedHomes(args, owners, active, making, recorder, self._attempts, handle, is_off)

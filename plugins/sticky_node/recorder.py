@@ -112,8 +112,8 @@ class Recorder:
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._writer = handle.writer
-        self._serves = handle.serves
-        self._sleep = handle.sleep
+        self._serves = handle.profile.serves
+        self._sleep = handle.timing.sleep
         self._events = handle.event_recorder
         self._causes: dict[Slot, str] = {}
 
@@ -284,8 +284,8 @@ class MigratedHomes:
         self._attempts = attempts
         self._is_off = is_off
         self._objects = handle.objects
-        self._serves = handle.serves
-        self._sleep = handle.sleep
+        self._serves = handle.profile.serves
+        self._sleep = handle.timing.sleep
         self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
         self._turns = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,))
         self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()

@@ -163,7 +163,7 @@ class Listing:
     def __init__(self, walk: HomeWalk, describe: Describe, handle: Handle) -> None:
         self._walk = walk
         self._describe = describe
-        self._serves = handle.serves
+        self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
         """``None`` after each short step."""

@@ -127,9 +127,9 @@ class UnusableHomes:
         self._nodes = handle.nodes
         self._writer = handle.writer
         self._events = handle.event_recorder
-        self._clock = handle.clock
-        self._now = handle.wall_clock
-        self._sleep = handle.sleep
+        self._clock = handle.timing.clock
+        self._now = handle.timing.wall_clock
+        self._sleep = handle.timing.sleep
         self.begin()
 
     def begin(self) -> None:

@@ -72,10 +72,10 @@ class RefusedPods:
         self._owners = owners
         self._newest = newest
         self._decided = decided
-        self._why = handle.why
+        self._why = handle.profile.why
         self._events = handle.event_recorder
-        self._clock = handle.clock
-        self._sleep = handle.sleep
+        self._clock = handle.timing.clock
+        self._sleep = handle.timing.sleep
         self.begin()
 
     def begin(self) -> None:
@@ -220,11 +220,11 @@ class WaitingPods:
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._activate = handle.activate
-        self._serves = handle.serves
+        self._serves = handle.profile.serves
         self._events = handle.event_recorder
-        self._clock = handle.clock
-        self._now = handle.wall_clock
-        self._sleep = handle.sleep
+        self._clock = handle.timing.clock
+        self._now = handle.timing.wall_clock
+        self._sleep = handle.timing.sleep
         self._forget_all()
 
     def _forget_all(self) -> None:

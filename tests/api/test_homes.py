@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from structlog.testing import capture_logs
@@ -15,6 +14,7 @@ from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
 from tests.api.small import VICTIMS, by_name, eviction, saved
+from tests.api.virtual import settle
 from tests.builders import JsonObject, controller, encoded, make_service, pod_object
 from tests.fakes import Alpha, spec_of
 
@@ -47,14 +47,14 @@ async def candidates(api: Api, pod: JsonObject) -> list[str]:
 
 async def test_a_home_that_was_never_copied_is_copied_at_the_start(tmp_path: Path) -> None:
     async with serving(Settings(cluster=saved(tmp_path, BOUND, *MACHINES))) as api:
-        await asyncio.sleep(0)
+        await settle()
 
         assert ["n3"] == await home(api)
 
 
 async def test_an_eviction_away_from_home_would_not_help(tmp_path: Path) -> None:
     async with serving(Settings(cluster=saved(tmp_path, BOUND, *MACHINES))) as api:
-        await asyncio.sleep(0)
+        await settle()
 
         assert ["n3"] == await candidates(api, NEXT)
 
@@ -67,7 +67,7 @@ async def test_an_eviction_for_a_pod_whose_owner_is_unknown_would_not_help(tmp_p
 async def test_a_plugin_whose_background_work_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     settings = Settings(cluster=saved(tmp_path, BOUND, *MACHINES), profiles=with_faulty())
     async with serving(settings, (faulty("run"), *SHIPPED)) as api:
-        await asyncio.sleep(0)
+        await settle()
 
         assert ["n3"] == await home(api)
         faults = await api.samples("homeport_plugin_faults_total")

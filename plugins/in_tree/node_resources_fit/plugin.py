@@ -80,7 +80,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.strategy.resources
         self._score = strategy_of(args.strategy)
-        self._classes = DeviceClassResources(handle.objects, handle.release)
+        self._classes = DeviceClassResources(handle.objects, handle.profile.release)
         self._compared = self._classes if any(may_be_backed(it.name) for it in self._resources) else None
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:

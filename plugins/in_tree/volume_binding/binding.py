@@ -46,8 +46,8 @@ class Binding:
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._writer = handle.writer
-        self._clock = handle.clock
-        self._sleep = handle.sleep
+        self._clock = handle.timing.clock
+        self._sleep = handle.timing.sleep
         self._placing = placing
         self._timeout = timeout
 

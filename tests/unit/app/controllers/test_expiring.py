@@ -31,7 +31,7 @@ class Opens(FilterPlugin):
     def __init__(self, args: PluginArgs, handle: Handle) -> None:
         self._now = asyncio.get_running_loop().time
         self._opens_at = self._now() + OPENS_AFTER
-        self._clock = handle.wall_clock
+        self._clock = handle.timing.wall_clock
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         self._clock()

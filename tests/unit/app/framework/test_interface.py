@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.framework.interface import ALL_NODES, Inclusion, Reads
+from app.framework.interface import ALL_NODES, Inclusion, Reads, Timing
 from app.kube.kinds import SERVICES
 from app.kube.taints import Toleration
 from tests.builders import expression, make_node, make_pod, required_affinity, taint, term, toleration
 from tests.fakes import Alpha, NoArgs, SizeArgs, spec_of
 from tests.harness import WALL_CLOCK, World
-
-OF_THE_PICTURE = ("counts", "objects", "writer", "binder", "clock", "waiting", "nodes")
 
 TAINTED = make_node("n1", labels={"disk": "ssd"}, taints=[taint("dedicated")])
 ON_SSD = make_pod(affinity=required_affinity(term(expression("disk", "In", "ssd")))).spec.affinity
@@ -65,10 +63,10 @@ def test_the_wall_clock_is_the_machines_and_in_a_world_the_tests() -> None:
     world = World()
     handle = world.handle
 
-    assert time.time is type(handle)(*(getattr(handle, name) for name in OF_THE_PICTURE)).wall_clock
-    assert WALL_CLOCK == handle.wall_clock()
+    assert time.time is Timing().wall_clock
+    assert WALL_CLOCK == handle.timing.wall_clock()
     world.wall_clock.now += 60.0
-    assert (WALL_CLOCK + 60.0, 0.0) == (handle.wall_clock(), handle.clock())
+    assert (WALL_CLOCK + 60.0, 0.0) == (handle.timing.wall_clock(), handle.timing.clock())
 
 
 def test_a_spec_builds_its_plugin_from_arguments_and_handle() -> None:

@@ -38,7 +38,7 @@ def spec_with(verdict: Verdict, *, reads: Reads = Reads.NODE, clock: str = "wall
         calls = 0
 
         def __init__(self, args: PluginArgs, handle: Handle) -> None:
-            self._clock = getattr(handle, clock)
+            self._clock = getattr(handle.timing, clock)
 
         def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
             Opens.calls += 1
@@ -51,7 +51,7 @@ class Scores(ScorePlugin):
     """Scores by the time of day."""
 
     def __init__(self, args: PluginArgs, handle: Handle) -> None:
-        self._clock = handle.wall_clock
+        self._clock = handle.timing.wall_clock
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return int(self._clock() % 100)

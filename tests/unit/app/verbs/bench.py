@@ -13,7 +13,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryWriter
-from app.framework.interface import Handle, PluginSpec
+from app.framework.interface import Handle, PluginSpec, Timing
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
 from app.kube.api_requests import PreSendCheck
@@ -140,9 +140,9 @@ class Bench:
             objects=self.cluster,
             writer=MemoryWriter(self.cluster),
             binder=self.binder,
-            clock=now,
             waiting=self.waiting,
             nodes=Nodes(self.cluster),
+            timing=Timing(now),
         )
         name = found.scheduler_name
         self.framework = build(

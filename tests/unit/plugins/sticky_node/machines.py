@@ -11,7 +11,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle
+from app.framework.interface import Handle, ProfileContext, Timing
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
@@ -80,12 +80,11 @@ class Machines:
             objects=self.cluster,
             writer=self.writer,
             binder=RecordingBinder(),
-            clock=self.clock,
             waiting=WaitingPods(),
             nodes=Nodes(self.cluster),
-            serves=served.__eq__,
+            timing=Timing(self.clock, self.wall_clock),
+            profile=ProfileContext(served.__eq__),
             event_recorder=self.events,
-            wall_clock=self.wall_clock,
         )
         self._version = 0
         self.restart()

@@ -35,7 +35,8 @@ class World(Machines):
         self.cordon()
         self.clock = ManualClock(NOW)
         self.is_asked = False
-        handle = replace(self.handle, wall_clock=self.clock, is_asked=lambda: self.is_asked)
+        timing = replace(self.handle.timing, wall_clock=self.clock)
+        handle = replace(self.handle, timing=timing, is_asked=lambda: self.is_asked)
         self.clocks = Clocks(HomeStates(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:

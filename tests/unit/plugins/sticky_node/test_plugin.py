@@ -281,7 +281,7 @@ class TestRepair:
         machines.writer.unwritable = {"db"}
         monkeypatch.setattr(machines.plugin._reconciler, "run", asyncio.Event().wait)
         running = asyncio.ensure_future(machines.plugin.run())
-        await asyncio.sleep(2.5 * machines.handle.repair_interval)
+        await asyncio.sleep(2.5 * machines.handle.timing.repair_interval)
         running.cancel()
         await settle()
 

@@ -358,7 +358,9 @@ class TestSoftHomesThatWereNotAskedAbout:
     def test_not_in_a_request_that_is_no_sample(self) -> None:
         """Another filter has refused the home: nothing would come of a try."""
         scene = Scene(State.USABLE, Policy.SOFT)
-        scene.machines.handle = replace(scene.machines.handle, is_sample=lambda names: names != len(OTHERS))
+        handle = scene.machines.handle
+        profile = replace(handle.profile, is_sample=lambda names: names != len(OTHERS))
+        scene.machines.handle = replace(handle, profile=profile)
         scene.machines.restart()
 
         assert OTHERS == scene.passed(None, *OTHERS)

@@ -148,7 +148,8 @@ def test_of_what_cannot_be_read_nothing_is_known() -> None:
 )
 def test_since_when_it_is_away(unschedulable: bool, written: str, since: str) -> None:
     machines = Machines(DATABASES)
-    machines.handle = replace(machines.handle, wall_clock=lambda: 1_800_000_000.0)
+    timing = replace(machines.handle.timing, wall_clock=lambda: 1_800_000_000.0)
+    machines.handle = replace(machines.handle, timing=timing)
     machines.restart()
     machines.cluster.upsert_node(make_node("n1", unschedulable=unschedulable))
     machines.change(DATABASE, {"homeport.dev/home": "n1", "homeport.dev/home-since": written})
@@ -899,7 +900,7 @@ async def test_what_is_found_out_beside_it(
         assert "n2" == node_name
         return verdict
 
-    machines.handle = replace(machines.handle, why=why)
+    machines.handle = replace(machines.handle, profile=replace(machines.handle.profile, why=why))
     machines.restart()
 
     later = machines.plugin.explain(pod, Candidates.of(machines.nodes)).later

@@ -552,7 +552,7 @@ class Asked(Watched):
         self.verdict = verdict
         self.asked: list[tuple[float, str, str]] = []
         self.meanwhile: Callable[[], object] = bool
-        self.handle = replace(self.handle, why=self._why)
+        self.handle = replace(self.handle, profile=replace(self.handle.profile, why=self._why))
         self.restart()
 
     async def _why(self, pod: Pod, node_name: str) -> NodeVerdict:

@@ -11,6 +11,7 @@ from typing import Any, Final, Unpack
 from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
+from app.framework.interface import Timing
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.kube.core_v1 import Node, Pod, core_v1
@@ -56,9 +57,7 @@ class Watched(Machines):
         self.woken: list[tuple[float, str]] = []
         self.writes: list[float] = []
         super().__init__(args)
-        self.handle = replace(
-            self.handle, clock=now, wall_clock=wall, sleep=asyncio.sleep, activate=self._activate, writer=self
-        )
+        self.handle = replace(self.handle, timing=Timing(now, wall), activate=self._activate, writer=self)
         self.restart()
         self.uncordon(*NODES)
 

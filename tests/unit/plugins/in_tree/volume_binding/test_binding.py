@@ -68,7 +68,8 @@ class Bind:
         self.world = World(*nodes, LATER, STATIC, *objects, profile=only(NAME))
         self.writer = ClaimWriter(self.world.cluster, raises)
         self.then: dict[float, Callable[[], object]] = {}
-        handle = replace(self.world.handle, writer=self.writer, sleep=self._sleep)
+        handle = self.world.handle
+        handle = replace(handle, writer=self.writer, timing=replace(handle.timing, sleep=self._sleep))
         self.plugin = VolumeBinding(VolumeBindingArgs(bindTimeoutSeconds=timeout), handle)
         self.pod = self.world.pod(more=mounting("data"))
 
