@@ -14,7 +14,7 @@ from tests.observability.promql import asked
 
 RULES: Final = [pytest.param(it, id=it["alert"]) for it in alerts()]
 SECTIONS: Final = re.split(r"^## ", RUNBOOK.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-PARTS: Final = ("Meaning", "Affected", "Look", "Do")
+PARTS: Final = ("Meaning", "Affected", "Check", "Fix", "Escalate")
 ROLLING_UPDATE_SECONDS: Final = 60.0
 """Two replicas one after the other, and a leader that was killed on the way."""
 
