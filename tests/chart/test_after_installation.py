@@ -83,10 +83,10 @@ def test_notes_of_a_service(plane: ControlPlane, helm: str) -> None:
 
     assert "https://homeport.scheduling.svc:8888" in notes
     assert "get secret homeport-client" in notes
-    assert "with enableHTTPS and without an authority kube-scheduler checks nothing" in notes
+    assert "with enableHTTPS and without an authority kube-scheduler verifies nothing" in notes
     assert "get service homeport -o jsonpath='{.spec.clusterIP}'" in notes
-    assert "While no replica runs none of them is scheduled" in notes
-    assert "copy anew within 8760h" in notes
+    assert "While no replica runs, none of them is scheduled" in notes
+    assert "copy again within 8760h" in notes
     assert "WARNING" not in notes
 
 
