@@ -32,10 +32,10 @@ class Code(IntEnum):
     @property
     def word(self) -> str:
         """The name kube-scheduler prints: ``UnschedulableAndUnresolvable``."""
-        return _WORDS[self]
+        return WORDS[self]
 
 
-_WORDS: Final = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
+WORDS: Final = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
 _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
 

@@ -23,8 +23,8 @@ from app.homes.lodging import Lodger, Lodging
 from app.homes.placing import Placing, Rulebook
 from app.runtime.asking import question
 from app.runtime.guard import PluginError
-from app.verbs.context import VerbContext
-from app.verbs.outcome import VerbFailure, require_picture
+from app.verbs.context import VerbContext, require_picture
+from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices
 
 SECONDS: Final = 8.0

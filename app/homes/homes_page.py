@@ -18,7 +18,8 @@ from app.homes.protocol import Home, Keeper, State, Whereabouts
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
-from app.verbs.outcome import Problem, VerbFailure, require_picture
+from app.verbs.context import Problem, require_picture
+from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices
 
 MOST: Final = 500

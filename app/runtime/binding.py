@@ -14,7 +14,7 @@ import structlog
 from app.framework.cycle_state import CycleState
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
-from app.runtime.guard import Guard, PluginError, plugin_error, sampled, timed
+from app.runtime.guard import Guard, PluginError, plugin_error, timed_async, timed_point
 from app.runtime.slots import PluginSlot
 from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
 from app.telemetry.throttle import Throttle
@@ -35,12 +35,12 @@ class Binding:
         self._waiting = waiting
         self._clips = Throttle()
 
-    @sampled("Reserve", always=True)
+    @timed_point("Reserve")
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
         for slot in self.slots["reserve"]:
             status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
-            if not status.is_success:
+            if status.code is not Code.SUCCESS:
                 return status.by(slot.name)
         return SUCCESS
 
@@ -62,7 +62,7 @@ class Binding:
         self.guard.observe_wait(settled, perf_counter() - started)
         return settled
 
-    @sampled("Permit", always=True)
+    @timed_point("Permit")
     def _permit(self, state: CycleState, pod: Pod, node_name: str, limit: float) -> tuple[Status, dict[str, float]]:
         """Success, a rejection, or Wait with the seconds that each plugin makes the pod wait."""
         waits: dict[str, float] = {}
@@ -78,7 +78,7 @@ class Binding:
                 if not isinstance(seconds, int | float) or not seconds >= 0:
                     raise self.guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
-            elif not status.is_success:
+            elif status.code is not Code.SUCCESS:
                 raise plugin_error(slot.name, "Permit", status.message)
         return (_WAIT if waits else SUCCESS), waits
 
@@ -94,27 +94,27 @@ class Binding:
             )
         return min(seconds, limit)
 
-    @timed("PreBind")
+    @timed_async("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """PreBind in order; the first failure stops."""
         for slot in self.slots["preBind"]:
             answer = await self.guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "PreBind", answer)
-            if not status.is_success:
+            if status.code is not Code.SUCCESS:
                 return status.by(slot.name)
         return SUCCESS
 
-    @timed("Bind")
+    @timed_async("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
         for slot in self.slots["bind"]:
             answer = await self.guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "Bind", answer)
-            if not status.is_skip:
+            if status.code is not Code.SKIP:
                 return status.by(slot.name)
         return error("every bind plugin skipped the pod")
 
-    @timed("PostBind")
+    @timed_async("PostBind")
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Tell every PostBind plugin. The pod is bound: a fault is logged by the guard and changes nothing."""
         for slot in self.slots["postBind"]:

@@ -15,7 +15,7 @@ from app.framework.interface import PreFilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
-from app.runtime.guard import Guard, filter_each, plugin_error, sampled
+from app.runtime.guard import Guard, filter_each, plugin_error, timed_point
 from app.runtime.picture import Nominations
 from app.runtime.prefilter import NOT_NARROWED, PreFiltered
 from app.runtime.slots import PluginSlot, overrides, sees, sees_node, sees_nodes
@@ -97,14 +97,10 @@ class Filters:
         )
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
-        """Run and merge PreFilter: Unschedulable is remembered while others still prepare their state.
-
-        UnschedulableAndUnresolvable ends it at once. Raises ``PluginError`` or ``Unprepared``.
-        """
+        """Run and merge PreFilter. Raises ``PluginError`` or ``Unprepared``."""
         self.guard.begin(pod)
-        return self._pre_filter(state, pod)
+        return self._timed_pre_filter(state, pod) if self.guard.sampled else self._pre_filter(state, pod)
 
-    @sampled("PreFilter")
     def _pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         merged = NOT_NARROWED
         rejection: Status | None = None
@@ -121,10 +117,12 @@ class Filters:
             elif code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PreFiltered(status.by(slot.name))
             elif code is Code.UNSCHEDULABLE:
-                rejection = status.by(slot.name)
+                rejection = status.by(slot.name)  # the others still prepare their state
             else:
                 raise plugin_error(slot.name, "PreFilter", status.message)
         return merged if rejection is None else PreFiltered(rejection)
+
+    _timed_pre_filter = timed_point("PreFilter")(_pre_filter)
 
     def call_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         """Return the answer of one plugin. Raises ``PluginError`` or ``Unprepared``."""
@@ -167,9 +165,11 @@ class Filters:
             rejected.update(self.filter_last(state, pod, nodes, passed))
         return Judged(SUCCESS, rejected)
 
-    @sampled("Filter")
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """Return the rejected candidates. Those with nominated pods are tried with these pods and without."""
+        return self._timed_filter(state, pod, nodes) if self.guard.sampled else self._filter(state, pod, nodes)
+
+    def _filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         among = self.nominations.nominated_nodes
         names = [name for name in nodes.names if name in among] if among else ()
         nominated = {name: pods for name in names if (pods := self.nominated_to(name, pod))}
@@ -179,6 +179,8 @@ class Filters:
             if not status.is_success:
                 rejected[name] = status
         return rejected
+
+    _timed_filter = timed_point("Filter")(_filter)
 
     def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """Return the candidates that any plugin rejects, whatever pods are nominated to them."""
@@ -268,18 +270,18 @@ class Filters:
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
         status = self._filter_one(dry_run, pod, node.with_pods(nominated))
-        return self._filter_one(state, pod, node) if status.is_success else status
+        return self._filter_one(state, pod, node) if status is SUCCESS else status
 
     def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         for slot in self.taking_part(state).every:
             status = self._call_filter(slot, state, pod, node)
-            if not status.is_success:
+            if status.code is not Code.SUCCESS:
                 return self.rejections(slot.name, {node.name: status})[node.name]
         return SUCCESS
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        seen = sees(slot, state, pod)
-        status = self.guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, sees_node(slot, node))
+        seen, node = (sees(slot, state, pod), sees_node(slot, node)) if slot.parts is not None else (pod, node)
+        status = self.guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
         return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
 
     def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
@@ -294,12 +296,12 @@ class Filters:
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
         """PreFilter and Filter for the one node to which a pod is to be bound."""
         prepared = self.pre_filter(state, pod)
-        if not prepared.status.is_success:
+        if prepared.status is not SUCCESS:
             return Recheck(prepared.status)
         if prepared.names is not None and node.name not in prepared.names:
             return Recheck(prepared.rejection)
         status = self.filter_node(state, pod, node)
-        if not status.is_success or not in_flight:
+        if status is not SUCCESS or not in_flight:
             return Recheck(status)
         deciding = (slot for slot in self.deciding if slot.name not in state.skip_filter)
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))

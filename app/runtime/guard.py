@@ -14,7 +14,7 @@ from prometheus_client import Histogram
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
-from app.framework.status import SKIP, SUCCESS, Code, Status, error
+from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.timed import UndatedAnswer
 from app.telemetry.metrics import Metrics
@@ -132,7 +132,7 @@ def _described(found: object) -> str:
 def word_of(answer: object) -> str:
     """The code of a plugin's answer: of a status, alone or first of a pair. Whatever else was answered is a success."""
     first = answer[0] if isinstance(answer, tuple) and answer else answer
-    return first.code.word if isinstance(first, Status) and isinstance(first.code, Code) else SUCCESS.code.word
+    return WORDS[first.code] if isinstance(first, Status) and isinstance(first.code, Code) else WORDS[Code.SUCCESS]
 
 
 class Guard:
@@ -304,17 +304,15 @@ class Guard:
         return plugin_error(plugin, point, fault)
 
 
-def sampled(point: str, *, always: bool = False) -> Callable[[M], M]:
-    """Time all plugins of a point together: in an evaluation that is sampled, or each time.
+def timed_point(point: str) -> Callable[[M], M]:
+    """Time all plugins of a point together, each time.
 
-    For methods of what has a ``guard`` and a ``scheduler_name``, as has ``timed``.
+    For methods of what has a ``guard`` and a ``scheduler_name``, as has ``timed_async``.
     """
 
     def decorate(method: M) -> M:
         @wraps(method)
         def measured(self: Any, *args: Any) -> Any:
-            if not always and not self.guard.sampled:
-                return method(self, *args)
             started = perf_counter()
             try:
                 answer = method(self, *args)
@@ -329,8 +327,8 @@ def sampled(point: str, *, always: bool = False) -> Callable[[M], M]:
     return decorate
 
 
-def timed(point: str) -> Callable[[M], M]:
-    """Time all plugins of a point of the binding cycle together."""
+def timed_async(point: str) -> Callable[[M], M]:
+    """As ``timed_point``, for a point that awaits."""
 
     def decorate(method: M) -> M:
         @wraps(method)

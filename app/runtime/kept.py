@@ -243,10 +243,6 @@ class KeptVerdicts(Entries):
         self._crowded: Recent[Hashable, Kept] = Recent(min(most_bytes, _MOST_CROWDED_BYTES))
         self._held: dict[Hashable, Kept] = {}
 
-    def begin(self) -> None:
-        """Another evaluation begins."""
-        self._held.clear()
-
     def of(self, slot: PluginSlot, pod: Pod) -> Kept:
         """The verdicts of a plugin on pods like this one. Not brought up to date."""
         found = self._entry(Kept, self._verdicts, slot, pod, self._held)
@@ -263,6 +259,7 @@ class KeptVerdicts(Entries):
         All of ``names`` are judged that are nodes of the picture; names of no node may be among those that pass. Raises
         ``PluginError``, or ``Unprepared`` where there are too many to be judged at once.
         """
+        self._held.clear()
         picture = self._picture
         each = [self.of(slot, pod) for slot in slots]
         for kept in each:

@@ -19,7 +19,7 @@ from app.framework.node_info import Candidates
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
-from app.runtime.guard import Guard, PluginError, plugin_error, sampled, score_each
+from app.runtime.guard import Guard, PluginError, plugin_error, score_each, timed_point
 from app.runtime.kept_scores import KeptRows, KeptScores
 from app.runtime.picture import Picture
 from app.runtime.slots import PluginSlot, sees, sees_nodes
@@ -96,10 +96,11 @@ class Scoring:
         if not self.slots["score"]:
             return Scores(nodes.names, {}, _alike(len(nodes), _NO_PLUGIN_TOTAL), 0)
         self.guard.begin(pod)
-        self._pre_score(state, pod, nodes)
+        (self._timed_pre_score if self.guard.sampled else self._pre_score)(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
         out_of_range: dict[str, int] = {}
-        of_plugin = self._score_all(slots, state, pod, nodes, out_of_range)
+        score_all = self._timed_score_all if self.guard.sampled else self._score_all
+        of_plugin = score_all(slots, state, pod, nodes, out_of_range)
         weights = {slot.name: slot.weight for slot in slots}
         total = _total(of_plugin, weights, len(nodes))
         return Scores(nodes.names, of_plugin, total, sum(weights.values()), out_of_range)
@@ -108,7 +109,6 @@ class Scoring:
         """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
         yield from self._rows.checking_scores(self._score_alone)
 
-    @sampled("Score")
     def _score_all(
         self,
         slots: Sequence[PluginSlot],
@@ -119,6 +119,8 @@ class Scoring:
     ) -> dict[str, ScoreClasses]:
         raw = self._kept_raw(slots, state, pod, nodes)
         return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name), out_of_range) for slot in slots}
+
+    _timed_score_all = timed_point("Score")(_score_all)
 
     def _kept_raw(
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
@@ -132,7 +134,6 @@ class Scoring:
         except PluginError:
             return {}
 
-    @sampled("PreScore")
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
         for slot in self.slots["preScore"]:
             status = self._ask_pre_score(slot, state, pod, nodes)
@@ -140,6 +141,8 @@ class Scoring:
                 state.skip_score.add(slot.name)
             elif not status.is_success:
                 raise plugin_error(slot.name, "PreScore", status.message)
+
+    _timed_pre_score = timed_point("PreScore")(_pre_score)
 
     def _ask_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
         return self.guard.status(slot.name, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)

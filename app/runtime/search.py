@@ -14,7 +14,7 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.filters import WHOLE, Filters
-from app.runtime.guard import sampled
+from app.runtime.guard import timed_point
 from app.runtime.kept import Kept, KeptPass, KeptVerdicts
 from app.runtime.picture import Picture
 from app.runtime.prefilter import PreFiltered
@@ -108,19 +108,18 @@ class Search:
         ``Unprepared``, also where the rejections are read.
         """
         state = CycleState() if state is None else state
-        self._kept.begin()
         prepared = self.filters.pre_filter(state, pod)
         status = prepared.status
-        if not status.is_success:
+        if status is not SUCCESS:
             return Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), status), status)
         names = nodes.names
         if prepared.names is not None:
             names = list(filter(prepared.names.__contains__, names))
-        found = self._search(state, pod, nodes, names)
+        run = self._timed_search if self.guard.sampled else self._search
+        found = run(state, pod, nodes, names)
         reasons = partial(self._reasons, state, pod, nodes, prepared, found)
         return Found(found.left, reasons, status, lasts=not found.last)
 
-    @sampled("Filter")
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Progress:
         found = _Progress()
         apart = self._apart(pod, nodes, names)
@@ -145,6 +144,8 @@ class Search:
             found.last = self.filters.last_results(state, pod, asked, found.left)
             found.left = found.last[-1].passed if found.last else found.left
         return found
+
+    _timed_search = timed_point("Filter")(_search)
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
         """Return those of ``names`` that are nodes."""

@@ -28,8 +28,8 @@ from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.waiting import WaitingPods
-from app.verbs.context import VerbContext
-from app.verbs.outcome import Answer, VerbFailure, require_picture
+from app.verbs.context import VerbContext, require_picture
+from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.settlements import Settlements
 from app.verbs.transaction import Target, Transaction, give_up, require_bound
 from app.verbs.unserved import printable

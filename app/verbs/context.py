@@ -1,26 +1,39 @@
-"""What all verbs share: the picture, the profiles, requests of any depth, and the door to owners that are missing."""
+"""What all verbs share: the picture, the profiles, requests of any depth, owners to look up, pods that are due."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from app.cache.cluster import Cluster
 from app.config.profile import ANY
+from app.framework.cycle_state import CycleState
 from app.framework.interface import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.decoding import levelled_in_turns
 from app.kube.kinds import Kind
-from app.memory.expected_binds import ExpectedBinds
+from app.memory.expected_binds import DuePods, ExpectedBinds
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.outcome import Problem, Verb, VerbFailure
+from app.verbs.outcome import Verb, VerbFailure
+from app.verbs.slices import prepared
 from app.verbs.unserved import Unserved
 from app.wire.extender_v1 import MalformedRequest, TooDeep
 
 T = TypeVar("T")
+
+Problem = Callable[[], str]
+"""Returns a sentence why the picture cannot be used; empty if it can."""
+
+
+def require_picture(problem: Problem, hosts: Sequence[str] = ()) -> None:
+    """Raise ``VerbFailure`` (``not_ready``) where a decision would be a guess."""
+    found = problem()
+    if found:
+        raise VerbFailure("not_ready", f"homeport: {found}", hosts)
 
 
 class Reader(Protocol):
@@ -103,3 +116,34 @@ async def without_depth(decode: Callable[[bytes], T], body: bytes | memoryview, 
     if not isinstance(refused, TooDeep):
         raise refused
     return decode(await levelled_in_turns(bytes(body)))
+
+
+class Crowded(Exception):
+    """The pods ``uids``, whose binds are due, may take the room on a node that passes."""
+
+    def __init__(self, uids: frozenset[str]) -> None:
+        super().__init__()
+        self.uids = uids
+
+
+async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
+    """Return what ``decide`` returns, given the pods that are due; if it raises ``Crowded``, once these are bound.
+
+    So the pod that asked first gets the last place of a node (ADR 41). Nothing is awaited between the decision and the
+    caller.
+    """
+    try:
+        return await prepared(partial(decide, due))
+    except Crowded as found:
+        uids = found.uids
+    await binds.wait(lambda _, other: other.uid in uids, pod)
+    return await prepared(partial(decide, ()))
+
+
+def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: DuePods) -> None:
+    """Check that the pod fits beside the due pods on every node that it passes. ``state``: of that search.
+
+    Raises ``Crowded``, ``PluginError`` or ``Unprepared``.
+    """
+    if due and passed and (uids := framework.search.crowded(state, pod, passed, due)):
+        raise Crowded(uids)

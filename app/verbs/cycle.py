@@ -24,9 +24,8 @@ from app.runtime.guard import PluginError
 from app.runtime.post_filters import step_of
 from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
-from app.verbs.context import VerbContext
-from app.verbs.last_place import decided, require_room
-from app.verbs.outcome import VerbFailure, require_picture
+from app.verbs.context import VerbContext, decided, require_picture, require_room
+from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, get_args
 
 from msgspec import Struct
@@ -59,14 +59,3 @@ class VerbFailure(Exception):
         self.outcome: Outcome = outcome
         self.message = message
         self.hosts = hosts
-
-
-Problem = Callable[[], str]
-"""Says in a sentence why the picture cannot be used; empty if it can."""
-
-
-def require_picture(problem: Problem, hosts: Sequence[str] = ()) -> None:
-    """Raises ``VerbFailure`` (``not_ready``) where a decision would be a guess."""
-    found = problem()
-    if found:
-        raise VerbFailure("not_ready", f"homeport: {found}", hosts)

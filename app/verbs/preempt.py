@@ -18,8 +18,8 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
-from app.verbs.context import VerbContext, read_again
-from app.verbs.outcome import Answer, VerbFailure, require_picture
+from app.verbs.context import VerbContext, read_again, require_picture
+from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.slices import in_slices
 from app.wire.extender_v1 import MalformedRequest, MetaVictims, PreemptionArgs, decode_preemption, encode_victims
 

@@ -18,8 +18,8 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.scoring import Scores
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, read_again
-from app.verbs.outcome import Answer, VerbFailure, require_picture
+from app.verbs.context import VerbContext, read_again, require_picture
+from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.slices import prepared
 from app.wire.extender_v1 import MalformedRequest, decode_args, encode_classed, encode_priorities, split_args
 

@@ -26,7 +26,7 @@ from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Clock, Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
-from app.framework.status import Status, error, unschedulable
+from app.framework.status import Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
@@ -158,7 +158,7 @@ class Transaction:
         others = [it for it in uncertain if it.uid != pod.uid]
         with self._cluster.without(pod.uid, pod.key):
             found = self._framework.at_bind.recheck(state, pod, self._target.node(), others)
-        if not found.status.is_success:
+        if found.status.code is not Code.SUCCESS:
             raise NotBound(unschedulable(f"no longer possible: {found.status.message}"))
         return state if found.certain else None
 
@@ -215,9 +215,9 @@ class Transaction:
 
 def require_bound(status: Status, passed: Passed) -> None:
     """Raise ``NotBound`` unless the bind plugin returned Success and no Binding is left whose outcome is unknown."""
-    if status.is_success and passed.unclear:
+    if status.code is Code.SUCCESS and passed.unclear:
         raise NotBound(error(UNCLEAR))
-    if not status.is_success:
+    if status.code is not Code.SUCCESS:
         raise NotBound(status)
 
 
@@ -231,6 +231,6 @@ def give_up(cluster: Cluster, pod: Pod, passed: Passed | None) -> None:
 
 def _require(status: Status) -> None:
     """Raises ``NotBound`` for anything but Success; an Error too is a word against this bind, not against us."""
-    if not status.is_success:
+    if status.code is not Code.SUCCESS:
         said = (status.plugin, status.message) if status.plugin else (status.message,)
         raise NotBound(unschedulable(": ".join(said)))

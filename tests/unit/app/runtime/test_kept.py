@@ -52,7 +52,6 @@ class Desk:
     def passing(self, *names: str, pod: Pod = POD) -> tuple[list[str], list[str]]:
         """Who passes, and what had to be judged for it."""
         self.asked.clear()
-        self.verdicts.begin()
         asked = names or ("n1", "n2", "n3")
         _, _, left = self.verdicts.passing(self.slots, pod, asked, self.judge)
         return [it for it in left if it in self.cluster.nodes], self.asked[:]
@@ -176,7 +175,7 @@ def test_what_an_evaluation_used_is_held_until_the_next() -> None:
     before = desk.stands()
 
     assert before == desk.stands()
-    desk.verdicts.begin()
+    desk.passing()
     assert before != desk.stands()
 
 

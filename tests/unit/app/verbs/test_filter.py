@@ -18,7 +18,7 @@ from app.framework.node_info import NodeInfo
 from app.framework.status import Status, unschedulable
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import NODES as NODE_KIND
-from app.verbs.filter import by_lot, some_by_lot
+from app.verbs.filter_answer import by_lot, some_by_lot
 from app.verbs.outcome import VerbFailure
 from app.wire.extender_v1 import split_args
 from tests.api.small import (
