@@ -20,8 +20,8 @@ from plugins.sticky_node.grace import LONGEST_TRY_SECONDS, Clocks, Tries, read_s
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner
 from tests.fakes import ManualClock
-from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines
-from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after, launcher, make_node
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, Machines, launcher, make_node
+from tests.unit.plugins.sticky_node.watched import NOON, SINCE, after
 
 NOW = NOON + 600
 

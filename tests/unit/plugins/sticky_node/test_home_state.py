@@ -145,14 +145,6 @@ class TestTheNode:
             assert HomeState(State.AWAY, "the node cannot be read") == world.standing
             world.gone()
 
-    def test_it_comes_back(self) -> None:
-        world = World()
-        for fields in ({"unschedulable": True}, {"status": ready(SILENT)}):
-            world.node(**fields)
-            assert State.AWAY is world.standing.state
-            world.node(status=ready())
-            assert USABLE == world.standing
-
 
 class TestOrder:
     """The first row of the table that applies counts."""

@@ -58,11 +58,6 @@ class TestFirstBind:
         assert {} == await machines.bind(make_pod("web-1"), "n1")
         assert [] == machines.writer.written
 
-    def test_the_home_can_be_read_while_the_bind_is_under_way(self, machines: Machines) -> None:
-        machines.reserve(POD, "n1")
-
-        assert ["n1"] == machines.allowed(NEXT)
-
     def test_the_pod_that_makes_the_home_is_not_held_by_it(self, machines: Machines) -> None:
         machines.reserve(POD, "n1")
 
@@ -73,31 +68,24 @@ class TestFirstBind:
         machines.reserve(POD, "n1")
 
         assert {HOME: "n1"} == await machines.bind(NEXT, "n1")
-        machines.plugin.unreserve(_state(), POD, "n1")
+        machines.plugin.unreserve(CycleState(), POD, "n1")
 
         assert ["n1"] == machines.allowed(POD)
 
-    async def test_one_that_joined_makes_the_home_if_the_first_does_not_arrive(self, machines: Machines) -> None:
-        """While it is on its way, too: a third pod must not make another one."""
+    @pytest.mark.parametrize(("first", "second"), [(POD, NEXT), (NEXT, POD)], ids=["who began", "who joined"])
+    def test_of_two_on_their_way_one_that_fails_leaves_the_home(
+        self, machines: Machines, first: Pod, second: Pod
+    ) -> None:
+        """A third pod must not make another one."""
         third = launcher("launcher-db-3", "db")
         machines.reserve(POD, "n1")
         machines.reserve(NEXT, "n1")
 
-        machines.plugin.unreserve(_state(), POD, "n1")
+        machines.plugin.unreserve(CycleState(), first, "n1")
         assert ["n1"] == machines.allowed(third)
 
-        machines.plugin.unreserve(_state(), NEXT, "n1")
+        machines.plugin.unreserve(CycleState(), second, "n1")
         assert ALL == machines.allowed(third)
-
-    async def test_one_that_joined_and_does_not_arrive_changes_nothing(self, machines: Machines) -> None:
-        machines.reserve(POD, "n1")
-        machines.reserve(NEXT, "n1")
-
-        machines.plugin.unreserve(_state(), NEXT, "n1")
-        assert ["n1"] == machines.allowed(NEXT)
-
-        machines.plugin.unreserve(_state(), POD, "n1")
-        assert ALL == machines.allowed(NEXT)
 
     async def test_a_failed_bind_leaves_no_home(self, machines: Machines) -> None:
         await machines.bind(POD, "n1", succeeds=False)
@@ -108,7 +96,7 @@ class TestFirstBind:
         machines.reserve(POD, "n1")
 
         for _ in range(2):
-            machines.plugin.unreserve(_state(), NEXT, "n1")
+            machines.plugin.unreserve(CycleState(), NEXT, "n1")
 
         assert ["n1"] == machines.allowed(NEXT)
 
@@ -120,7 +108,7 @@ class TestFirstBind:
         machines.reserve(POD, "n1")
         machines.gone(kind)  # type: ignore[arg-type]
 
-        machines.plugin.unreserve(_state(), POD, "n1")
+        machines.plugin.unreserve(CycleState(), POD, "n1")
         machines.machine()
 
         assert ALL == machines.allowed(NEXT)
@@ -129,15 +117,6 @@ class TestFirstBind:
         machines.gone(MACHINE)
 
         assert OWNER_UNKNOWN == machines.reserve(POD, "n1")
-
-    async def test_two_machines_have_two_homes(self, machines: Machines) -> None:
-        machines.machine("mail")
-        other = launcher("launcher-mail", "mail")
-
-        await machines.bind(POD, "n1")
-        await machines.bind(other, "n2")
-
-        assert (["n1"], ["n2"]) == (machines.allowed(POD), machines.allowed(other))
 
     async def test_ordinals_of_one_set_have_homes_of_their_own(self) -> None:
         machines = Machines({"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]})
@@ -360,7 +339,3 @@ class TestRepair:
             kept.append(len(machines.plugin._recorder._causes))
 
         assert [1, 1, 0] == kept
-
-
-def _state() -> CycleState:
-    return CycleState()

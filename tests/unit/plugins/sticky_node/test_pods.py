@@ -30,7 +30,6 @@ from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN, StickyNode
 from plugins.sticky_node.pods import HOSTNAME, MOST_OTHERS, MOST_SLOTS, Volumes, slots
 from tests.api.virtual import virtual_time
 from tests.builders import (
-    ZONE,
     JsonObject,
     PodFields,
     claim_object,
@@ -50,6 +49,7 @@ from tests.unit.plugins.sticky_node.machines import (
     HOME_AFTER,
     HOME_OWNER,
     HOME_POD,
+    HOME_REPLACES,
     INSTANCE,
     KUBEVIRT,
     LWS,
@@ -97,11 +97,6 @@ def add_claim(machines: Machines, name: str = "data", *, keeps: bool = True, **f
 
 def written(machines: Machines, name: str = "data") -> dict[str, str]:
     return machines.annotations(PERSISTENT_VOLUME_CLAIMS, name)
-
-
-def change(machines: Machines, edited: dict[str, str], name: str = "data") -> None:
-    """A person edits: these are all its annotations now."""
-    add_claim(machines, name, annotations=edited, version="1000")
 
 
 def user(machines: Machines, name: str = "one", *claims: str, ephemeral: tuple[str, ...] = (), **fields: Any) -> Pod:
@@ -319,17 +314,6 @@ class TestMade:
             assert ["n2"] == machines.allowed(user(machines, name, uid="new"))
         assert "PersistentVolumeClaim default/data" in machines.events.told[0].regarding
 
-    async def test_a_crash_before_it_is_written_loses_nothing(self) -> None:
-        machines = machines_of()
-        add_claim(machines)
-        await machines.bind(user(machines), "n2", copies=False)
-        machines.restart()
-        assert {} == written(machines)
-
-        await machines.repair()
-
-        assert "n2" == written(machines)[HOME]
-
     async def test_two_pods_of_one_claim_make_one_home(self) -> None:
         machines = machines_of()
         add_claim(machines)
@@ -340,39 +324,6 @@ class TestMade:
         add_claim(machines, "logs")
         depends = [machines.plugin.depends_on(*it) for it in ((second, first), (other, first))]
         assert [True, False] == depends
-
-    async def test_a_soft_home_moves_with_the_pod(self) -> None:
-        machines = machines_of(policy="soft")
-        add_claim(machines)
-        await machines.bind(user(machines), "n2")
-        machines.node("n2", unschedulable=True)
-        second = user(machines, "two")
-        assert ["n1", "n3"] == machines.allowed(second)
-
-        await machines.bind(second, "n3")
-
-        assert "n3" == written(machines)[HOME]
-
-    async def test_a_person_releases_it(self) -> None:
-        machines = machines_of()
-        add_claim(machines)
-        first = user(machines)
-        await machines.bind(first, "n2")
-        change(machines, {key: it for key, it in written(machines).items() if key != HOME})
-        machines.cluster.delete_pod(first.key)
-        await machines.repair()
-        second = user(machines, "two")
-        assert ALL == machines.allowed(second)
-
-        await machines.bind(second, "n3")
-
-        assert "n3" == written(machines)[HOME]
-
-    async def test_a_claim_may_say_how_strict_its_home_is(self) -> None:
-        machines = machines_of()
-        add_claim(machines, home="n2", annotations={"homeport.dev/policy": "off"})
-
-        assert ALL == machines.allowed(user(machines))
 
 
 class TestWhose:
@@ -436,23 +387,6 @@ class TestWhose:
 
 
 class TestStates:
-    @pytest.mark.parametrize(
-        ("policy", "allowed"),
-        [
-            pytest.param("hard", [], id="hard"),
-            pytest.param("soft", ["n3"], id="soft"),
-            pytest.param("grace", ["n3"], id="grace"),
-        ],
-    )
-    def test_its_volume_is_elsewhere(self, policy: str, allowed: list[str]) -> None:
-        machines = machines_of(policy=policy)
-        machines.node("n3", metadata={"labels": {ZONE: "z3"}})
-        add_claim(machines, volume="pv-1", home="n2")
-        volume = volume_object(claim="data", zone="z3")
-        machines.cluster.others.upsert(PERSISTENT_VOLUMES, PERSISTENT_VOLUMES.decode(encoded(volume)))
-
-        assert allowed == machines.allowed(user(machines))
-
     async def test_a_machine_that_moves_is_not_held(self) -> None:
         machines = machines_of()
         add_claim(machines, home="n2")
@@ -516,22 +450,6 @@ class TestStates:
         ((when, who),) = machines.woken
         assert ("one", True) == (who, 900 <= when <= 902)
         assert ["n2", "n3"] == machines.asks(pod)
-
-    @virtual_time
-    async def test_who_releases_it_wakes_the_pod(self) -> None:
-        machines = Watched({"owners": [CLAIMS], "policy": "hard"})
-        add_claim(machines, home="n1")
-        machines.cordon("n1")
-        pod = user(machines)
-        async with machines.leading():
-            await asyncio.sleep(1)
-            assert [] == machines.asks(pod)
-            await asyncio.sleep(100)
-            change(machines, {})
-            await asyncio.sleep(2)
-
-        assert ["one"] == [who for _, who in machines.woken]
-        assert ALL == machines.asks(pod)
 
     @virtual_time
     async def test_who_comes_to_decide_wakes_each_pod_once(self) -> None:
@@ -951,6 +869,7 @@ class TestBind:
             pytest.param("n1", {HOME: "n1", HOME_AFTER: "x"}, {HOME: ""}, id="at home: we say nothing of our own"),
             pytest.param("", {HOME: "n9"}, {HOME: "n1"}, id="a first bind overwrites the node"),
             pytest.param("", {HOME_AFTER: "x"}, {HOME: "n1", HOME_AFTER: ""}, id="and what was before it"),
+            pytest.param("", {HOME_REPLACES: "n1"}, {HOME: "n1", HOME_REPLACES: ""}, id="and what it replaces"),
         ],
     )
     async def test_what_was_written_on_the_pod_before_does_not_survive(

@@ -143,16 +143,6 @@ async def test_a_pod_that_does_not_decide_replaces_nothing(machines: Machines) -
     assert own_home("n1", "first") == machines.annotations()
 
 
-@pytest.mark.parametrize("there", [{HOME_REPLACES: "n1"}, {HOME: "n9", HOME_AFTER: "x", HOME_REPLACES: "n1"}])
-async def test_what_was_written_on_the_pod_before_does_not_survive(there: dict[str, str]) -> None:
-    machines = Machines()
-    machines.machine()
-
-    assert {HOME: "n1", **{key: "" for key in there if key != HOME}} == await machines.bind(
-        launcher(annotations=there), "n1"
-    )
-
-
 FIRST = launcher("first", created="2026-11-21T10:00:00Z")
 SECOND = launcher("second", created="2026-11-21T10:00:05Z")
 THIRD = launcher("third", created="2026-11-21T10:00:10Z")

@@ -27,8 +27,8 @@ from plugins.sticky_node.waiting_pods import ASK_AGAIN_SECONDS, AT_ONCE, FIRST_A
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, claim_object, encoded, make_pod, mounting, volume_object
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, bound
-from tests.unit.plugins.sticky_node.watched import BEGINS, Watched, after, launcher, make_node
+from tests.unit.plugins.sticky_node.machines import HOME, MACHINE, bound, launcher, make_node
+from tests.unit.plugins.sticky_node.watched import BEGINS, Watched, after, at, at_home, away
 
 DB = "VirtualMachine default/db"
 POD = "Pod default/launcher"
@@ -38,34 +38,12 @@ LATEST = 2.0
 """Seconds until the scheduler is asked to try a pod again."""
 
 
-async def at(seconds: float) -> None:
-    """Until so long after noon."""
-    await asyncio.sleep(BEGINS + seconds - now())
-
-
 def waiting(policy: str = "grace") -> Watched:
     """A machine whose home n1 is cordoned."""
-    machines = Watched({"policy": policy, "gracePeriod": GRACE})
-    machines.machine(home="n1")
-    machines.cordon("n1")
-    return machines
+    return away({"policy": policy, "gracePeriod": GRACE})
 
 
 class TestWoken:
-    @virtual_time
-    async def test_once_the_home_takes_pods_again(self) -> None:
-        machines = waiting()
-        async with machines.leading():
-            await at(1)
-            assert [] == machines.asks(launcher())
-            await at(100)
-            machines.uncordon("n1")
-            await at(700)
-
-        ((when, who),) = machines.woken
-        assert ("launcher", True) == (who, 100 <= when <= 100 + LATEST)
-        assert ["n1"] == machines.asks(launcher())
-
     @virtual_time
     async def test_once_the_grace_is_over(self) -> None:
         machines = waiting()
@@ -81,8 +59,7 @@ class TestWoken:
     @virtual_time
     async def test_once_the_grace_is_over_that_the_pod_itself_counts(self) -> None:
         """The home is usable and full: what the scheduler says of the pod comes after the first refusal."""
-        machines = Watched({"gracePeriod": GRACE})
-        machines.machine(home="n1")
+        machines = at_home({"gracePeriod": GRACE})
         async with machines.leading():
             await at(30)
             assert ["n1"] == machines.asks(launcher())
@@ -94,6 +71,7 @@ class TestWoken:
         ((when, _),) = machines.woken
         assert 30 + GRACE <= when <= 30 + GRACE + LATEST
 
+    @virtual_time
     @pytest.mark.parametrize(
         "edit",
         [
@@ -101,24 +79,21 @@ class TestWoken:
             pytest.param(lambda machines: machines.change(MACHINE, {}), id="released"),
             pytest.param(lambda machines: machines.change(MACHINE, {HOME: "n1", "policy": "soft"}), id="made soft"),
             pytest.param(lambda machines: machines.leaves("n1"), id="its node leaves"),
+            pytest.param(lambda machines: machines.uncordon("n1"), id="its node takes pods again"),
         ],
     )
-    def test_once_the_home_or_its_policy_is_another(self, edit: Callable[[Watched], None]) -> None:
-        @virtual_time
-        async def story() -> None:
-            machines = waiting()
-            async with machines.leading():
-                await at(1)
-                assert [] == machines.asks(launcher())
-                await at(50)
-                edit(machines)
-                await at(700)
+    async def test_once_the_home_or_its_policy_is_another(self, edit: Callable[[Watched], None]) -> None:
+        machines = waiting()
+        async with machines.leading():
+            await at(1)
+            assert [] == machines.asks(launcher())
+            await at(50)
+            edit(machines)
+            await at(700)
 
-            ((when, _),) = machines.woken
-            assert 50 <= when <= 50 + LATEST
-            assert machines.asks(launcher())
-
-        story()
+        ((when, _),) = machines.woken
+        assert 50 <= when <= 50 + LATEST
+        assert machines.asks(launcher())
 
     @virtual_time
     async def test_once_the_only_try_of_a_soft_home_is_over(self) -> None:
@@ -138,8 +113,7 @@ class TestWoken:
     @virtual_time
     async def test_once_the_try_is_over_however_long_it_has_waited_before(self) -> None:
         """Its grace ends long after its first refusal, and only then is the home a soft one."""
-        machines = Watched({"gracePeriod": 400})
-        machines.machine(home="n1")
+        machines = at_home({"gracePeriod": 400})
         since = {"type": "PodScheduled", "status": "False", "lastTransitionTime": after(0)}
         pod = launcher(status={"conditions": [since]})
         async with machines.leading():
@@ -262,9 +236,7 @@ class TestLeftAlone:
 
     @virtual_time
     async def test_it_waits_for_a_home_that_is_back_and_full_from_when_it_came_back(self) -> None:
-        machines = Watched({"gracePeriod": GRACE})
-        machines.machine(home="n1")
-        machines.cordon("n1")
+        machines = away({"gracePeriod": GRACE})
         told = {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": after(1)}]}
         pod = launcher(resource_version="2", status=told, nominated="n1")
         async with machines.leading():
@@ -281,8 +253,7 @@ class TestLeftAlone:
     async def test_it_waits_for_a_full_home_from_when_its_gates_went(self) -> None:
         """What PodScheduled says has stood there since it was made."""
         told = {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": after(0)}]}
-        machines = Watched({"gracePeriod": 400})
-        machines.machine(home="n1")
+        machines = at_home({"gracePeriod": 400})
         machines.cluster.upsert_pod(launcher(gated=True, status=told))
         async with machines.leading():
             await at(3600)
@@ -488,41 +459,36 @@ class TestTold:
         line = {"event": "grace over", "log_level": "info", "machine": DB, "node": "n1", "pod": "default/launcher"}
         assert [line] == [it for it in said if it["event"] == "grace over"]
 
+    @virtual_time
     @pytest.mark.parametrize(
         ("policy", "does"), [("hard", "waits"), ("grace", "may start where it can"), ("soft", "may start where it can")]
     )
-    def test_a_volume_that_the_home_cannot_use(self, policy: str, does: str) -> None:
-        @virtual_time
-        async def story() -> None:
-            machines = Watched({"policy": policy})
-            machines.machine(home="n1")
-            claim = PERSISTENT_VOLUME_CLAIMS.decode(encoded(claim_object(volume="pv-1")))
-            machines.cluster.others.upsert(PERSISTENT_VOLUME_CLAIMS, claim)
-            volume = PERSISTENT_VOLUMES.decode(encoded(volume_object(claim="data", zone="far")))
-            machines.cluster.others.upsert(PERSISTENT_VOLUMES, volume)
-            with capture_logs() as said:
-                async with machines.leading():
-                    await at(1)
-                    machines.asks(launcher(more=mounting("data")))
-                    await at(100)
+    async def test_a_volume_that_the_home_cannot_use(self, policy: str, does: str) -> None:
+        machines = at_home({"policy": policy})
+        claim = PERSISTENT_VOLUME_CLAIMS.decode(encoded(claim_object(volume="pv-1")))
+        machines.cluster.others.upsert(PERSISTENT_VOLUME_CLAIMS, claim)
+        volume = PERSISTENT_VOLUMES.decode(encoded(volume_object(claim="data", zone="far")))
+        machines.cluster.others.upsert(PERSISTENT_VOLUMES, volume)
+        with capture_logs() as said:
+            async with machines.leading():
+                await at(1)
+                machines.asks(launcher(more=mounting("data")))
+                await at(100)
 
-            note = (
-                f"the home n1 cannot use a volume of default/launcher, which {does} "
-                "(PersistentVolumeClaim data is bound to PersistentVolume pv-1): move the home to where the volume is, "
-                "or release it, by homeport.dev/home; or restore the volume at home"
-            )
-            assert [
-                Told(DB, POD, "Warning", "HomeElsewhere", "Watching", note),
-                Told(POD, "Node n1", "Warning", "HomeElsewhere", "Watching", note),
-            ] == machines.events.told
-            assert ["home elsewhere"] == [it["event"] for it in said]
-
-        story()
+        note = (
+            f"the home n1 cannot use a volume of default/launcher, which {does} "
+            "(PersistentVolumeClaim data is bound to PersistentVolume pv-1): move the home to where the volume is, "
+            "or release it, by homeport.dev/home; or restore the volume at home"
+        )
+        assert [
+            Told(DB, POD, "Warning", "HomeElsewhere", "Watching", note),
+            Told(POD, "Node n1", "Warning", "HomeElsewhere", "Watching", note),
+        ] == machines.events.told
+        assert ["home elsewhere"] == [it["event"] for it in said]
 
     @virtual_time
     async def test_a_pod_that_goes_its_way_at_once_is_told_nothing(self) -> None:
-        machines = Watched()
-        machines.machine(home="n1")
+        machines = at_home()
         async with machines.leading():
             await at(1)
             machines.asks(launcher())
@@ -554,6 +520,7 @@ class Asked(Watched):
         self.meanwhile: Callable[[], object] = bool
         self.handle = replace(self.handle, profile=replace(self.handle.profile, why=self._why))
         self.restart()
+        self.machine(home="n1")
 
     async def _why(self, pod: Pod, node_name: str) -> NodeVerdict:
         self.asked.append((now() - BEGINS, pod.name, node_name))
@@ -573,43 +540,38 @@ def told(until: str = "", reasons: str = "Insufficient cpu") -> list[Told]:
     ]
 
 
+@virtual_time
 @pytest.mark.parametrize(
     ("policy", "until"),
     [("hard", ""), ("grace", f"; from {after(901)} on it may start elsewhere")],
 )
-def test_on_the_pod_and_on_its_owner(policy: str, until: str) -> None:
-    @virtual_time
-    async def story() -> None:
-        machines = Asked({"policy": policy})
-        machines.machine(home="n1")
-        with capture_logs() as lines:
-            async with machines.leading():
-                await at(1)
-                machines.waits()
-                await at(120)
+async def test_on_the_pod_and_on_its_owner(policy: str, until: str) -> None:
+    machines = Asked({"policy": policy})
+    with capture_logs() as lines:
+        async with machines.leading():
+            await at(1)
+            machines.waits()
+            await at(120)
 
-        assert told(until) == machines.events.told
-        ((when, who, node), *_) = machines.asked
-        assert (("launcher", "n1"), True) == ((who, node), when <= 1 + FIRST_ASK_SECONDS + TICKS)
-        assert [
-            {
-                "event": "home refuses",
-                "log_level": "info",
-                "machine": DB,
-                "node": "n1",
-                "pod": "default/launcher",
-                "reasons": "Insufficient cpu",
-            }
-        ] == lines
-
-    story()
+    assert told(until) == machines.events.told
+    ((when, who, node), *_) = machines.asked
+    assert (("launcher", "n1"), True) == ((who, node), when <= 1 + FIRST_ASK_SECONDS + TICKS)
+    assert [
+        {
+            "event": "home refuses",
+            "log_level": "info",
+            "machine": DB,
+            "node": "n1",
+            "pod": "default/launcher",
+            "reasons": "Insufficient cpu",
+        }
+    ] == lines
 
 
 @virtual_time
 async def test_also_of_a_pod_that_filter_was_never_asked_about() -> None:
     """Where in-tree filters refuse it everywhere, no extender is asked."""
     machines = Asked({"policy": "hard"})
-    machines.machine(home="n1")
     async with machines.leading():
         await at(1)
         machines.cluster.upsert_pod(refused())
@@ -621,7 +583,6 @@ async def test_also_of_a_pod_that_filter_was_never_asked_about() -> None:
 @virtual_time
 async def test_where_nothing_is_known_nothing_is_said_and_it_is_asked_again_ever_more_rarely() -> None:
     machines = Asked({"policy": "hard"}, NodeVerdict((), ("InterPodAffinity",)))
-    machines.machine(home="n1")
     async with machines.leading():
         await at(1)
         machines.waits()
@@ -641,7 +602,6 @@ async def test_where_nothing_is_known_nothing_is_said_and_it_is_asked_again_ever
 @virtual_time
 async def test_other_reasons_are_told_anew() -> None:
     machines = Asked({"policy": "hard"})
-    machines.machine(home="n1")
     async with machines.leading():
         await at(1)
         machines.waits()
@@ -655,7 +615,6 @@ async def test_other_reasons_are_told_anew() -> None:
 @virtual_time
 async def test_the_end_of_a_grace_says_it_too() -> None:
     machines = Asked({"gracePeriod": 100})
-    machines.machine(home="n1")
     async with machines.leading():
         await at(1)
         machines.waits()
@@ -667,6 +626,7 @@ async def test_the_end_of_a_grace_says_it_too() -> None:
     assert {(DB, note), (POD, note)} == {(it.regarding, it.note) for it in over}
 
 
+@virtual_time
 @pytest.mark.parametrize(
     "change",
     [
@@ -678,21 +638,16 @@ async def test_the_end_of_a_grace_says_it_too() -> None:
         pytest.param(lambda it: it.cordon("n1"), id="the home takes no pods"),
     ],
 )
-def test_what_has_changed_while_it_was_asked_is_not_told(change: Callable[[Asked], object]) -> None:
-    @virtual_time
-    async def story() -> None:
-        machines = Asked({"policy": "hard"})
-        machines.machine(home="n1")
-        machines.meanwhile = lambda: change(machines)
-        async with machines.leading():
-            await at(1)
-            machines.waits()
-            await at(10)
+async def test_what_has_changed_while_it_was_asked_is_not_told(change: Callable[[Asked], object]) -> None:
+    machines = Asked({"policy": "hard"})
+    machines.meanwhile = lambda: change(machines)
+    async with machines.leading():
+        await at(1)
+        machines.waits()
+        await at(10)
 
-        assert 1 == len(machines.asked)
-        assert "HomeRefuses" not in machines.events.reasons
-
-    story()
+    assert 1 == len(machines.asked)
+    assert "HomeRefuses" not in machines.events.reasons
 
 
 @virtual_time
@@ -700,7 +655,6 @@ async def test_a_pod_that_is_not_held_is_not_asked_about() -> None:
     """Nor one that starts within moments, since its home was merely not shown."""
     machines = Asked()
     machines.machine("soft", home="n1", policy="soft")
-    machines.machine(home="n1")
     async with machines.leading():
         await at(1)
         machines.asks(refused("soft", "soft"))
@@ -716,7 +670,6 @@ async def test_a_pod_that_is_not_held_is_not_asked_about() -> None:
 async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_pods, "MOST", 2)
     machines = Asked({"policy": "hard"})
-    machines.machine(home="n1")
     async with machines.leading():
         await at(1)
         for number in range(4):
@@ -801,8 +754,7 @@ async def test_writes_that_wait_keep_no_pod_from_being_woken() -> None:
 
 @virtual_time
 async def test_an_hour_without_anything_to_do_is_spent_asleep() -> None:
-    machines = Watched()
-    machines.machine(home="n1")
+    machines = at_home()
     slept: list[float] = []
     sleep = asyncio.sleep
 

@@ -6,28 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Timing
 from app.framework.node_info import Candidates
-from app.framework.parts import extras_of
-from app.kube.core_v1 import Node, Pod, core_v1
+from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
-from plugins.sticky_node.home_state import PARTS
 from plugins.sticky_node.plugin import StickyNode
 from tests.api.virtual import now
-from tests.builders import JsonObject, NodeFields, PodFields, encoded, node_object, pod_object, taint
-from tests.unit.plugins.sticky_node.machines import INSTANCE, MACHINE, NODES, Machines, reference
+from tests.builders import JsonObject, taint
+from tests.unit.plugins.sticky_node.machines import MACHINE, NODES, Machines, make_node
 
 SINCE: Final = "homeport.dev/home-since"
 NOON: Final = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
 """When virtual time begins."""
 
 BEGINS: Final = 1000.0
-_CORE: Final = core_v1(extras_of(PARTS))
 
 
 def wall() -> float:
@@ -39,15 +36,9 @@ def after(seconds: float) -> str:
     return datetime.fromtimestamp(NOON + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def make_node(name: str = "n1", **fields: Unpack[NodeFields]) -> Node:
-    """A node, with what the plugin reads of it."""
-    return _CORE.decode_node(encoded(node_object(name, **fields)))
-
-
-def launcher(name: str = "launcher", machine: str = "db", **fields: Unpack[PodFields]) -> Pod:
-    """The pod of a virtual machine, with what the plugin reads of it."""
-    given: PodFields = {"owner": reference(INSTANCE, machine), **fields}
-    return _CORE.decode_pod(encoded(pod_object(name, **given)))
+async def at(seconds: float) -> None:
+    """Until so long after noon."""
+    await asyncio.sleep(BEGINS + seconds - now())
 
 
 class Watched(Machines):
@@ -115,3 +106,17 @@ class Watched(Machines):
         nodes = Candidates.of({name: self.nodes[name] for name in names})
         passed = self.plugin.filter_nodes(state, pod, nodes).passed
         return list(self.plugin.filter_last(state, pod, nodes, passed).passed) if passed else []
+
+
+def at_home(args: JsonObject | None = None) -> Watched:
+    """A machine whose home is n1."""
+    machines = Watched(args)
+    machines.machine(home="n1")
+    return machines
+
+
+def away(args: JsonObject | None = None) -> Watched:
+    """A machine whose home n1 is cordoned."""
+    machines = at_home(args)
+    machines.cordon("n1")
+    return machines
