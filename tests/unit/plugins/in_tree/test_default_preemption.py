@@ -27,12 +27,11 @@ from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 from app.runtime.guard import PluginError
 from plugins.in_tree import default_preemption
 from plugins.in_tree.default_preemption import DefaultPreemptionArgs
-from tests.builders import JsonObject, PodFields, constraint, encoded, make_node, pod_object
+from tests.builders import JsonObject, PodFields, encoded, make_node, pod_object
 from tests.fakes import FromSpec, spec_of
 from tests.harness import World, only
 
 PREEMPTION: Final = "DefaultPreemption"
-NOBODY: Final = unresolvable("No preemption victims found for incoming pod")
 CLOSED: Final = unresolvable("node(s) were closed")
 FULL: Final = unschedulable("node(s) were full")
 CORE: Final = core_v1([Extra.DISRUPTION])
@@ -186,41 +185,6 @@ class TestVictims:
         assert (before, [it.uid for it in pods]) == (found.cluster.generation, list(found.cluster.nodes["n1"].pods))
         assert [] == found.cluster.check()
 
-    def test_of_equal_ones_who_runs_longest_stays(self) -> None:
-        """Whose start is not known started last; of several such the last on the node counts as the first."""
-        found = world(
-            make("new", "n1", started=9),
-            make("none", "n1", started=None),
-            make("old", "n1", started=1),
-            make("also", "n1", started=None),
-            make("older", "n1", started=0),
-        )
-
-        assert (["new", "also", "none"], 0, SUCCESS) == victims(found, WAITING)
-
-    def test_one_that_is_terminating_is_a_victim_like_any_other(self) -> None:
-        found = world(*(make(f"p{it}", "n1", terminating=True, started=it) for it in range(LIMIT)))
-
-        assert (["p2"], 0, SUCCESS) == victims(found, WAITING)
-
-    @pytest.mark.parametrize(
-        ("pods", "labels", "expected"),
-        [
-            pytest.param([100, 100, 200], {}, NOBODY, id="nobody is lower"),
-            pytest.param([100, 100, 200, 0], {}, FULL.by("Room"), id="the others are too many"),
-            pytest.param([0, 0, 0], {"closed": ""}, CLOSED.by("Room"), id="it would not help"),
-        ],
-    )
-    def test_a_node_that_cannot_be_freed_says_why(
-        self, pods: Sequence[int], labels: Mapping[str, str], expected: Status
-    ) -> None:
-        found = world(*(make(f"p{it}", "n1", priority=of) for it, of in enumerate(pods)), nodes={"n1": labels})
-
-        assert ([], 0, expected) == victims(found, WAITING)
-
-    def test_where_nobody_has_to_go_there_is_nobody(self) -> None:
-        assert ([], 0, SUCCESS) == victims(world(make("low", "n1")), WAITING)
-
     def test_a_plugin_that_fails_is_an_error_of_the_node(self) -> None:
         found = world(make("p1", "n1"), nodes={"n1": {"broken": ""}})
 
@@ -229,57 +193,10 @@ class TestVictims:
         assert (Code.ERROR, "Room") == (status.code, status.plugin)
         assert "a screw is loose" in status.message
 
-    def test_pods_that_are_nominated_there_count(self) -> None:
-        """One of equal priority may come: it has to fit, too."""
-        nominated = make("nominated", nominated="n1", priority=100)
-        pods = [make(f"p{it}", "n1", started=it) for it in range(LIMIT)]
-
-        assert [["p2"], ["p1", "p2"]] == [victims(world(*pods, *it), WAITING)[0] for it in ((), (nominated,))]
-
-    def test_spreading_sees_them_gone(self) -> None:
-        web = {"app": "web"}
-        spread = [constraint("kubernetes.io/hostname", app="web", min_domains=9)]
-        found = World(
-            make_node("n1"),
-            *(make(f"p{it}", "n1", labels=web, started=it) for it in range(2)),
-            make("other", "n1"),
-            profile=only("PodTopologySpread", PREEMPTION),
-            cluster=Cluster(CORE),
-        )
-
-        assert (["p0", "p1"], 0, SUCCESS) == victims(found, make("new", labels=web, spread=spread, priority=1))
-
 
 class TestBudgets:
     WEB: Final[list[Pod]] = [make(f"web-{it}", "n1", labels={"app": "web"}, started=it) for it in range(2)]
     OLD: Final = [make("old-1", "n1", priority=9), make("old-2", "n1", priority=9)]
-
-    @pytest.mark.parametrize(
-        ("budgets", "expected"),
-        [
-            pytest.param([], (["web-0", "web-1"], 0, SUCCESS), id="none"),
-            pytest.param([budget(allowed=2)], (["web-0", "web-1"], 0, SUCCESS), id="it allows both"),
-            pytest.param([budget(allowed=1)], (["old-2", "web-0"], 0, SUCCESS), id="the second would break it"),
-            pytest.param([budget()], (["old-1", "old-2"], 0, SUCCESS), id="both stay, whatever their priority"),
-            pytest.param([budget("a", 2), budget("b", 0)], (["old-1", "old-2"], 0, SUCCESS), id="the stricter of two"),
-            pytest.param([budget(namespace="other")], (["web-0", "web-1"], 0, SUCCESS), id="of another namespace"),
-            pytest.param(
-                [budget(disruptedPods={"web-0": None})],
-                (["old-2", "web-0"], 0, SUCCESS),
-                id="whom it lists as disrupted has been counted",
-            ),
-        ],
-    )
-    def test_whom_a_budget_protects_comes_back_first(
-        self, budgets: Sequence[JsonObject], expected: tuple[list[str], int, Status]
-    ) -> None:
-        assert expected == victims(world(*self.WEB, *self.OLD, budgets=budgets), WAITING)
-
-    def test_it_is_broken_if_it_must_be(self) -> None:
-        pods = [make(f"web-{it}", "n1", labels={"app": "web"}, started=it) for it in range(LIMIT + 1)]
-
-        assert (["web-2", "web-3"], 2, SUCCESS) == victims(world(*pods, budgets=[budget()]), WAITING)
-        assert (["web-1", "web-2"], 0, SUCCESS) == victims(world(*pods, budgets=[budget(allowed=3)]), WAITING)
 
     def test_what_changes_is_seen(self) -> None:
         found = world(*self.WEB, *self.OLD, budgets=[budget()])
@@ -324,31 +241,6 @@ class TestEligible:
 
 def chosen(*pods: Pod, violations: int = 0) -> Victims:
     return Victims(pods, violations)
-
-
-class TestPick:
-    LOW: Final = make("low", priority=-5)
-    ONE: Final = make("one", priority=1, started=1)
-    LATE: Final = make("late", priority=1, started=7)
-    NEW: Final = make("new", priority=1, started=None)
-    TEN: Final = make("ten", priority=10)
-
-    @pytest.mark.parametrize(
-        ("on_nodes", "expected"),
-        [
-            pytest.param({}, (), id="none"),
-            pytest.param({"a": chosen(LOW, violations=1), "b": chosen(TEN, TEN)}, ("b",), id="budgets first"),
-            pytest.param({"a": chosen(TEN), "b": chosen(ONE, ONE, ONE)}, ("b",), id="then the highest priority"),
-            pytest.param({"a": chosen(ONE, ONE), "b": chosen(ONE, LOW)}, ("b",), id="then the sum"),
-            pytest.param({"a": chosen(LOW, LOW), "b": chosen(LOW)}, ("b",), id="more negative ones are not better"),
-            pytest.param({"a": chosen(ONE), "b": chosen(LATE), "c": chosen(ONE)}, ("b",), id="then the latest start"),
-            pytest.param({"a": chosen(LATE, ONE), "b": chosen(LATE, LATE)}, ("b",), id="of the one that runs longest"),
-            pytest.param({"a": chosen(LATE), "b": chosen(NEW)}, ("b",), id="not started is latest"),
-            pytest.param({"a": chosen(NEW), "b": chosen(LATE), "c": chosen(NEW)}, ("a", "c"), id="equals"),
-        ],
-    )
-    def test_the_least_costly_node(self, on_nodes: Mapping[str, Victims], expected: tuple[str, ...]) -> None:
-        assert expected == world().framework.post_filters.pick(on_nodes)
 
 
 def crowd(node: str, priority: int = 0, count: int = LIMIT) -> Iterator[Pod]:

@@ -56,40 +56,6 @@ def test_an_image_counts_by_its_size_and_by_how_many_nodes_have_it(
     assert expected == scores(found, *images)
 
 
-def test_init_containers_and_image_volumes_count_too() -> None:
-    found = world(node("n1", init=600, data=600, web=600), node("n2"))
-    init = {"initContainers": [container(image="init:1")]}
-    volumes = {"volumes": [{"name": "a", "image": {"reference": "data:1"}}, {"name": "b", "emptyDir": {}}]}
-
-    assert [28, 0] == scores(found, "web:1")
-    assert [29, 0] == scores(found, "web:1", **init)
-    assert [59, 0] == scores(found, "web:1", **volumes)
-
-
-def test_volumes_of_a_pod_without_containers() -> None:
-    found = world(node("n1", data=600), node("n2"))
-
-    assert [100, 0] == scores(found, volumes=[{"name": "a", "image": {"reference": "data:1"}}])
-
-
-def test_all_nodes_of_the_picture_count_whichever_are_asked() -> None:
-    found = world(node("n1", web=900), *(node(f"n{index}") for index in range(2, 6)))
-    pod = found.pod("pending", containers=[container(image="web:1")])
-
-    assert {NAME: {"n1": 16, "n3": 0}} == found.score(pod, ["n1", "n3"])
-
-
-def test_the_size_is_that_on_the_node_that_is_known_longest() -> None:
-    found = world(node("n1", web=200), node("n2", web=900))
-    assert [18, 18] == scores(found, "web:1")
-
-    found.add(node("n1"))
-    assert [0, 43] == scores(found, "web:1")
-
-    found.add(node("n1", web=200))
-    assert [18, 18] == scores(found, "web:1")
-
-
 def test_what_changes_shows_at_once_though_raw_scores_are_kept() -> None:
     found = world(node("n1", web=500), node("n2"))
     assert [23, 0] == scores(found, "web:1")

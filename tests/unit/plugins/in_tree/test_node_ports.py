@@ -47,15 +47,6 @@ def test_a_host_port_is_taken_once(taken: JsonObject, wanted: JsonObject, expect
     assert {"n1": expected, "free": "Success"} == found.filter(pending)
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("Always", TAKEN), ("", "Success")])
-def test_of_init_containers_only_those_that_keep_running_hold_ports(policy: str, expected: Answer) -> None:
-    found = world(port(80))
-    first = container("first", ports=[port(80)], **({"restartPolicy": policy} if policy else {}))
-    pending = pod_object("pending", containers=[container()], more={"initContainers": [first]})
-
-    assert expected == found.filter(found.pod(pending))["n1"]
-
-
 def test_who_has_too_many_ports_is_refused_everywhere() -> None:
     found = world()
     many = [port(number) for number in range(1, 258)]
@@ -63,13 +54,3 @@ def test_who_has_too_many_ports_is_refused_everywhere() -> None:
     assert {"n1": UNREAD, "free": UNREAD} == found.filter(
         found.pod(pod_object("pending", containers=[container(ports=many)]))
     )
-
-
-def test_a_filter_without_its_pre_filter_says_so() -> None:
-    profile = only(PORTS)
-    profile["plugins"]["preFilter"] = {"disabled": [{"name": PORTS}]}
-    found = world(port(80), profile=profile)
-    pending = found.pod(pod_object("pending", containers=[container(ports=[port(80)])]))
-
-    with pytest.raises(Exception, match='"NodePorts" filter plugin: reading "PreFilterNodePorts" from cycleState'):
-        found.filter(pending)

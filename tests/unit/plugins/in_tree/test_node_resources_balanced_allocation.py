@@ -16,7 +16,6 @@ from tests.harness import World, only
 
 BALANCE: Final = "NodeResourcesBalancedAllocation"
 GPU: Final = "example.com/gpu"
-DISK: Final = "ephemeral-storage"
 
 
 def profile(release: str = "1.36", **args: Any) -> JsonObject:
@@ -60,32 +59,12 @@ def test_1_36_scores_what_the_pod_makes_of_the_node_and_1_35_what_it_is_then(
     assert [improvement, after] == found
 
 
-def test_of_more_than_two_it_is_the_standard_deviation() -> None:
-    resources = [{"name": it} for it in ("cpu", "memory", DISK)]
-
-    assert 52 == score(pod(cpu="4"), node(**{DISK: "4Gi"}), release="1.35", resources=resources)
-
-
-def test_a_pod_that_asks_for_none_of_them_is_not_scored() -> None:
-    resources = [{"name": "cpu"}, {"name": GPU}]
-
-    assert score(pod(), node(), resources=resources) is None
-    assert score(pod(memory="1Gi"), node(), resources=resources) is None
-
-
 def test_without_its_pre_score_it_scores_the_same_and_such_a_pod_nothing() -> None:
     found = profile()
     found["plugins"]["preScore"] = {"disabled": [{"name": BALANCE}]}
     world = World(node(), profile=found)
 
     assert [{"n1": 62}, {"n1": 0}] == [world.score(world.pod(it))[BALANCE] for it in (pod(cpu="2"), pod())]
-
-
-def test_a_resource_that_the_pod_does_not_ask_for_does_not_count() -> None:
-    resources = [{"name": "cpu"}, {"name": GPU}]
-
-    assert 75 == score(pod(cpu="2"), node(**{GPU: "4"}), resources=resources)
-    assert 68 == score(pod(**{"cpu": "2", GPU: "1"}), node(**{GPU: "4"}), resources=resources)
 
 
 def test_nodes_are_not_compared_by_devices_of_a_class() -> None:

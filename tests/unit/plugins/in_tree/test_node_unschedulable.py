@@ -56,15 +56,6 @@ def test_a_cordoned_node_takes_who_tolerates_the_taint_of_a_cordon(
     )
 
 
-def test_one_pod_after_another_is_judged_by_its_own_tolerations() -> None:
-    found = world()
-    plain, tolerant = make_pod("plain"), make_pod("tolerant", tolerations=[toleration(CORDON)])
-
-    answers = [found.filter(pod)["cordoned"] for pod in (plain, tolerant, plain, tolerant)]
-
-    assert [CORDONED, "Success", CORDONED, "Success"] == answers
-
-
 def test_where_tolerations_matter_and_are_not_read_the_node_is_refused() -> None:
     long: Any = [toleration(), toleration("x" * LARGEST_PART)]
 

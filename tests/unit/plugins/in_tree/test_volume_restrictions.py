@@ -7,7 +7,6 @@ import pytest
 from app.framework.cycle_state import CycleState
 from app.framework.interface import Unprepared
 from app.kube.volumes import Disks
-from app.runtime.guard import PluginError
 from plugins.in_tree import volume_restrictions
 from plugins.in_tree.volume_restrictions import VolumeRestrictions, VolumeRestrictionsArgs
 from tests.builders import JsonObject, claim_object, mounting, node_object, pod_object
@@ -40,42 +39,6 @@ def gce(name: str = "d", *, read_only: bool = False) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "expected"),
-    [
-        pytest.param(gce(), gce(), DISK, id="the same disk"),
-        pytest.param(gce(), gce("e"), "Success", id="another"),
-        pytest.param(gce(read_only=True), gce(read_only=True), "Success", id="both read"),
-    ],
-)
-def test_a_disk_is_on_a_node_once(theirs: JsonObject, ours: JsonObject, expected: Answer) -> None:
-    found = world(running("one", gcePersistentDisk=theirs), running("terminating", "n2"))
-
-    assert {"n1": expected, "n2": "Success"} == found.filter(found.pod(more=mounting(gcePersistentDisk=ours)))
-
-
-@pytest.mark.parametrize(
-    ("others", "expected"),
-    [
-        pytest.param([], "Success", id="nobody"),
-        pytest.param([running("one", "n1", "data")], IN_USE, id="a pod on one of the nodes"),
-        pytest.param([running("one", "gone", "data")], "Success", id="a pod on a node that is gone"),
-        pytest.param([running("one", "n1", "data", namespace="shop")], "Success", id="one of another namespace"),
-        pytest.param([pod_object("one", more=mounting("data"))], "Success", id="a pod that waits"),
-    ],
-)
-def test_a_claim_of_one_pod_is_in_use_everywhere(others: list[JsonObject], expected: Answer) -> None:
-    found = world(claim_object(modes=ONE), *others)
-
-    assert {"n1": expected, "n2": expected} == found.filter(found.pod(more=mounting("data")))
-
-
-def test_a_claim_of_many_pods_may_be_in_use() -> None:
-    found = world(claim_object(), running("one", "n1", "data"))
-
-    assert {"Success"} == set(found.filter(found.pod(more=mounting("data"))).values())
-
-
-@pytest.mark.parametrize(
     ("claims", "reason"),
     [
         pytest.param(("data",), 'persistentvolumeclaim "data" not found', id="no claim"),
@@ -90,12 +53,6 @@ def test_no_node_will_do(claims: tuple[str, ...], reason: str) -> None:
     found = world()
 
     assert {refused(reason)} == set(found.filter(found.pod(more=mounting(*claims))).values())
-
-
-def test_a_pod_does_not_stand_in_its_own_way() -> None:
-    found = world(claim_object(modes=ONE), running("web-1", "n1", "data"))
-
-    assert {"Success"} == set(found.filter(found.pod(more=mounting("data"))).values())
 
 
 def test_a_claim_is_free_once_its_holder_would_be_gone() -> None:
@@ -114,15 +71,6 @@ def test_a_claim_is_free_once_its_holder_would_be_gone() -> None:
 
     assert [False, True, False] == [it.is_success for it in said]
     assert not framework.filters.filter_node(state, pod, node).is_success
-
-
-def test_without_prefilter_it_fails_in_the_words_of_kube_scheduler() -> None:
-    profile = only(NAME)
-    profile["plugins"]["preFilter"] = {"disabled": [{"name": NAME}]}
-    found = World(node_object("n1"), profile=profile)
-
-    with pytest.raises(PluginError, match='cannot read "PreFilterVolumeRestrictions" from cycleState'):
-        found.filter(found.pod(more=mounting(gcePersistentDisk=gce())))
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,6 @@ def refused(reason: str) -> Answer:
     return ("UnschedulableAndUnresolvable", NAME, (reason,))
 
 
-OUTSIDE: Final = refused("node(s) had no available volume zone")
-
-
 def world(*objects: JsonObject) -> World:
     nodes = (
         node_object("a", labels={ZONE: "a", REGION: "r"}),
@@ -36,24 +33,6 @@ def judged(*objects: JsonObject, claims: tuple[str, ...] = ("data",), **more: An
 
 def bound(**labels: str) -> tuple[JsonObject, JsonObject]:
     return claim_object(volume="pv-1"), volume_object(claim="data", labels=labels)
-
-
-@pytest.mark.parametrize(
-    ("labels", "passed"),
-    [
-        pytest.param({}, {"a", "b", "old", "bare"}, id="no zone"),
-        pytest.param({ZONE: "a"}, {"a", "bare"}, id="a zone"),
-        pytest.param({BETA_ZONE: "a"}, {"a", "old", "bare"}, id="a zone of old, on nodes with either label"),
-        pytest.param({ZONE: "a__b"}, {"a", "b", "bare"}, id="one of two zones"),
-        pytest.param({ZONE: "a____b"}, {"a", "b", "old", "bare"}, id="a list with a gap is none"),
-        pytest.param({REGION: "r"}, {"a", "b", "bare"}, id="a region"),
-        pytest.param({ZONE: "a", REGION: "s"}, {"bare"}, id="both"),
-    ],
-)
-def test_a_node_is_in_the_zones_of_the_volumes(labels: dict[str, str], passed: set[str]) -> None:
-    found = judged(*bound(**labels))
-
-    assert {name: "Success" if name in passed else OUTSIDE for name in ("a", "b", "old", "bare")} == found
 
 
 @pytest.mark.parametrize(
@@ -90,21 +69,6 @@ def test_a_claim_needs_a_name_and_volumes_that_can_be_read() -> None:
     assert {refused("node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB")} == set(
         judged(claims=("x" * 70_000,)).values()
     )
-
-
-def test_what_is_bound_later_and_what_is_made_for_the_pod_matters_to_nobody() -> None:
-    later = judged(claim_object(class_name="later"), class_object())
-
-    assert {"Success"} == set(later.values()) == set(judged(claims=(), ephemeral=["v"]).values())
-
-
-def test_without_prefilter_it_judges_alike() -> None:
-    profile = only(NAME)
-    profile["plugins"]["preFilter"] = {"disabled": [{"name": NAME}]}
-    found = World(node_object("b", labels={ZONE: "b"}), *bound(**{ZONE: "a"}), profile=profile)
-
-    assert {"b": OUTSIDE} == found.filter(found.pod(more=mounting("data")))
-    assert {"b": refused('persistentvolumeclaim "x" not found')} == found.filter(found.pod(more=mounting("x")))
 
 
 def test_no_other_pod_matters_and_a_refusal_stands_as_long_as_what_it_rests_on() -> None:

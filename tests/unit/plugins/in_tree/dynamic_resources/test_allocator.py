@@ -6,10 +6,8 @@ from typing import Any, Final
 import pytest
 
 from app.framework.interface import at_once
-from app.kube.claims import ContainerRequests
 from app.kube.resource_claims import decode_resource_claim
-from app.kube.resource_slices import decode_slice
-from app.kube.resource_v1 import BILLION, Device, DeviceClass, DeviceTaint, ResourceSlice
+from app.kube.resource_v1 import Device, DeviceClass, ResourceSlice
 from plugins.in_tree.dynamic_resources import allocator
 from plugins.in_tree.dynamic_resources.allocator import (
     MOST_DEVICES,
@@ -22,10 +20,8 @@ from plugins.in_tree.dynamic_resources.allocator import (
     Solution,
     Use,
 )
-from plugins.in_tree.dynamic_resources.capacity import consumed_of, fits
 from plugins.in_tree.dynamic_resources.cel import Budget, Selector, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import TALLEST
-from plugins.in_tree.dynamic_resources.extended import device_requests, from_devices
 from plugins.in_tree.dynamic_resources.pools import Gathering
 from plugins.in_tree.dynamic_resources.unjudged import (
     REASON_EXPRESSION,
@@ -74,72 +70,12 @@ def run(found: Search) -> Solution | Failed:
 
 
 SAME_NUMA: Final = {"matchAttribute": "gpu.test/numa"}
-TWO_ALIKE: Final = claim_of({"exactly": exactly(2)}, constraint=SAME_NUMA)
-ALL: Final = claim_of({"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}})
-TAINTED: Final = devices(0, taints=(DeviceTaint("bad", "", "NoSchedule"),))
-
-
-@pytest.mark.parametrize(
-    ("found", "claim", "expected"),
-    [
-        pytest.param(devices(0, 1), claim_of({"exactly": exactly(2)}), (frozenset(),), id="as many as there are"),
-        pytest.param(devices(0), claim_of({"exactly": exactly(2)}), Failed(), id="one too many"),
-        pytest.param(devices(0, 1, 1), TWO_ALIKE, (frozenset(),), id="alike"),
-        pytest.param(devices(0, 1), TWO_ALIKE, Failed(), id="none alike"),
-        pytest.param(
-            devices(0),
-            claim_of({"firstAvailable": [exactly(2) | {"name": "two"}, exactly() | {"name": "one"}]}),
-            (frozenset({"r0/one"}),),
-            id="the first alternative that can be had",
-        ),
-        pytest.param(devices(), ALL, Failed(), id="all of none"),
-        pytest.param(
-            TAINTED, claim_of({"exactly": exactly()}), Failed(), id="tainted"
-        ),
-        pytest.param(
-            TAINTED,
-            claim_of({"exactly": exactly(tolerations=[{"key": "bad", "operator": "Exists"}])}),
-            (frozenset(),),
-            id="tolerated",
-        ),
-        pytest.param(
-            devices(0),
-            claim_of({"exactly": exactly()}, {"exactly": exactly(adminAccess=True)}),
-            Failed(),
-            id="an administrator does not see it twice in a claim",
-        ),
-    ],
-)  # fmt: skip
-def test_a_search(found: tuple[Device, ...], claim: Any, expected: object) -> None:
-    assert expected == run(search([slice_of(*found)], claim))
-
-
-def test_what_others_have_is_not_to_be_had() -> None:
-    taken = Use(frozenset({"d0"}))
-
-    assert Failed() == run(search([slice_of(*devices(0))], claim_of({"exactly": exactly()}), use=taken))
-    admin = claim_of({"exactly": exactly(adminAccess=True)})
-    assert (frozenset(),) == run(search([slice_of(*devices(0))], admin, use=taken))
-
-
-def test_of_an_incomplete_pool_nothing_is_taken_and_not_all_can_be() -> None:
-    slices = [slice_of(*devices(0), count=2)]
-
-    assert Failed() == run(search(slices, claim_of({"exactly": exactly()})))
-    with pytest.raises(AllocationError, match=r"resource pool gpu\.test/p is currently being updated"):
-        run(search(slices, ALL))
 
 
 def test_a_pool_with_a_name_twice_is_told() -> None:
     slices = [slice_of(*devices(0), name=name, count=2) for name in "ab"]
 
     assert Failed("invalid resource pools were encountered") == run(search(slices, claim_of({"exactly": exactly()})))
-
-
-def test_a_newer_generation_replaces_the_older() -> None:
-    slices = [slice_of(*devices(0, 1), name="old"), slice_of(*devices(0), name="new", generation=2)]
-
-    assert Failed() == run(search(slices, claim_of({"exactly": exactly(2)})))
 
 
 def test_a_slice_that_is_not_read_is_no_slice_without_devices() -> None:
@@ -295,35 +231,3 @@ def test_too_few_devices_are_too_few_however_many_ways_there_are() -> None:
     )
 
     assert Failed() == run(found)
-
-
-@pytest.mark.parametrize(("used", "expected"), [(3, (frozenset(),)), (4, Failed())])
-def test_shared_capacity(used: int, expected: object) -> None:
-    device = {"name": "d0", "capacity": {"m": {"value": "8"}}, "allowMultipleAllocations": True}
-
-    spec = {"driver": "gpu.test", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n1", "devices": [device]}
-    found = decode_slice(encoded({"metadata": {"name": "s"}, "spec": spec}))
-    claim = claim_of({"exactly": exactly(capacity={"requests": {"m": "5"}})})
-
-    assert expected == run(search([found], claim, use=Use(shared={"d0": {"m": used * BILLION}})))
-    assert fits({"m": 5 * BILLION}, found.devices[0].capacity, {"m": used * BILLION}, {}) is (expected != Failed())
-    assert 8 * BILLION == consumed_of(None, found.devices[0].capacity["m"])
-    assert not fits({"other": 1}, found.devices[0].capacity, {}, {})
-
-
-def test_extended_resources_become_requests() -> None:
-
-    classes = {"x.com/gpu": DeviceClass("gpu", "u")}
-    containers = [
-        ContainerRequests(0, False, (("x.com/gpu", 5, 0),)),
-        ContainerRequests(1, True, (("x.com/gpu", 2, 0),)),
-        ContainerRequests(2, True, (("x.com/gpu", 1, 1),)),
-    ]
-    found = device_requests(containers, ["x.com/gpu"], classes.get)
-
-    assert [("container-0-request-0", 2), ("container-1-request-0", 2), ("container-2-request-1", 1)] == [
-        (it.name, it.exactly.count) for it in found if it.exactly
-    ]
-    assert ["x.com/gpu"] == from_devices({"x.com/gpu": 1}, {}, classes.get)
-    assert [] == from_devices({"x.com/gpu": 1}, {"x.com/gpu": 4}, classes.get)
-    assert from_devices({"x.com/other": 1}, {}, classes.get) is None

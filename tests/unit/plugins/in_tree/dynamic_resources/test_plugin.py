@@ -84,26 +84,12 @@ def plugin_of(found: World) -> DynamicResources:
     return plugin
 
 
-def test_a_claim_is_met_where_there_are_devices() -> None:
-    assert {"n0": "Success", "n1": NOT_ALL} == world(claim(), slice_of("n0", "d0")).filter(pod("mine"))
-
-
 def test_a_device_of_another_claim_is_taken_until_that_gives_it_back() -> None:
     found = world(claim(), claim("other", node="n0"), slice_of("n0", "d0"))
     assert {"n0": NOT_ALL, "n1": NOT_ALL} == found.filter(pod("mine"))
 
     found.add(claim("other"))
     assert {"n0": "Success", "n1": NOT_ALL} == found.filter(pod("mine"))
-
-
-def test_an_allocated_claim_can_be_used_where_its_devices_are() -> None:
-    elsewhere = refused("resourceclaim not available on the node")
-
-    assert {"n0": elsewhere, "n1": "Success"} == world(claim(node="n1")).filter(pod("mine"))
-
-
-def test_a_pod_without_claims_is_none_of_its_business() -> None:
-    assert {"n0": "Success", "n1": "Success"} == world().filter(pod())
 
 
 @pytest.mark.parametrize(
@@ -137,13 +123,6 @@ def test_a_pod_whose_claims_are_not_there_is_refused_before_any_node(
     assert (reason,) == plugin_of(found).pre_enqueue(waiting).reasons
 
 
-def test_a_class_must_exist() -> None:
-    found = World(profile=only(DEVICES), cluster=Cluster(CORE))
-    found.add(CORE.decode_node(encoded(node_object("n0"))), claim())
-
-    assert {"n0": refused("request r: device class gpu does not exist")} == found.filter(pod("mine"))
-
-
 def test_what_cannot_be_judged_is_refused() -> None:
     unknown = refused("node(s) can't be judged: a selector of devices uses what is not known here")
     long = refused(REASON_LONG_CLAIMS)
@@ -151,25 +130,6 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
     assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
     assert {"n0": long, "n1": long} == found.filter(pod(*["mine"] * 33))
-
-
-def test_the_first_alternative_scores_most() -> None:
-    some = [
-        {"name": name, "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
-        for name, count in (("two", 2), ("one", 1))
-    ]
-    asked = object_of("ResourceClaim", "mine", {"devices": {"requests": [{"name": "r", "firstAvailable": some}]}})
-    found = world(asked, slice_of("n0", "d0"), slice_of("n1", "d0", "d1"))
-
-    assert {"n0": {DEVICES: 87}, "n1": {DEVICES: 100}} == _by_node(found.score(pod("mine")))
-
-
-def _by_node(scores: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for plugin, of_plugin in scores.items():
-        for node, score in of_plugin.items():
-            found.setdefault(node, {})[plugin] = score
-    return found
 
 
 def test_many_nodes_are_searched_in_turns() -> None:

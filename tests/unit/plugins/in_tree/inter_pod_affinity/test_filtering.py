@@ -10,15 +10,11 @@ from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
-from plugins.in_tree.inter_pod_affinity.filtering import REASON_AFFINITY, REASON_ANTI_AFFINITY, REASON_EXISTING
-from tests.builders import HOSTNAME, ZONE, JsonObject, encoded, node_object, pod_object
+from tests.builders import ZONE, JsonObject, encoded, node_object, pod_object
 from tests.harness import World, only
 
 NAME: Final = "InterPodAffinity"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-NEAR: Final = ("UnschedulableAndUnresolvable", NAME, (REASON_AFFINITY,))
-AWAY: Final = ("Unschedulable", NAME, (REASON_ANTI_AFFINITY,))
-UNWELCOME: Final = ("Unschedulable", NAME, (REASON_EXISTING,))
 
 
 def term(app: str = "web", key: str = ZONE, **more: Any) -> JsonObject:
@@ -71,87 +67,6 @@ class Cluster(World):
         )
         assert found.status.is_success
         return found.certain
-
-
-class TestAffinity:
-    def test_only_where_such_pods_are(self) -> None:
-        cluster = Cluster(named("db", "db", node="b1"))
-
-        assert {"a1": NEAR, "a2": NEAR, "bare": NEAR} == cluster.verdicts(named("web", affinity=near(term("db"))))
-
-    def test_one_pod_has_to_meet_all_terms(self) -> None:
-        both = near(term("db"), {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"tier": "x"}}})
-        cluster = Cluster(named("db", "db", node="b1"), pod_object("x", labels={"tier": "x"}, node="b2"))
-        assert dict.fromkeys(("a1", "a2", "b1", "b2", "bare"), NEAR) == cluster.verdicts(named("web", affinity=both))
-
-        cluster.add(pod_object("both", labels={"app": "db", "tier": "x"}, node="a1"))
-        assert {"a2", "b1", "b2", "bare"} == cluster.verdicts(named("web", affinity=both)).keys()
-
-    def test_the_first_of_those_that_are_drawn_to_their_like_may_begin_anywhere(self) -> None:
-        """Where the topology key is, and as long as none is there."""
-        pod, cluster = named("web", affinity=near(term())), Cluster()
-        assert {"bare": NEAR} == cluster.verdicts(pod)
-        assert dict.fromkeys(("a1", "a2", "b1", "b2", "bare"), NEAR) == cluster.verdicts(
-            named("db", "db", affinity=near(term()))
-        )
-
-        cluster.add(named("first", node="a1"))
-        assert {"b1", "b2", "bare"} == cluster.verdicts(pod).keys()
-
-    def test_a_pod_on_a_node_without_the_label_is_nowhere(self) -> None:
-        assert {"bare": NEAR} == Cluster(named("first", node="bare")).verdicts(named("web", affinity=near(term())))
-
-
-class TestAntiAffinity:
-    def test_not_where_such_pods_are_and_nodes_without_the_label_pass(self) -> None:
-        cluster = Cluster(named("db", "db", node="b1"), named("leaving", "db", node="a1", terminating=True))
-
-        assert {"a1": AWAY, "a2": AWAY, "b1": AWAY, "b2": AWAY} == cluster.verdicts(
-            named("web", affinity=away(term("db")))
-        )
-
-    def test_what_pods_there_cannot_stand_comes_last(self) -> None:
-        cluster = Cluster(
-            named("sentry", "db", node="a1", affinity=away(term())),
-            named("x", "x", node="b1"),
-            named("y", "y", node="a2"),
-        )
-
-        assert {"a1": UNWELCOME, "a2": UNWELCOME} == cluster.verdicts(named("web"))
-        assert {"a1": UNWELCOME, "a2": AWAY, "b1": AWAY} == cluster.verdicts(
-            named("web", affinity=away(term("x", HOSTNAME), term("y", HOSTNAME)))
-        )
-        assert {"a1": UNWELCOME, "a2": UNWELCOME, "b1": NEAR, "b2": NEAR, "bare": NEAR} == cluster.verdicts(
-            named("web", affinity=near(term("y")))
-        )
-
-
-class TestDryRun:
-    def test_pods_that_come_and_go(self) -> None:
-        cluster = Cluster(named("db", "db", node="a1"))
-        pod = cluster.slim(named("web", affinity={**near(term("db")), **away(term("x", HOSTNAME))}))
-        state = CycleState()
-        at_once(lambda: cluster.framework.filters.pre_filter(state, pod))
-
-        def verdict(node: str, *, removed: str = "", added: str = "", affinity: JsonObject | None = None) -> Any:
-            run, info = state.clone(), cluster.cluster.nodes[node]
-            if removed:
-                others = [it for it in info.pods.values() if it.name == removed]
-                assert 1 == len(others)
-                cluster.framework.filters.remove_pods(run, pod, others, info)
-            if added:
-                other = cluster.slim(named("other", added, node=node, affinity=affinity))
-                cluster.framework.filters.add_pods(run, pod, [other], info)
-            status = cluster.framework.filters.filter_node(run, pod, info)
-            nodes = Candidates((node,), cluster.cluster.nodes.__getitem__)
-            assert cluster.framework.filters.filter(run, pod, nodes) == ({} if status.is_success else {node: status})
-            return "Success" if status.is_success else (status.code.word, status.plugin, status.reasons)
-
-        assert ("Success", NEAR) == (verdict("a1"), verdict("a1", removed="db"))
-        assert (NEAR, "Success") == (verdict("b1"), verdict("b1", added="db"))
-        assert AWAY == verdict("a1", added="x")
-        assert UNWELCOME == verdict("a1", added="y", affinity=away(term("web", HOSTNAME)))
-        assert "Success" == verdict("a2")
 
 
 class TestCertainty:

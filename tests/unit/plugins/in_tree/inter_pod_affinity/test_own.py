@@ -10,18 +10,16 @@ from app.cache.counters import at_once
 from app.framework.interface import Unprepared
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
-from app.kube.kinds import NAMESPACES
 from app.kube.pod_affinity import Peers
 from app.kube.selectors import of_labels
 from plugins.in_tree.inter_pod_affinity import own
-from plugins.in_tree.inter_pod_affinity.own import OwnTerms, OwnTermsOf
-from tests.builders import HOSTNAME, ZONE, JsonObject, encoded, node_object, pod_object
+from plugins.in_tree.inter_pod_affinity.own import OwnTermsOf
+from tests.builders import ZONE, JsonObject, encoded, node_object, pod_object
 from tests.harness import World, only
 
 NAME: Final = "InterPodAffinity"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 WEB: Final = of_labels({"app": "web"})
-DB: Final = of_labels({"app": "db"})
 
 
 def term(app: str = "web", key: str = ZONE, **more: Any) -> JsonObject:
@@ -41,45 +39,7 @@ def pod_of(world: World, affinity: JsonObject | None = None, **fields: Any) -> P
     return world.cluster.core.decode_pod(encoded(pod_object(affinity=affinity or {}, **fields)))
 
 
-def near(world: World, *terms: JsonObject) -> OwnTerms:
-    pod = pod_of(world, {"podAffinity": {REQUIRED: list(terms)}})
-    return at_once(lambda: OwnTermsOf(world.handle.objects).of(pod))
-
-
-class TestRequiredAffinity:
-    def test_all_terms_together_mean_the_pods_that_each_means(self, world: World) -> None:
-        found = near(world, term(), term(key=HOSTNAME, namespaces=["default", "shop"]), term("db"))
-
-        both = of_labels({"app": "web"}).and_also(DB)
-        assert ((ZONE, HOSTNAME), Peers(both, frozenset({"default"}))) == (found.keys, found.peers)
-
-    @pytest.mark.parametrize(
-        "terms",
-        [
-            pytest.param([term(), {"topologyKey": ZONE}], id="no selector"),
-            pytest.param([term(), term(namespaces=["shop"])], id="no namespace in common"),
-            pytest.param([term(namespaceSelector={"matchLabels": {"team": "a"}})], id="no namespace selected"),
-        ],
-    )
-    def test_it_may_mean_nobody(self, world: World, terms: list[JsonObject]) -> None:
-        found = near(world, *terms)
-
-        assert found.peers is None
-        assert found.decides
-
-
 class TestNamespaces:
-    def test_a_selector_is_resolved_anew_when_a_namespace_changes(self, world: World) -> None:
-        resolved = OwnTermsOf(world.handle.objects)
-        selected = term(namespaceSelector={"matchLabels": {"team": "a"}})
-        pod = pod_of(world, {"podAntiAffinity": {REQUIRED: [selected]}})
-        world.add(namespace("shop", team="a"), namespace("bank", team="b"))
-        assert ((ZONE, Peers(WEB, frozenset({"shop"}))),) == resolved.of(pod).anti
-        assert resolved.of(pod) is resolved.of(pod)
-
-        world.add(namespace("bank", team="a"))
-        assert ((ZONE, Peers(WEB, frozenset({"shop", "bank"}))),) == resolved.of(pod).anti
-
     def test_many_are_looked_at_in_steps(self, monkeypatch: pytest.MonkeyPatch, world: World) -> None:
         monkeypatch.setattr(own, "_AT_ONCE", 4)
         for number in range(10):
@@ -93,14 +53,6 @@ class TestNamespaces:
             resolved.of(pod)
         assert 3 == sum(1 for _ in raised.value.steps)
         assert ((ZONE, Peers(WEB, frozenset({"s0", "s2", "s4", "s6", "s8"}))),) == resolved.of(pod).anti
-
-    def test_of_a_deleted_one_nothing_is_known(self, world: World) -> None:
-        world.add(namespace("shop", team="a"))
-        selected = term(namespaceSelector={"matchLabels": {"team": "a"}})
-        assert near(world, selected).peers == Peers(WEB, frozenset({"shop"}))
-
-        world.cluster.others.delete(NAMESPACES, ("", "shop"))
-        assert near(world, selected).peers is None
 
 
 class TestWhatCannotBeRead:

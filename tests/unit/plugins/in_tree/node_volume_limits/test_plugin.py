@@ -30,7 +30,6 @@ from tests.harness import Answer, World, answer_of, only
 
 NAME: Final = "NodeVolumeLimits"
 FULL: Final[Answer] = ("Unschedulable", NAME, ("node(s) exceed max volume count",))
-EBS: Final[JsonObject] = {"volumeID": "vol-1"}
 
 
 def refused(reason: str) -> Answer:
@@ -56,59 +55,6 @@ def world(*objects: JsonObject, **limits: Any) -> World:
     """A node with ``limits``, underscores for dots; and one that tells of no driver."""
     nodes = (node_object("n1"), node_object("n2"), csi_node_object("n1", **limits))
     return World(*nodes, *stored("a", "b", "c"), *objects, profile=only(NAME))
-
-
-@pytest.mark.parametrize(
-    ("objects", "claims", "limit", "expected"),
-    [
-        pytest.param([], ["a"], 1, "Success", id="room for one"),
-        pytest.param([], ["a", "b"], 1, FULL, id="no room for two"),
-        pytest.param([], ["a", "b"], None, "Success", id="no limit"),
-        pytest.param([], ["a", "a"], 1, "Success", id="one volume twice"),
-        pytest.param([running("one", "b")], ["a"], 1, FULL, id="another pod has one"),
-        pytest.param([running("one", "a")], ["a"], 1, "Success", id="another pod has the same"),
-        pytest.param([running("one", "a", "b")], ["a"], 1, "Success", id="nothing is added to what is too much"),
-        pytest.param([running("one", "b", node="n2")], ["a"], 1, "Success", id="a pod of another node"),
-        pytest.param([running("one", "gone")], ["a"], 1, "Success", id="another pod's claim is gone"),
-        pytest.param([attached("pv-b")], ["a"], 1, FULL, id="one is attached that no pod has"),
-        pytest.param([attached("pv-b"), running("one", "b")], ["a"], 2, "Success", id="one is attached for a pod"),
-        pytest.param([attached("pv-a")], ["a"], 1, FULL, id="the same is attached, and counts twice as in-tree"),
-        pytest.param([attached("pv-b", "n2")], ["a"], 1, "Success", id="one is attached elsewhere"),
-        pytest.param([attached("pv-b", attacher="other")], ["a"], 1, "Success", id="one of another driver"),
-        pytest.param([attached("gone")], ["a"], 1, "Success", id="one that is gone"),
-    ],
-)
-def test_a_node_takes_so_many_volumes_of_a_driver(
-    objects: list[JsonObject], claims: list[str], limit: int | None, expected: Answer
-) -> None:
-    found = world(*objects, a_example_com=limit)
-
-    assert {"n1": expected, "n2": "Success"} == found.filter(found.pod(more=mounting(*claims)))
-
-
-@pytest.mark.parametrize(
-    ("storage_class", "expected"),
-    [
-        pytest.param([], "Success", id="no class"),
-        pytest.param([class_object("now")], FULL, id="its driver is full"),
-        pytest.param([class_object("now", provisioner="b.example.com")], "Success", id="another driver"),
-        pytest.param([class_object("now", provisioner="kubernetes.io/aws-ebs")], FULL, id="a driver of old"),
-        pytest.param([class_object("now", provisioner="kubernetes.io/azure-file")], "Success", id="one not counted"),
-    ],
-)
-def test_a_volume_that_is_to_be_made_counts_for_its_class(storage_class: list[JsonObject], expected: Answer) -> None:
-    limits: dict[str, Any] = {"a_example_com": 0, "ebs_csi_aws_com": 0}
-    found = world(claim_object("new", class_name="now"), *storage_class, **limits)
-
-    assert {"n1": expected, "n2": "Success"} == found.filter(found.pod(more=mounting("new")))
-
-
-def test_a_disk_of_an_in_tree_driver_is_a_volume_of_the_csi_driver() -> None:
-    in_tree = volume_object("pv-x", claim="x", more={"awsElasticBlockStore": EBS})
-    found = world(claim_object("x", volume="pv-x"), in_tree, ebs_csi_aws_com=0)
-
-    assert {"n1": FULL, "n2": "Success"} == found.filter(found.pod(more=mounting("x")))
-    assert {"n1": FULL, "n2": "Success"} == found.filter(found.pod(more=mounting(awsElasticBlockStore=EBS)))
 
 
 def test_a_claim_has_to_be_there() -> None:
@@ -139,12 +85,6 @@ def test_what_cannot_be_counted_is_an_error(more: JsonObject, expected: str) -> 
 
     with pytest.raises(PluginError, match=expected):
         found.filter(found.pod(more=more))
-
-
-def test_pods_without_such_volumes_are_not_looked_at() -> None:
-    found = world(a_example_com=0)
-
-    assert {"Success"} == set(found.filter(found.pod(more=mounting(iscsi={"iqn": "i"}))).values())
 
 
 class TestCertainty:

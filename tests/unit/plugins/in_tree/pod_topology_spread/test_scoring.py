@@ -16,7 +16,6 @@ from tests.builders import (
     make_node,
     make_pod,
     service_object,
-    taint,
 )
 from tests.harness import SPREAD, World, only
 
@@ -140,72 +139,6 @@ def test_the_worked_values(objects: Objects, pod: Pod, among: Collection[str] | 
     assert expected == scores(objects, pod, among)
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pytest.param(pending(), id="no constraints, and nothing selects the pod"),
-        pytest.param(pending(constraint(ZONE, app="web")), id="only hard constraints"),
-    ],
-)
-def test_without_soft_constraints_the_plugin_skips(pod: Pod) -> None:
-    assert {} == World(*hosts(1, 0), profile=only(SPREAD)).score(pod)
-
-
-def test_an_empty_selector_counts_none() -> None:
-    """kubernetes#141339, in all releases up to 1.36.3."""
-    assert [100, 100] == scores(hosts(2, 0), pending(constraint(HOSTNAME, soft=True, selector={})))
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        pytest.param(ZONE, [33, 100], id="a zone counts only the nodes that are admitted"),
-        pytest.param(HOSTNAME, [25, 100], id="a host counts whatever the policies say"),
-    ],
-)
-def test_inclusion_policies(key: str, expected: list[int]) -> None:
-    """Zone a has 3 pods on a tainted candidate and 2 on an admitted node; zone b has 1."""
-    objects: Objects = [
-        make_node("n0", zone="a", taints=[taint("x")]),
-        make_node("n1", zone="b"),
-        make_node("x0", zone="a"),
-        *pods("web", "n0", 3),
-        *pods("web", "x0", 2),
-        *pods("web", "n1", 1),
-    ]
-    honours = constraint(key, soft=True, taints_policy="Honor", app="web")
-
-    found = scores(objects, pending(honours), ["n0", "n1"])
-
-    assert expected == found
-
-
-def test_pods_of_zones_without_a_candidate_do_not_matter() -> None:
-    objects: Objects = [make_node("n0", zone="a"), make_node("x", zone="b"), *pods("web", "x", 9)]
-
-    assert [100] == scores(objects, pending(soft(ZONE)), ["n0"])
-
-
-def test_min_domains_has_no_effect() -> None:
-    plain, with_min = (scores(ZONES, pending({**soft(ZONE), "minDomains": min_domains})) for min_domains in (None, 9))
-
-    assert plain == with_min
-
-
-def test_a_node_without_one_of_the_keys_is_last() -> None:
-    objects: Objects = [make_node("n0", zone="a"), make_node("n1"), *pods("web", "n0", 5)]
-
-    assert [100, 0] == scores(objects, pending(soft(ZONE), soft(HOSTNAME)))
-
-
-def test_under_system_defaults_a_node_without_a_zone_still_spreads_over_hosts() -> None:
-    objects: Objects = [SERVICE, make_node("n0"), make_node("n1"), make_node("n2", zone="a"), *pods("web", "n0", 5)]
-
-    found = scores(objects, pending())
-
-    assert found[1] > found[0] > 0
-
-
 def test_a_selector_that_cannot_be_parsed_is_an_error() -> None:
     pod = pending(constraint(ZONE, soft=True, selector={"matchExpressions": [expression("app", "Is")]}))
 
@@ -216,12 +149,6 @@ def test_a_selector_that_cannot_be_parsed_is_an_error() -> None:
         'running PreScore plugin "PodTopologySpread": calculating preScoreState: obtaining pod\'s soft topology spread '
         'constraints: "Is" is not a valid label selector operator'
     ) == raised.value.status.message
-
-
-def test_the_pod_itself_is_not_its_own_peer() -> None:
-    objects: Objects = [*hosts(0, 0), make_pod("pending", node="n0", labels=WEB)]
-
-    assert [100, 100] == scores(objects, pending(soft()))
 
 
 @pytest.mark.parametrize("skew", [1, 3])

@@ -26,8 +26,6 @@ from tests.builders import (
     JsonObject,
     claim_object,
     class_object,
-    controller,
-    csi_node_object,
     expression,
     mounting,
     node_object,
@@ -41,7 +39,6 @@ NAME: Final = "VolumeBinding"
 AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 NO_ROOM: Final = "node(s) did not have enough free storage"
-GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 STATIC: Final = class_object("static", provisioner="kubernetes.io/no-provisioner")
 LATER: Final = class_object("later")
 DRIVER: Final = storage_object("storage.k8s.io/v1", "CSIDriver", "a.example.com", spec={"storageCapacity": True})
@@ -74,86 +71,7 @@ def open_claim(class_name: str = "static", **fields: Any) -> JsonObject:
     return claim_object(class_name=class_name, **fields)
 
 
-def test_a_pod_without_claims_is_not_looked_at() -> None:
-    assert ["Success", "Success"] == judged(claims=(), gcePersistentDisk={"pdName": "d"})
-
-
-class TestBound:
-    @pytest.mark.parametrize(
-        ("volumes", "expected"),
-        [
-            pytest.param([volume_object(claim="data")], ["Success"] * 2, id="from anywhere"),
-            pytest.param([volume_object(claim="data", zone="b")], [refused(AFFINITY), "Success"], id="from a zone"),
-            pytest.param([], [refused(GONE)] * 2, id="the volume is gone"),
-        ],
-    )
-    def test_a_node_can_use_the_volume(self, volumes: list[JsonObject], expected: list[Answer]) -> None:
-        assert expected == judged(claim_object(volume="pv-1"), *volumes)
-
-    @pytest.mark.parametrize(
-        ("migrated", "expected"),
-        [
-            pytest.param("", "Success", id="the in-tree driver does not look at labels"),
-            pytest.param("kubernetes.io/aws-ebs", refused(AFFINITY), id="the CSI driver has its own zones"),
-        ],
-    )
-    def test_a_volume_is_that_of_the_csi_driver_where_it_does_the_work(self, migrated: str, expected: Answer) -> None:
-        volume = volume_object(claim="data", labels={ZONE: "a"}, more={"awsElasticBlockStore": {"volumeID": "vol-1"}})
-
-        assert [expected, "Success"] == judged(
-            claim_object(volume="pv-1"), volume, csi_node_object("a", migrated=migrated)
-        )
-
-    def test_a_volume_that_the_csi_driver_does_not_know_is_an_error(self) -> None:
-        volume = volume_object(claim="data", more={"awsElasticBlockStore": {"volumeID": "aws://a/b"}})
-
-        with pytest.raises(PluginError, match="could not translate pv: failed to translate Kubernetes ID"):
-            judged(claim_object(volume="pv-1"), volume, csi_node_object("a", migrated="kubernetes.io/aws-ebs"))
-
-
 class TestNoNode:
-    @pytest.mark.parametrize(
-        ("claims", "reason"),
-        [
-            pytest.param([], 'persistentvolumeclaim "data" not found', id="no claim"),
-            pytest.param(
-                [claim_object(phase="Lost", more={"volumeName": "v"})],
-                'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"',
-                id="its volume was lost",
-            ),
-            pytest.param(
-                [claim_object(volume="v", deletionTimestamp="2026-01-01T00:00:00Z")],
-                'persistentvolumeclaim "data" is being deleted',
-                id="being deleted",
-            ),
-            pytest.param([claim_object()], "pod has unbound immediate PersistentVolumeClaims", id="without a class"),
-            pytest.param(
-                [claim_object(class_name="x")],
-                "pod has unbound immediate PersistentVolumeClaims",
-                id="of a class that is not there",
-            ),
-            pytest.param(
-                [claim_object(class_name="later", more={"volumeName": "v"})],
-                "pod has unbound immediate PersistentVolumeClaims",
-                id="it names a volume, which the controller binds",
-            ),
-        ],
-    )
-    def test_a_claim_keeps_the_pod_from_all_nodes(self, claims: list[JsonObject], reason: str) -> None:
-        assert [refused(reason)] * 2 == judged(*claims)
-
-    def test_the_claim_of_an_ephemeral_volume_is_made_for_the_pod(self) -> None:
-        owner = {**controller("Pod", "web-1", api_version="v1"), "uid": "uid-default-web-1"}
-        waiting = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "web-1-v"'
-        other = "PVC default/web-1-v was not created for pod default/web-1 (pod is not owner)"
-        volume = volume_object(claim="web-1-v")
-
-        assert [refused(waiting)] * 2 == judged(claims=(), ephemeral=["v"])
-        assert [refused(other)] * 2 == judged(claim_object("web-1-v"), claims=(), ephemeral=["v"])
-        assert ["Success"] * 2 == judged(
-            claim_object("web-1-v", volume="pv-1", ownerReferences=[owner]), volume, claims=(), ephemeral=["v"]
-        )
-
     def test_volumes_that_are_not_read(self) -> None:
         reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
 
@@ -165,66 +83,6 @@ class TestNoNode:
 
 
 class TestFreeVolumes:
-    @pytest.mark.parametrize(
-        ("claim", "volume", "expected"),
-        [
-            pytest.param({}, {}, True, id="what is asked for"),
-            pytest.param({"size": "2Gi"}, {}, False, id="too small"),
-            pytest.param({}, {"class_name": "other"}, False, id="of another class"),
-            pytest.param({"modes": ("ReadWriteMany",)}, {}, False, id="it cannot be used so"),
-            pytest.param({}, {"phase": "Released"}, False, id="not available"),
-            pytest.param({}, {"claim": "other"}, False, id="of another claim"),
-            pytest.param({}, {"claim": "data"}, True, id="kept for the claim"),
-            pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="being deleted"),
-            pytest.param({"more": {"volumeMode": "Block"}}, {}, False, id="of another mode"),
-            pytest.param({"more": {"volumeAttributesClassName": "x"}}, {}, False, id="of other attributes"),
-            pytest.param({"more": {"selector": {"matchLabels": {"a": "b"}}}}, {}, False, id="not selected"),
-            pytest.param(
-                {"more": {"selector": {"matchLabels": {"a": "b"}}}}, {"labels": {"a": "b"}}, True, id="selected"
-            ),
-            pytest.param({"size": None}, {"size": "0"}, True, id="no size is asked for"),
-        ],
-    )
-    def test_a_free_volume_is_what_the_claim_asks_for(
-        self, claim: JsonObject, volume: JsonObject, expected: bool
-    ) -> None:
-        said = "Success" if expected else refused(NO_VOLUME)
-
-        assert [said] * 2 == judged(open_claim(**claim), volume_object(**{"class_name": "static", **volume}))
-
-    def test_it_can_be_used_from_the_node(self) -> None:
-        volume = volume_object(class_name="static", zone="b")
-
-        assert [refused(NO_VOLUME), "Success"] == judged(open_claim(), volume)
-
-    def test_one_that_is_kept_is_the_only_one(self) -> None:
-        kept = volume_object("pv-kept", class_name="static", claim="data", zone="b")
-
-        assert [refused(NO_VOLUME), "Success"] == judged(open_claim(), kept, volume_object(class_name="static"))
-
-    @pytest.mark.parametrize(
-        ("sizes", "expected"),
-        [
-            pytest.param(["1Gi", "2Gi"], "Success", id="one each"),
-            pytest.param(["2Gi", "3Gi"], "Success", id="both would do for both"),
-            pytest.param(["1Gi", "1Gi"], refused(NO_VOLUME), id="none for the larger one"),
-            pytest.param(["2Gi"], refused(NO_VOLUME), id="one for two"),
-        ],
-    )
-    def test_the_smallest_claim_takes_the_smallest_volume(self, sizes: list[str], expected: Answer) -> None:
-        volumes = [volume_object(f"pv-{index}", class_name="static", size=it) for index, it in enumerate(sizes)]
-        claims = (claim_object("large", class_name="static", size="2Gi"), open_claim(size="1Gi"))
-
-        assert [expected] * 2 == judged(*claims, *volumes, claims=("large", "data"))
-
-    def test_many_volumes_of_hosts_are_found_by_the_host(self) -> None:
-        volumes = [volume_object(f"pv-{zone}", class_name="static", zone=zone) for zone in ("b", "c", "d")]
-        term_ = term(expression("disk", "NotIn", "hdd"))
-        more = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term_]}}}
-        anywhere = volume_object("pv-anywhere", class_name="static", phase="Failed", more=more)
-
-        assert [refused(NO_VOLUME), "Success"] == judged(open_claim(), *volumes, anywhere)
-
     def test_a_selector_that_makes_no_sense_is_an_error(self) -> None:
         selector = {"matchLabels": {"-": ""}}
 
@@ -251,37 +109,6 @@ class TestRoom:
         self, claim: JsonObject, objects: list[JsonObject], expected: list[Answer]
     ) -> None:
         assert expected == judged(open_claim("later", **claim), *objects)
-
-    def test_a_class_is_for_some_nodes(self) -> None:
-        topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
-        zonal = class_object("zonal", allowedTopologies=topologies)
-
-        assert [refused(NO_VOLUME), "Success"] == judged(open_claim("zonal"), zonal)
-
-    @pytest.mark.parametrize(
-        ("node", "expected"),
-        [
-            pytest.param("b", [refused(NO_VOLUME), "Success"], id="one of them"),
-            pytest.param("gone", [refused(NO_VOLUME)] * 2, id="one that is gone"),
-        ],
-    )
-    def test_a_claim_that_was_given_to_a_node_stays_there(self, node: str, expected: list[Answer]) -> None:
-        assert expected == judged(open_claim("later", node=node))
-
-    def test_all_that_is_wrong_is_told_in_order(self) -> None:
-        bound = (claim_object("other", volume="pv-1"), volume_object(claim="other", zone="c"))
-
-        assert [refused(AFFINITY, NO_VOLUME)] * 2 == judged(open_claim(), *bound, claims=("other", "data"))
-        assert [refused(NO_VOLUME, GONE)] * 2 == judged(open_claim(), bound[0], claims=("other", "data"))
-
-
-def test_without_prefilter_it_fails_in_the_words_of_kube_scheduler() -> None:
-    profile = only(NAME)
-    profile["plugins"]["preFilter"] = {"disabled": [{"name": NAME}]}
-    found = World(node_object("n1"), profile=profile)
-
-    with pytest.raises(PluginError, match='running "VolumeBinding" filter plugin: not found'):
-        found.filter(found.pod(more=mounting("data")))
 
 
 def test_it_does_not_score() -> None:
