@@ -546,6 +546,20 @@ def test_the_page_about_the_api_names_each_path_beside_the_verbs() -> None:
     assert [] == [it for it in sorted(paths - verbs) if it not in page("http-api.md")]
 
 
+def test_the_commands_of_the_runbook_read_paths_and_log_lines_that_there_are() -> None:
+    text = page("runbook.md")
+    paths = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3").web().openapi()["paths"]
+    read = {it.removeprefix("localhost:8889") for it in re.findall(r"localhost:8889/[\w/]+", text)}
+    searched = re.findall(r"^\$ kubectl .* -c homeport.* \| grep (?:-E )?('.+?'|\S+)", text, re.MULTILINE)
+    logged = [*(name for name, *_ in table(page("operations/logs.md"), "event")), *get_args(Outcome)]
+
+    assert {"/metrics", "/api/v1/status"} <= read
+    assert set() == read - paths.keys() - {"/metrics"}
+    assert len(searched) > 10
+    for words in {word for it in searched for word in it.strip("'").split("|") if "(" not in word and ")" not in word}:
+        assert [it for it in logged if words in it], words
+
+
 HOMES: Final = [
     pytest.param(line, id=f"{path.relative_to(ROOT)}: {line}")
     for path in (*DOCUMENTS, ROOT / "examples" / "curl.txt")
