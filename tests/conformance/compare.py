@@ -17,12 +17,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from app.analysis.evaluate import Evaluator
+from app.runtime.guard import Guard
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.telemetry.metrics import Metrics
+from plugins import SHIPPED
 from tests.conformance import generate, oracle
 from tests.conformance.dra import ONLY_IN
 from tests.conformance.histories import ASKED, HISTORIES, History
@@ -32,7 +38,6 @@ from tests.controlplane.binaries import DEFAULT_KUBERNETES, RELEASES, BuildError
 ROOT: Final = Path(__file__).parents[2]
 FOUND: Final = ROOT / "build" / "conformance"
 VECTORS: Final = Path(__file__).parent / "vectors" / "generated"
-EVALUATE: Final = (sys.executable, "-m", "homeport", "evaluate")
 BATCH: Final = 500
 """Cases that one process is asked about."""
 WRITTEN: Final = 10
@@ -144,7 +149,9 @@ def _histories(topic: str, each: int, seed: int) -> Iterator[Batch]:
 
 
 def _evaluated(cases: Sequence[bytes], minor: str) -> list[bytes]:
-    return _answers((*EVALUATE, "--release", minor.rpartition(".")[0]), cases)
+    registry = Registry(SHIPPED, KUBE_SCHEDULER_DEFAULTS)
+    evaluator = Evaluator(registry, Guard(Metrics()), minor.rpartition(".")[0])
+    return list(map(evaluator.evaluate, cases))
 
 
 def _replayed(histories: Sequence[History], _minor: str) -> list[bytes]:
@@ -159,12 +166,12 @@ def _answers(command: Sequence[str], asked: Sequence[bytes]) -> list[bytes]:
     return done.stdout.splitlines(keepends=True)
 
 
-def answered(pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answers:
-    """Ask everybody at once. Each batch has fresh processes, so that no release is asked too much of one."""
+def answered(pool: Executor, ours_pool: Executor, batch: Batch, oracles: Mapping[str, Path]) -> Answers:
+    """Ask everybody at once. Each batch has fresh oracles, so that no release is asked too much of one."""
     oracles = {minor: path for minor, path in oracles.items() if is_asked(minor, batch.topic)}
     if not oracles:
         return Answers({}, {}, ())
-    ours = {minor: pool.submit(batch.ours, minor) for minor in oracles}
+    ours = {minor: ours_pool.submit(batch.ours, minor) for minor in oracles}
     theirs = {minor: pool.submit(_answers, [str(path)], batch.cases) for minor, path in oracles.items()}
     lawful = [] if batch.topic in generate.UNLAWFUL else batch.cases
     strict = pool.submit(_answers, [str(next(iter(oracles.values()))), "-validate"], lawful)
@@ -273,9 +280,10 @@ def run(arguments: argparse.Namespace) -> bool:
         stale.unlink()
     vectors: dict[str, list[bytes]] = {}
     oracles = {minor: oracle.oracle(minor) for minor in arguments.minor}
-    with ThreadPoolExecutor(len(oracles) + 2) as pool:
+    processes = ProcessPoolExecutor(len(oracles), get_context("spawn"))
+    with ThreadPoolExecutor(len(oracles) + 1) as pool, processes:
         for batch in batches(arguments.count, arguments.seed, arguments.topic):
-            answers = answered(pool, batch, oracles)
+            answers = answered(pool, processes, batch, oracles)
             judge(batch, answers, tallies)
             if arguments.record:
                 record(batch, answers, vectors)
