@@ -37,24 +37,26 @@ class Reply(Struct, frozen=True):
 class Api:
     """A running service, called as kube-scheduler calls it. Every answer is held against the contract."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
+    def __init__(self, http: httpx.AsyncClient, service: Service) -> None:
         self.http = http
+        self._metrics = service._metrics
 
     async def post(self, verb: Verb, request: JsonObject | bytes, **headers: str) -> Reply:
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
-        before = await self.outcomes(verb)
+        before = self.outcomes(verb)
         response = await self.http.post(f"/{verb}", content=body, headers=headers)
         assert [] == breaches(verb, body, response)
-        counted = {name: count - before.get(name, 0) for name, count in (await self.outcomes(verb)).items()}
+        counted = {name: count - before.get(name, 0) for name, count in self.outcomes(verb).items()}
         (outcome,) = [name for name, count in counted.items() if count]
         assert counted[outcome] == 1
         return Reply(response.status_code, json.loads(response.content) if response.content else None, outcome)
 
-    async def outcomes(self, verb: Verb) -> dict[str, int]:
+    def outcomes(self, verb: Verb) -> dict[str, int]:
         """How often each outcome of a verb was counted."""
-        samples = await self.samples("homeport_requests_total")
-        wanted = f'verb="{verb}"'
-        return {_label("outcome", labels): int(value) for labels, value in samples.items() if wanted in labels}
+        self._metrics._settling.collect()
+        (family,) = self._metrics.requests.collect()
+        found = [it for it in family.samples if it.name.endswith("_total") and it.labels["verb"] == verb]
+        return {it.labels["outcome"]: int(it.value) for it in found}
 
     async def samples(self, metric: str) -> Mapping[str, float]:
         """The samples of one metric by their labels, as they are exposed."""
@@ -64,10 +66,6 @@ class Api:
 
     async def get(self, path: str) -> Any:
         return (await self.http.get(path)).raise_for_status().json()
-
-
-def _label(name: str, labels: str) -> str:
-    return labels.partition(f'{name}="')[2].partition('"')[0]
 
 
 @asynccontextmanager
@@ -84,7 +82,7 @@ async def serving(
         web.router.lifespan_context(web),
         httpx.AsyncClient(transport=transport, base_url="http://homeport") as http,
     ):
-        yield Api(http)
+        yield Api(http, service)
 
 
 def example(name: str) -> JsonObject:

@@ -85,7 +85,7 @@ class TestBadRequest:
 
         async with serving(Settings(cluster=saved(tmp_path), max_body_bytes=1024)) as api:
             response = await api.http.post(f"/{verb}", content=chunks())
-            outcomes = await api.outcomes(verb)
+            outcomes = api.outcomes(verb)
 
         message = "homeport: the request body is larger than 1024 bytes"
         expected = told(verb, "bad_request", message, hosts_known=False)

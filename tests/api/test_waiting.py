@@ -215,7 +215,7 @@ async def test_a_pod_goes_on_once_its_claim_is_its_own(tmp_path: Path, heard_of:
         web.router.lifespan_context(web),
         httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http,
     ):
-        api = Api(http)
+        api = Api(http, service)
         call = asyncio.create_task(api.post("bind", binding(GPU)))
         while not (shown := await api.get("/api/v1/waiting")):
             assert not call.done()
@@ -248,7 +248,7 @@ class TestWhoMayNotBind:
             web.router.lifespan_context(web),
             httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http,
         ):
-            yield service, Api(http)
+            yield service, Api(http, service)
 
     @staticmethod
     async def waiting(api: Api) -> asyncio.Task[Reply]:
